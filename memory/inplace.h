@@ -1,0 +1,102 @@
+// memory/inplace.h -- decides which values of a schedule share one buffer.
+// In: what each step reads and writes, and where a kernel allows its result to overwrite an
+// operand. Out: a buffer for each value, and where that buffer lives. plan_arena() does the rest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "memory/planner.h"
+
+namespace megjit::memory {
+
+inline constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+enum class ValueKind : uint8_t {
+    kTemp,      // written by a step, gone after its last read
+    kInput,     // there before step 0, in the caller's storage; state that is read counts as input
+    kConstant,  // there before step 0, never overwritten
+    kOutput,    // written by a step, kept after the last step; later steps may read it too
+};
+
+struct Value {
+    size_t bytes = 0;
+    ValueKind kind = ValueKind::kTemp;
+    bool donatable = false;  // inputs: the program may overwrite the storage after the last read
+};
+
+// "The result may (or must) lie where the operand lies." One result may have several partners.
+struct Alias {
+    uint32_t output = kNone;  // value id, written by the step
+    uint32_t input = kNone;   // value id, read by the step
+    // A view such as reshape: nothing is computed, the result is the operand's bytes
+    // [offset, offset + bytes of the result).
+    bool must = false;
+    size_t offset = 0;  // bytes, views only
+};
+
+// All reads and writes of a step happen together: what it reads and what it writes never share
+// storage, unless an Alias says so.
+struct Step {
+    std::vector<uint32_t> reads;   // value ids
+    std::vector<uint32_t> writes;  // value ids; a value is written once, in one step
+    std::vector<Alias> aliases;
+};
+
+struct Schedule {
+    std::vector<Value> values;  // a value's id is its index
+    std::vector<Step> steps;
+};
+
+enum class Place : uint8_t { kArena, kInput, kConstant, kOutput };
+
+struct SharedBuffer {
+    size_t bytes = 0;
+    Lifetime live;  // of all its values together; what lies outside the program is live throughout
+    Place place = Place::kArena;
+    uint32_t value = kNone;  // the input, constant or output in whose storage it lies; arena: kNone
+    uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation
+};
+
+// "At `step`, before anything else of that step, copy `from` to `to`": `to` is an output that is
+// only a view, of something that cannot become an output itself.
+struct Copy {
+    uint32_t step = 0;
+    uint32_t to = kNone;    // value id
+    uint32_t from = kNone;  // value id
+    size_t offset = 0;      // bytes into `from`
+
+    bool operator==(const Copy&) const = default;
+};
+
+struct Aliasing {
+    std::vector<uint32_t> buffer_of;  // by value id: index into buffers
+    std::vector<size_t> offset_of;    // by value id: bytes into its buffer; only views are not at 0
+    std::vector<SharedBuffer> buffers;
+    std::vector<Copy> copies_needed;
+};
+
+// Steps in which each value is live, by value id. Outputs live to the end of the schedule, as do
+// inputs that are not donatable, and constants.
+std::vector<Lifetime> lifetimes_of(const Schedule& schedule);
+
+// Throws std::invalid_argument when an id is out of range, a value is written twice, or a view does
+// not fit into what it views.
+Aliasing share_buffers(const Schedule& schedule);
+
+// The buffers that plan_arena() has to place; Buffer::id is the index into aliasing.buffers.
+std::vector<Buffer> arena_buffers(const Aliasing& aliasing);
+
+// The figures of fn.memory_plan().
+struct MemorySummary {
+    size_t unplanned_bytes = 0;  // one buffer for each value
+    size_t planned_bytes = 0;    // inputs, constants, outputs with storage of their own, the arena
+    size_t peak_live_bytes = 0;  // the same with the smallest arena that can exist
+    size_t arena_bytes = 0;
+};
+
+MemorySummary summarize(const Schedule& schedule, const Aliasing& aliasing, size_t arena_bytes);
+
+}  // namespace megjit::memory

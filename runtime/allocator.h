@@ -1,0 +1,61 @@
+// runtime/allocator.h -- the one way to get memory for tensors, on any device.
+// In: sizes. Out: addresses and figures. Knows no tensor and no device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <new>
+
+namespace megjit::runtime {
+
+inline constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
+
+struct MemoryStats {
+    size_t in_use = 0;         // bytes asked for by callers and not yet released
+    size_t reserved = 0;       // bytes taken from the system, cached ones included
+    size_t peak_in_use = 0;    // highest since the start or reset_peak()
+    size_t peak_reserved = 0;  // likewise
+    uint64_t allocations = 0;  // calls of allocate() that succeeded
+};
+
+// Thrown by allocate(). It holds its text in itself: at this point no memory may be left for it.
+class OutOfMemory : public std::bad_alloc {
+ public:
+    OutOfMemory(size_t asked, size_t used, size_t limit) noexcept
+        : bytes(asked), in_use(used), cap(limit) {
+        char of[48] = "no limit is set";
+        if (cap != kNoCap) std::snprintf(of, sizeof of, "the limit is %zu bytes", cap);
+        std::snprintf(text_, sizeof text_,
+                      "out of memory: asked for %zu bytes while %zu bytes are in use; %s", bytes,
+                      in_use, of);
+    }
+    const char* what() const noexcept override { return text_; }
+
+    size_t bytes = 0;   // asked for
+    size_t in_use = 0;  // when it was asked
+    size_t cap = kNoCap;
+
+ private:
+    char text_[192] = {};
+};
+
+// Every call is safe from any thread.
+class Allocator {
+ public:
+    virtual ~Allocator() = default;
+
+    // At least 64-byte aligned, never null, not cleared. Zero bytes are allowed. Throws OutOfMemory
+    // and nothing else; after that the allocator is as it was before.
+    virtual void* allocate(size_t bytes) = 0;
+    // `bytes` is what was given to allocate(). Null is ignored.
+    virtual void release(void* p, size_t bytes) noexcept = 0;
+
+    virtual MemoryStats stats() const = 0;
+    virtual void reset_peak() = 0;
+    virtual void trim() = 0;                 // gives cached pages back to the system
+    virtual void set_cap(size_t bytes) = 0;  // bounds `reserved`, and so `in_use`; kNoCap lifts it
+};
+
+}  // namespace megjit::runtime
