@@ -1,0 +1,301 @@
+#include "memory/caching_allocator.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "memory/spans.h"
+
+// Under AddressSanitizer, cached blocks are forbidden ground: a use after release() is reported.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define MEGJIT_FORBID(p, bytes) ASAN_POISON_MEMORY_REGION(p, bytes)
+#define MEGJIT_PERMIT(p, bytes) ASAN_UNPOISON_MEMORY_REGION(p, bytes)
+#else
+#define MEGJIT_FORBID(p, bytes) static_cast<void>(p)
+#define MEGJIT_PERMIT(p, bytes) static_cast<void>(p)
+#endif
+
+namespace megjit::memory {
+namespace {
+
+using runtime::MemoryStats;
+using runtime::OutOfMemory;
+
+constexpr size_t kSmallBytes = size_t{32} << 10;  // above, spans of whole pages waste little
+constexpr size_t kMostBytes = size_t{1} << 47;  // of addresses; keeps all sums below from wrapping
+constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
+size_t round_up(size_t x, size_t align) {
+    return (x + align - 1) & ~(align - 1);
+}
+
+// Size classes: multiples of 64 up to 1 KiB, then four for each doubling (at most 25 % too much).
+constexpr size_t kFineBytes = 1024;
+constexpr size_t kFineClasses = kFineBytes / 64;
+constexpr size_t kClasses = kFineClasses + 4 * 5;  // five doublings lead to kSmallBytes
+
+size_t class_of(size_t bytes) {
+    if (bytes <= kFineBytes) return bytes == 0 ? 0 : (bytes - 1) / 64;
+    const size_t doubling = std::bit_width(bytes - 1) - 11;  // 1025..2048 is the doubling 0
+    const size_t quarter = ((bytes - 1) >> (doubling + 8)) - 4;
+    return kFineClasses + 4 * doubling + quarter;
+}
+
+size_t class_bytes(size_t size_class) {
+    if (size_class < kFineClasses) return (size_class + 1) * 64;
+    const size_t k = size_class - kFineClasses;
+    return (k % 4 + 5) << (k / 4 + 8);
+}
+
+// Spins, because it is held for some ten instructions: half the price of a mutex. One lock for all
+// threads, because nearly all tensors are allocated by the one thread that runs the program.
+class SpinLock {
+ public:
+    void lock() {
+        for (int spins = 0; taken_.exchange(true, std::memory_order_acquire); ++spins)
+            if (spins > 64) sched_yield();
+    }
+    void unlock() { taken_.store(false, std::memory_order_release); }
+
+ private:
+    std::atomic<bool> taken_ = false;
+};
+
+// A released small block holds the address of the next one.
+struct FreeBlock {
+    FreeBlock* next = nullptr;
+};
+
+struct Slab {  // a span cut into blocks of one size
+    char* begin = nullptr;
+    size_t bytes = 0;
+    size_t free_blocks = 0;  // only meaningful inside trim()
+};
+
+struct SizeClass {
+    FreeBlock* free = nullptr;
+    char* fresh = nullptr;  // never handed out yet, in the newest slab: [fresh, fresh_end)
+    char* fresh_end = nullptr;
+    std::vector<Slab> slabs;  // by address
+
+    Slab& slab_of(const void* p) {
+        return *std::prev(
+            std::upper_bound(slabs.begin(), slabs.end(), p,
+                             [](const void* x, const Slab& s) { return x < s.begin; }));
+    }
+};
+
+}  // namespace
+
+struct CachingAllocator::State {
+    explicit State(std::unique_ptr<PageSource> source) : pages(std::move(source)), spans(*pages) {}
+
+    void* take(size_t bytes);
+    void* take_small(SizeClass& c, size_t block_bytes);
+    void add_slab(SizeClass& c, size_t block_bytes);
+    std::pair<void*, size_t> take_span(size_t wanted, size_t least);
+    void trim();
+    void trim(SizeClass& c, size_t block_bytes);
+
+    mutable SpinLock lock;  // guards everything below
+    std::unique_ptr<PageSource> pages;
+    Spans spans;
+    std::array<SizeClass, kClasses> classes;
+    size_t in_use = 0;
+    size_t peak_in_use = 0;
+    uint64_t allocations = 0;
+    size_t cap = runtime::kNoCap;
+    uint64_t until_failure = kNever;  // allocations that still succeed
+};
+
+namespace {
+
+// A child of fork() has only the thread that forked: a lock that another thread held would stay
+// taken for ever, around half-written books. So fork() waits for all locks. This list is the one
+// mutable global here; the system's interface for this takes no context.
+struct LiveAllocators {
+    SpinLock lock;
+    std::vector<SpinLock*> locks;
+
+    static LiveAllocators& all() {
+        static LiveAllocators& live = *new LiveAllocators;  // outlives every allocator
+        static const int registered = pthread_atfork(before, after, after);
+        static_cast<void>(registered);
+        return live;
+    }
+    static void before() {
+        all().lock.lock();
+        for (SpinLock* l : all().locks) l->lock();
+    }
+    static void after() {
+        for (SpinLock* l : all().locks) l->unlock();
+        all().lock.unlock();
+    }
+};
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(std::unique_ptr<PageSource> pages)
+    : state_(std::make_unique<State>(std::move(pages))) {
+    LiveAllocators& live = LiveAllocators::all();
+    const std::lock_guard guard(live.lock);
+    live.locks.push_back(&state_->lock);
+}
+
+CachingAllocator::~CachingAllocator() {
+    LiveAllocators& live = LiveAllocators::all();
+    const std::lock_guard guard(live.lock);
+    std::erase(live.locks, &state_->lock);
+    for (const SizeClass& c : state_->classes)
+        for (const Slab& slab : c.slabs) MEGJIT_PERMIT(slab.begin, slab.bytes);
+}
+
+void* CachingAllocator::allocate(size_t bytes) {
+    State& s = *state_;
+    const std::lock_guard guard(s.lock);
+    const bool told_to_fail = s.until_failure-- == 0;  // wraps around to kNever: fails once
+    void* p = nullptr;
+    if (!told_to_fail && bytes <= kMostBytes && s.in_use + bytes <= s.cap) try {
+            p = s.take(bytes);
+        } catch (const std::bad_alloc&) {  // no memory for our books: the same to the caller
+        }
+    if (p == nullptr) throw OutOfMemory(bytes, s.in_use, s.cap);
+    s.in_use += bytes;
+    s.peak_in_use = std::max(s.peak_in_use, s.in_use);
+    ++s.allocations;
+    return p;
+}
+
+void CachingAllocator::release(void* p, size_t bytes) noexcept {
+    if (p == nullptr) return;
+    State& s = *state_;
+    const std::lock_guard guard(s.lock);
+    s.in_use -= bytes;
+    if (bytes > kSmallBytes) {
+        s.spans.give(p);
+        return;
+    }
+    const size_t size_class = class_of(bytes);
+    SizeClass& c = s.classes[size_class];
+    c.free = new (p) FreeBlock{c.free};
+    MEGJIT_FORBID(c.free + 1, class_bytes(size_class) - sizeof(FreeBlock));
+}
+
+MemoryStats CachingAllocator::stats() const {
+    const State& s = *state_;
+    const std::lock_guard guard(s.lock);
+    return {.in_use = s.in_use,
+            .reserved = s.spans.reserved_bytes(),
+            .peak_in_use = s.peak_in_use,
+            .peak_reserved = s.spans.peak_reserved_bytes(),
+            .allocations = s.allocations};
+}
+
+void CachingAllocator::reset_peak() {
+    const std::lock_guard guard(state_->lock);
+    state_->peak_in_use = state_->in_use;
+    state_->spans.reset_peak();
+}
+
+void CachingAllocator::trim() {
+    const std::lock_guard guard(state_->lock);
+    state_->trim();
+}
+
+void CachingAllocator::set_cap(size_t bytes) {
+    const std::lock_guard guard(state_->lock);
+    state_->cap = bytes;
+    if (state_->spans.reserved_bytes() > bytes) state_->trim();
+}
+
+void CachingAllocator::fail_after(size_t n) {
+    const std::lock_guard guard(state_->lock);
+    state_->until_failure = n;
+}
+
+void* CachingAllocator::State::take(size_t bytes) {
+    if (bytes <= kSmallBytes) {
+        const size_t size_class = class_of(bytes);
+        return take_small(classes[size_class], class_bytes(size_class));
+    }
+    const size_t span_bytes = round_up(bytes, kPageBytes);
+    return take_span(span_bytes, span_bytes).first;
+}
+
+void* CachingAllocator::State::take_small(SizeClass& c, size_t block_bytes) {
+    if (FreeBlock* block = c.free) {
+        c.free = block->next;
+        MEGJIT_PERMIT(block, block_bytes);
+        return block;
+    }
+    if (c.fresh == c.fresh_end) add_slab(c, block_bytes);
+    if (c.fresh == c.fresh_end) return nullptr;
+    void* const block = c.fresh;
+    c.fresh += block_bytes;
+    return block;
+}
+
+void CachingAllocator::State::add_slab(SizeClass& c, size_t block_bytes) {
+    if (c.slabs.size() == c.slabs.capacity()) c.slabs.reserve(2 * c.slabs.size() + 4);
+    const size_t wanted = round_up(std::max(size_t{64} << 10, 8 * block_bytes), kPageBytes);
+    const auto [p, bytes] = take_span(wanted, round_up(block_bytes, kPageBytes));
+    if (p == nullptr) return;
+    const Slab slab = {.begin = static_cast<char*>(p), .bytes = bytes};
+    c.slabs.insert(std::upper_bound(c.slabs.begin(), c.slabs.end(), slab,
+                                    [](const Slab& a, const Slab& b) { return a.begin < b.begin; }),
+                   slab);
+    c.fresh = slab.begin;
+    c.fresh_end = slab.begin + bytes / block_bytes * block_bytes;
+}
+
+// A span and its size; {null, 0} when not even `least` bytes can be had under the cap.
+std::pair<void*, size_t> CachingAllocator::State::take_span(size_t wanted, size_t least) {
+    if (void* p = spans.fit(wanted)) return {p, wanted};
+    if (void* p = spans.grow(wanted, cap)) return {p, wanted};
+    trim();
+    for (const size_t bytes : {wanted, least}) {
+        if (void* p = spans.fit(bytes)) return {p, bytes};
+        if (void* p = spans.grow_exactly(bytes, cap)) return {p, bytes};
+        if (void* p = spans.fit_anywhere(bytes)) return {p, bytes};
+    }
+    return {nullptr, 0};
+}
+
+void CachingAllocator::State::trim() {
+    for (size_t i = 0; i < kClasses; ++i) trim(classes[i], class_bytes(i));
+    spans.trim();
+}
+
+// Gives back the slabs of which every block is free.
+void CachingAllocator::State::trim(SizeClass& c, size_t block_bytes) {
+    for (Slab& slab : c.slabs) slab.free_blocks = 0;
+    if (c.fresh != c.fresh_end)
+        c.slab_of(c.fresh).free_blocks = static_cast<size_t>(c.fresh_end - c.fresh) / block_bytes;
+    for (FreeBlock* b = c.free; b != nullptr; b = b->next) ++c.slab_of(b).free_blocks;
+    const auto is_free = [&](const Slab& s) { return s.free_blocks == s.bytes / block_bytes; };
+
+    for (FreeBlock** link = &c.free; *link != nullptr;) {
+        if (is_free(c.slab_of(*link)))
+            *link = (*link)->next;
+        else
+            link = &(*link)->next;
+    }
+    if (c.fresh != c.fresh_end && is_free(c.slab_of(c.fresh))) c.fresh = c.fresh_end = nullptr;
+    std::erase_if(c.slabs, [&](const Slab& slab) {
+        if (!is_free(slab)) return false;
+        MEGJIT_PERMIT(slab.begin, slab.bytes);
+        spans.give(slab.begin);
+        return true;
+    });
+}
+
+}  // namespace megjit::memory

@@ -1,0 +1,157 @@
+#include "memory/spans.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace megjit::memory {
+namespace {
+
+size_t round_up(size_t x, size_t align) {
+    return (x + align - 1) & ~(align - 1);
+}
+
+class SystemPages final : public PageSource {
+ public:
+    void* map(size_t bytes) override {
+        const bool huge = bytes >= kHugePageBytes;
+        // The system aligns to 4 KiB only: ask for more, and give both ends back.
+        const size_t asked = huge ? bytes + kHugePageBytes : bytes;
+        void* p = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) return nullptr;
+        if (!huge) return p;
+        char* const raw = static_cast<char*>(p);
+        const size_t head = -reinterpret_cast<uintptr_t>(raw) & (kHugePageBytes - 1);
+        const size_t tail = kHugePageBytes - head;
+        if (head != 0) munmap(raw, head);
+        if (tail != 0) munmap(raw + head + bytes, tail);
+        madvise(raw + head, bytes, MADV_HUGEPAGE);  // only a wish: fails where the kernel has none
+        return raw + head;
+    }
+    void unmap(void* p, size_t bytes) noexcept override { munmap(p, bytes); }
+};
+
+}  // namespace
+
+std::unique_ptr<PageSource> system_pages() {
+    return std::make_unique<SystemPages>();
+}
+
+Spans::~Spans() {
+    char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row
+    for (const auto& [begin, span] : books_) {
+        if (begin < unmapped_up_to) continue;
+        pages_.unmap(span.region.begin, span.region.bytes);
+        unmapped_up_to = span.region.begin + span.region.bytes;
+    }
+}
+
+void* Spans::fit(size_t bytes) {
+    return fit_in(pool_of(bytes), bytes);
+}
+
+void* Spans::fit_anywhere(size_t bytes) {
+    if (void* p = fit_in(kShared, bytes)) return p;
+    return fit_in(kLarge, bytes);
+}
+
+void* Spans::fit_in(Pool pool, size_t bytes) {
+    const auto best = free_[pool].lower_bound({bytes, nullptr});
+    return best == free_[pool].end() ? nullptr : take(books_.find(best->second), bytes);
+}
+
+void* Spans::grow(size_t bytes, size_t cap) {
+    const size_t more =
+        pool_of(bytes) == kShared ? std::min(reserved_ / 4, 16 * kHugePageBytes) : 0;
+    return map(round_up(std::max(bytes, more), kHugePageBytes), bytes, cap);
+}
+
+void* Spans::grow_exactly(size_t bytes, size_t cap) {
+    return map(bytes, bytes, cap);
+}
+
+void* Spans::map(size_t region_bytes, size_t bytes, size_t cap) {
+    if (reserved_ > cap || region_bytes > cap - reserved_) return nullptr;
+    char* const begin = static_cast<char*>(pages_.map(region_bytes));
+    if (begin == nullptr) return nullptr;
+    const Region region = {begin, region_bytes, pool_of(bytes)};
+    Books::iterator span;
+    try {
+        span = books_.emplace(begin, Span{.bytes = region_bytes, .region = region}).first;
+        free_[region.pool].emplace(region_bytes, begin);
+    } catch (...) {
+        books_.erase(begin);
+        pages_.unmap(begin, region_bytes);
+        throw;
+    }
+    reserved_ += region_bytes;
+    peak_reserved_ = std::max(peak_reserved_, reserved_);
+    return take(span, bytes);
+}
+
+// Makes the free `span` one in use, and a new free one of what it has too much.
+void* Spans::take(Books::iterator span, size_t bytes) {
+    char* const begin = span->first;
+    const size_t rest_bytes = span->second.bytes - bytes;
+    const Region region = span->second.region;
+    Free& free = free_[region.pool];
+    if (rest_bytes != 0) {
+        char* const rest = begin + bytes;
+        const auto rest_span =
+            books_.emplace_hint(std::next(span), rest, Span{.bytes = rest_bytes, .region = region});
+        try {
+            free.emplace(rest_bytes, rest);
+        } catch (...) {
+            books_.erase(rest_span);
+            throw;
+        }
+    }
+    span->second.ticket = free.extract({span->second.bytes, begin});
+    span->second.bytes = bytes;
+    return begin;
+}
+
+void Spans::give(void* p) noexcept {
+    auto span = books_.find(static_cast<char*>(p));
+    Free& free = free_[span->second.region.pool];
+    swallow_next(span);
+    if (span != books_.begin()) {
+        const auto before = std::prev(span);
+        if (before->second.is_free() && before->second.region == span->second.region) {
+            before->second.ticket = free.extract({before->second.bytes, before->first});
+            before->second.bytes += span->second.bytes;
+            books_.erase(span);
+            span = before;
+        }
+    }
+    span->second.ticket.value() = {span->second.bytes, span->first};
+    free.insert(std::move(span->second.ticket));
+}
+
+void Spans::swallow_next(Books::iterator span) noexcept {
+    const auto next = std::next(span);
+    if (next == books_.end() || !next->second.is_free() ||
+        next->second.region != span->second.region)
+        return;
+    free_[next->second.region.pool].erase({next->second.bytes, next->first});
+    span->second.bytes += next->second.bytes;
+    books_.erase(next);
+}
+
+void Spans::trim() noexcept {
+    for (auto span = books_.begin(); span != books_.end();) {
+        const Region region = span->second.region;
+        if (!span->second.is_free() || span->second.bytes != region.bytes) {
+            ++span;
+            continue;
+        }
+        free_[region.pool].erase({span->second.bytes, span->first});
+        span = books_.erase(span);
+        pages_.unmap(region.begin, region.bytes);
+        reserved_ -= region.bytes;
+    }
+}
+
+}  // namespace megjit::memory

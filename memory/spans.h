@@ -1,0 +1,71 @@
+// memory/spans.h -- pages from the system, cut into spans that are split and joined again.
+// Its books lie outside the pages. Not safe from several threads: the owner holds a lock.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "memory/caching_allocator.h"
+
+namespace megjit::memory {
+
+inline constexpr size_t kPageBytes = 4096;
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+class Spans {
+ public:
+    explicit Spans(PageSource& pages) : pages_(pages) {}
+    ~Spans();
+    Spans(const Spans&) = delete;
+    Spans& operator=(const Spans&) = delete;
+
+    // A span of `bytes`, a multiple of kPageBytes; null when there is none. May throw
+    // std::bad_alloc when there is no memory for the books; then nothing has changed.
+    void* fit(size_t bytes);               // from cached pages meant for this size
+    void* fit_anywhere(size_t bytes);      // from any cached pages: the last resort
+    void* grow(size_t bytes, size_t cap);  // from new pages, some more than now needed
+    void* grow_exactly(size_t bytes, size_t cap);
+
+    void give(void* p) noexcept;  // a span back; allocates nothing
+    void trim() noexcept;         // unmaps the regions of which no byte is in use
+
+    size_t reserved_bytes() const { return reserved_; }
+    size_t peak_reserved_bytes() const { return peak_reserved_; }
+    void reset_peak() { peak_reserved_ = reserved_; }
+
+ private:
+    // Small and large spans live in different regions. Why: one small tensor that stays would keep
+    // the pages of a large one from going back to the system.
+    enum Pool { kShared, kLarge, kPools };
+    using Free = std::set<std::pair<size_t, char*>>;  // (bytes, begin): the first fit is the best
+
+    struct Region {  // what one map() returned
+        char* begin = nullptr;
+        size_t bytes = 0;
+        Pool pool = kShared;
+        bool operator==(const Region&) const = default;
+    };
+    struct Span {
+        size_t bytes = 0;
+        Region region;
+        Free::node_type ticket;  // its node in free_, kept here while in use: so give() needs none
+        bool is_free() const { return ticket.empty(); }
+    };
+    using Books = std::map<char*, Span>;  // by begin
+
+    static Pool pool_of(size_t bytes) { return bytes <= (size_t{1} << 20) ? kShared : kLarge; }
+    void* fit_in(Pool pool, size_t bytes);
+    void* map(size_t region_bytes, size_t bytes, size_t cap);
+    void* take(Books::iterator span, size_t bytes);
+    void swallow_next(Books::iterator span) noexcept;
+
+    PageSource& pages_;
+    Books books_;
+    Free free_[kPools];
+    size_t reserved_ = 0;
+    size_t peak_reserved_ = 0;
+};
+
+}  // namespace megjit::memory

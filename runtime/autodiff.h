@@ -1,0 +1,50 @@
+// runtime/autodiff.h -- Tape: what a GradManager records and how it runs backward.
+// In: applications seen by dispatch. Out: gradients, computed by ops that go through dispatch again,
+// so that outer tapes and traces see them.
+#pragma once
+
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/dispatch.h"
+
+namespace megjit::runtime {
+
+// Backward of something that is not an op (autodiff.Function): out-gradients to in-gradients.
+using CustomBackward = std::function<Tensors(std::span<const TensorRef> out_grads)>;
+
+class Tape {
+public:
+    // Differentiate with respect to this tensor, as it is now.
+    void watch(const TensorRef& tensor);
+    bool watches(const Tensor& tensor) const { return watched_.contains(tensor.id()); }
+
+    // Called by dispatch for every application while this tape is open.
+    void record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs);
+    void record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, CustomBackward backward);
+    bool has_custom() const { return has_custom_; }
+
+    // Gradients of the watched `wanted` (null: y does not depend on it); the history is freed.
+    // While it runs, only the tapes outside of this one stay open.
+    Tensors backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted);
+    void clear();
+
+private:
+    struct Entry {
+        const OpDef* op = nullptr;
+        Attrs attrs = {};
+        Tensors inputs = {}, outputs = {};       // without data where the op does not keep them
+        std::vector<uint64_t> in_ids = {};  // 0: not tracked
+        std::vector<uint64_t> out_ids = {};
+        CustomBackward custom = {};
+    };
+    bool tracks(const Tensor& tensor) const;
+    std::unordered_set<uint64_t> made_;  // ids of the outputs of entries_
+    std::unordered_map<uint64_t, TensorRef> watched_;
+    std::vector<Entry> entries_;
+    bool has_custom_ = false;
+};
+
+}  // namespace megjit::runtime

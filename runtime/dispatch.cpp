@@ -1,0 +1,149 @@
+#include "runtime/dispatch.h"
+
+#include "runtime/autodiff.h"
+#include "runtime/parallel.h"
+
+namespace megjit::runtime {
+namespace {
+
+// Executables of recent calls, one direct-mapped table a thread. A hit skips inference, preparation
+// and hashing of anything but the key.
+struct Prepared {
+    size_t hash = 0;
+    const OpDef* op = nullptr;
+    int threads = 0;  // an executable made for two threads must not run in a forked child
+    Attrs attrs;
+    std::vector<Type> inputs = {}, outputs = {};
+    std::shared_ptr<const Executable> executable = {};  // null for views
+};
+
+class PreparedCache {
+public:
+    const Prepared& find(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+        size_t hash = reinterpret_cast<size_t>(&op) >> 4;
+        for (const TensorRef& input : inputs) hash = hash_value(input->type(), hash);
+        if (!attrs.empty()) hash = hash_value(attrs, hash);
+        Prepared& slot = slots_[hash % kSlots];
+        if (slot.hash == hash && slot.op == &op && slot.threads == thread_count() && slot.attrs == attrs && same(slot.inputs, inputs))
+            return slot;
+        Prepared fresh{.hash = hash, .op = &op, .threads = thread_count(), .attrs = attrs};
+        for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
+        const OpCall call{op, fresh.attrs, fresh.inputs};
+        fresh.outputs = infer(call);
+        if (!op.is_view) fresh.executable = default_device().prepare(call, fresh.outputs);
+        slot = std::move(fresh);
+        return slot;
+    }
+
+private:
+    static bool same(const std::vector<Type>& types, std::span<const TensorRef> inputs) {
+        if (types.size() != inputs.size()) return false;
+        for (size_t i = 0; i < types.size(); ++i)
+            if (!(types[i] == inputs[i]->type())) return false;
+        return true;
+    }
+    static constexpr size_t kSlots = 1021;
+    std::vector<Prepared> slots_{kSlots};
+};
+
+bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
+    if (promotion == Promotion::none) return false;
+    const DType first = inputs.empty() ? DType::f32 : inputs[0]->dtype();
+    for (const TensorRef& input : inputs)
+        if (input->dtype() != first) return true;
+    if (promotion == Promotion::floating) return !is_floating(first);
+    if (promotion == Promotion::boolean) return first != DType::b8;
+    if (promotion == Promotion::integer) return info(first).category != Category::integer;
+    return false;
+}
+
+Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs) {
+    DType to = inputs[0]->dtype();
+    for (const TensorRef& input : inputs) to = promote(to, input->dtype());
+    const auto refuse = [&](std::string_view wanted) {
+        user_error({.what = cat(op.name, ": needs ", wanted, ", got ", info(inputs[0]->dtype()).name,
+                                inputs.size() > 1 ? cat(" and ", info(inputs[1]->dtype()).name) : ""),
+                    .fix = "convert with astype"}, ErrorKind::type);
+    };
+    if (op.promotion == Promotion::boolean) refuse("bool tensors");
+    if (op.promotion == Promotion::integer && info(to).category != Category::integer) refuse("integer tensors");
+    if (op.promotion == Promotion::floating && !is_floating(to)) to = DType::f32;
+    static const OpDef& cast = find_op("cast");
+    Tensors result(inputs.begin(), inputs.end());
+    for (TensorRef& input : result)
+        if (input->dtype() != to) input = apply(cast, {std::string(info(to).name)}, {&input, 1})[0];
+    return result;
+}
+
+}  // namespace
+
+Context& context() {
+    thread_local Context instance;
+    return instance;
+}
+
+Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    for (const TensorRef& input : inputs)
+        if (!input->has_data()) host_data(*input);
+    if (op.direct) {
+        std::vector<Type> types;
+        for (const TensorRef& input : inputs) types.push_back(input->type());
+        return op.direct({op, attrs, types}, inputs);
+    }
+    thread_local PreparedCache cache;
+    const Prepared& prepared = cache.find(op, attrs, inputs);
+    if (op.is_view) return {make_tensor(prepared.outputs[0], inputs[0]->storage())};
+
+    Device& device = default_device();
+    Tensors outputs;
+    outputs.reserve(prepared.outputs.size());
+    constexpr size_t kFew = 8;
+    void* few_in[kFew];
+    void* few_out[kFew];
+    std::vector<void*> many;
+    void** in = few_in;
+    if (inputs.size() > kFew) {
+        many.resize(inputs.size());
+        in = many.data();
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->data();
+    for (size_t i = 0; i < prepared.outputs.size(); ++i) {
+        outputs.push_back(empty_tensor(device, prepared.outputs[i]));
+        few_out[i] = outputs[i]->data();
+    }
+    const std::shared_ptr<const Executable> executable = prepared.executable;  // run() may re-enter
+    Ref<Storage> workspace;
+    if (const size_t bytes = executable->workspace_bytes()) workspace = Storage::make(device, bytes);
+    executable->run(in, few_out, workspace ? workspace->data() : nullptr);
+    return outputs;
+}
+
+Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    Tensors converted;
+    if (needs_promotion(op.promotion, inputs)) {
+        converted = promoted(op, inputs);
+        inputs = converted;
+    }
+    Context& here = context();
+    Tensors outputs = here.tracer ? here.tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
+    if (!here.tapes_paused)
+        for (Tape* tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    return outputs;
+}
+
+TensorRef apply1(const OpDef& op, const Attrs& attrs, std::initializer_list<TensorRef> inputs) {
+    return apply(op, attrs, {inputs.begin(), inputs.size()})[0];
+}
+
+const void* host_data(Tensor& tensor) {
+    if (!tensor.has_data()) {
+        if (Tracer* tracer = context().tracer) tracer->on_read(tensor);
+        if (!tensor.has_data() && tensor.type().numel() > 0)
+            user_error({.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
+                        .why = "it was made inside a traced function and was not part of its results",
+                        .fix = "return it from the traced function"}, ErrorKind::runtime);
+    }
+    return tensor.data();
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,117 @@
+// runtime/tensor.h -- Tensor: an immutable, dense value with a type. In-place writes of the Python
+// API rebind a handle to a new Tensor, so that no Tensor ever changes under a reader.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "runtime/allocator.h"
+#include "runtime/type.h"
+
+namespace megjit::runtime {
+
+class Device;
+
+// Intrusive reference: one word, no control block; a chain of eager ops spends its time here.
+template <class T>
+class Ref {
+public:
+    Ref() = default;
+    Ref(std::nullptr_t) {}
+    explicit Ref(T* owned) : p_(owned) {}  // takes over the reference that `new` made
+    Ref(const Ref& o) : p_(o.p_) { if (p_) p_->retain(); }
+    Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+    Ref& operator=(Ref o) noexcept { std::swap(p_, o.p_); return *this; }
+    ~Ref() { if (p_) p_->drop(); }
+    static Ref share(T* p) { if (p) p->retain(); return Ref(p); }
+
+    T* get() const { return p_; }
+    T* operator->() const { return p_; }
+    T& operator*() const { return *p_; }
+    explicit operator bool() const { return p_ != nullptr; }
+    bool operator==(const Ref&) const = default;
+
+private:
+    T* p_ = nullptr;
+};
+
+class RefCounted {
+public:
+    void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+    bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
+    uint32_t use_count() const { return count_.load(std::memory_order_relaxed); }
+
+protected:
+    bool release() const { return count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+
+private:
+    mutable std::atomic<uint32_t> count_{1};
+};
+
+// A block of memory on one device. Blocks of up to kInlineBytes lie behind the header itself.
+class Storage : public RefCounted {
+public:
+    static constexpr size_t kInlineBytes = 192;
+
+    static Ref<Storage> make(Device& device, size_t bytes);
+    // Memory owned by somebody else (NumPy, DLPack); `keep` is destroyed with the storage.
+    static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep);
+
+    void* data() const { return data_; }
+    size_t bytes() const { return bytes_; }
+    Device& device() const { return *device_; }
+    void drop() const;
+
+private:
+    Storage(Device& device, void* data, size_t bytes) : device_(&device), data_(data), bytes_(bytes) {}
+    Device* device_ = nullptr;
+    void* data_ = nullptr;
+    size_t bytes_ = 0;
+    enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
+    std::shared_ptr<void> keep_;
+};
+
+// Where a placeholder stands in the record of a running trace.
+struct TraceLink {
+    uint64_t session = 0;  // 0: an ordinary tensor
+    uint32_t value = 0;    // id in that session's record
+};
+
+class Tensor : public RefCounted {
+public:
+    Tensor(const Type& type, Ref<Storage> storage) : type_(type), storage_(std::move(storage)), id_(next_id()) {}
+
+    const Type& type() const { return type_; }
+    const Shape& shape() const { return type_.shape; }
+    DType dtype() const { return type_.dtype; }
+    uint64_t id() const { return id_; }  // never reused: keys of the tape and of traces
+
+    bool has_data() const { return static_cast<bool>(storage_); }
+    const Ref<Storage>& storage() const { return storage_; }
+    void* data() const { return storage_ ? storage_->data() : nullptr; }
+    template <class T>
+    T* as() const { return static_cast<T*>(data()); }
+
+    TraceLink trace;  // written by the running trace only
+    // A placeholder receives its data once, when its program has run.
+    void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }
+
+    void drop() const { if (release()) delete this; }
+
+private:
+    static uint64_t next_id();
+    Type type_;
+    Ref<Storage> storage_;
+    uint64_t id_ = 0;
+};
+
+using TensorRef = Ref<Tensor>;
+
+TensorRef make_tensor(const Type& type, Ref<Storage> storage = {});  // null storage: a placeholder
+TensorRef empty_tensor(Device& device, const Type& type);            // uninitialised memory
+TensorRef scalar_tensor(double value, DType dtype);                  // 0-d, on the host; small cache of recent ones
+double item_as_double(const Tensor& tensor, int64_t index = 0);      // any dtype but c64
+
+}  // namespace megjit::runtime
