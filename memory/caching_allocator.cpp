@@ -261,6 +261,9 @@ void CachingAllocator::State::add_slab(SizeClass& c, size_t block_bytes) {
 std::pair<void*, size_t> CachingAllocator::State::take_span(size_t wanted, size_t least) {
     if (void* p = spans.fit(wanted)) return {p, wanted};
     if (void* p = spans.grow(wanted, cap)) return {p, wanted};
+    // From here on memory is short. Pages that we have come before pages that we return: the
+    // system might not lend them again.
+    if (void* p = spans.fit_anywhere(wanted)) return {p, wanted};
     trim();
     for (const size_t bytes : {wanted, least}) {
         if (void* p = spans.fit(bytes)) return {p, bytes};

@@ -50,7 +50,8 @@ class Spans {
     struct Span {
         size_t bytes = 0;
         Region region;
-        Free::node_type ticket;  // its node in free_, kept here while in use: so give() needs none
+        // The span's node in free_, kept here while it is in use, so that give() allocates none.
+        Free::node_type ticket = {};
         bool is_free() const { return ticket.empty(); }
     };
     using Books = std::map<char*, Span>;  // by begin
