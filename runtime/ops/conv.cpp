@@ -1,0 +1,208 @@
+// runtime/ops/conv.cpp -- convolution (cross-correlation) and its two gradients, 1-d to 3-d. Each of
+// the three is differentiated by the other two, so that gradients of any order exist.
+//   conv:                  y  = x * w        x [n, c, spatial...]   w [oc, c / groups, kernel...]
+//   conv_backward_data:    dx from dy and w  also the transposed convolution
+//   conv_backward_filter:  dw from x and dy
+// Rules (cited by messages and tests):
+//   C1 one floating dtype          C2 rank 3 to 5, the same for both operands
+//   C3 groups divides the channels of both sides, and w has c / groups input channels
+//   C4 one stride, padding and dilation per spatial axis    C5 the window fits into the padded extent
+//   C6 dy has the batch, channels and extents that conv would give
+#include "runtime/ops/builders.h"
+#include "runtime/ops/window.h"
+
+namespace megjit::runtime {
+namespace {
+
+using build::op;
+
+const std::vector<AttrSpec> kWindowAttrs = {
+    {"stride", AttrKind::integers, Attr{std::vector<int64_t>{1}}},
+    {"padding", AttrKind::integers, Attr{std::vector<int64_t>{0}}},
+    {"dilation", AttrKind::integers, Attr{std::vector<int64_t>{1}}},
+    {"groups", AttrKind::integer, Attr{int64_t{1}}},
+};
+
+std::vector<AttrSpec> with_extents(std::string_view name) {
+    std::vector<AttrSpec> attrs = kWindowAttrs;
+    attrs.push_back({name, AttrKind::integers});
+    return attrs;
+}
+
+int check_operands(const OpCall& call) {
+    const Type &a = call.inputs[0], &b = call.inputs[1];
+    if (a.dtype != b.dtype)
+        refuse(call, "conv C1: both operands have one dtype", "cast one of them", ErrorKind::type);
+    const int dims = spatial_dims(call, a, "conv C");
+    if (a.rank() != b.rank())
+        refuse(call, cat("conv C2: the ranks differ, ", a.rank(), " and ", b.rank()),
+               "weights are [out channels, in channels / groups, kernel...]");
+    return dims;
+}
+
+int64_t check_groups(const OpCall& call, int64_t in_channels, int64_t out_channels) {
+    const int64_t groups = call.integer("groups");
+    if (groups < 1 || in_channels % groups || out_channels % groups)
+        refuse(call, cat("conv C3: groups = ", groups, " does not divide ", in_channels, " input and ", out_channels,
+                         " output channels"));
+    return groups;
+}
+
+// Rule C5, and C6 where dy is given.
+Shape places_of(const OpCall& call, const Window& window, const Shape& x, const Type* dy) {
+    Shape y{x[0], 0};
+    for (int axis = 0; axis < window.dims; ++axis) {
+        const int64_t places = window.places(axis, x[axis + 2]);
+        if (places < 1)
+            refuse(call, cat("conv C5: a kernel of ", window.kernel[axis], " with dilation ", window.dilation[axis],
+                             " does not fit into ", x[axis + 2], " + 2 * ", window.padding[axis], " of spatial axis ", axis),
+                   "enlarge the input or the padding");
+        if (dy && dy->shape[axis + 2] != places)
+            refuse(call, cat("conv C6: dy has extent ", dy->shape[axis + 2], " on spatial axis ", axis, ", but an input of ",
+                             x[axis + 2], " gives ", places));
+        y.push_back(places);
+    }
+    return y;
+}
+
+std::vector<Type> infer_conv(const OpCall& call) {
+    const int dims = check_operands(call);
+    const Type &x = call.inputs[0], &w = call.inputs[1];
+    const int64_t groups = check_groups(call, x.shape[1], w.shape[0]);
+    if (w.shape[1] * groups != x.shape[1])
+        refuse(call, cat("conv C3: x has ", x.shape[1], " channels, but the weights take ", w.shape[1], " * groups ", groups,
+                         " = ", w.shape[1] * groups),
+               "weights are [out channels, in channels / groups, kernel...]");
+    Window window = window_of(call, dims);
+    for (int axis = 0; axis < dims; ++axis) window.kernel[axis] = std::max<int64_t>(w.shape[axis + 2], 0);
+    for (int axis = 0; axis < dims; ++axis)
+        if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
+    Shape y = places_of(call, window, x.shape, nullptr);
+    y[1] = w.shape[0];
+    return {{x.dtype, y, x.layout}};
+}
+
+std::vector<Type> infer_backward_data(const OpCall& call) {
+    const int dims = check_operands(call);
+    const Type &dy = call.inputs[0], &w = call.inputs[1];
+    if (dy.shape[1] != w.shape[0])
+        refuse(call, cat("conv C6: dy has ", dy.shape[1], " channels, but the weights give ", w.shape[0]));
+    const int64_t groups = call.integer("groups");
+    if (groups < 1 || w.shape[0] % groups)
+        refuse(call, cat("conv C3: groups = ", groups, " does not divide ", w.shape[0], " channels"));
+    Window window = window_of(call, dims);
+    const auto extents = per_axis(call, "input_shape", dims, 0);
+    Shape x{dy.shape[0], w.shape[1] * groups};
+    for (int axis = 0; axis < dims; ++axis) {
+        window.kernel[axis] = w.shape[axis + 2];
+        if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
+        x.push_back(extents[axis]);
+    }
+    places_of(call, window, x, &dy);
+    return {{dy.dtype, x, dy.layout}};
+}
+
+std::vector<Type> infer_backward_filter(const OpCall& call) {
+    const int dims = check_operands(call);
+    const Type &x = call.inputs[0], &dy = call.inputs[1];
+    if (x.shape[0] != dy.shape[0])
+        refuse(call, cat("conv C6: the batches differ, ", x.shape[0], " and ", dy.shape[0]));
+    const int64_t groups = check_groups(call, x.shape[1], dy.shape[1]);
+    const Window window = window_of(call, dims);
+    places_of(call, window, x.shape, &dy);
+    Shape w{dy.shape[1], x.shape[1] / groups};
+    for (int axis = 0; axis < dims; ++axis) w.push_back(window.kernel[axis]);
+    return {{x.dtype, w}};
+}
+
+// The four window attributes of `call`, followed by the spatial extents of `shape`.
+Attrs window_attrs(const OpCall& call) { return {call.attrs.begin(), call.attrs.begin() + 4}; }
+Attrs window_attrs(const OpCall& call, const Shape& shape) {
+    Attrs attrs = window_attrs(call);
+    attrs.push_back(std::vector<int64_t>(shape.begin() + 2, shape.end()));
+    return attrs;
+}
+
+Grads grad_conv(const GradCall& g) {
+    const TensorRef &x = g.inputs[0], &w = g.inputs[1], &dy = g.out_grads[0];
+    Grads grads(2);
+    if (g.needs[0]) grads[0] = op("conv_backward_data", {dy, w}, window_attrs(g.call, x->shape()));
+    if (g.needs[1]) grads[1] = op("conv_backward_filter", {x, dy}, window_attrs(g.call, w->shape()));
+    return grads;
+}
+
+Grads grad_backward_data(const GradCall& g) {
+    const TensorRef &dy = g.inputs[0], &w = g.inputs[1], &ddx = g.out_grads[0];
+    Grads grads(2);
+    if (g.needs[0]) grads[0] = op("conv", {ddx, w}, window_attrs(g.call));
+    if (g.needs[1]) grads[1] = op("conv_backward_filter", {ddx, dy}, window_attrs(g.call, w->shape()));
+    return grads;
+}
+
+Grads grad_backward_filter(const GradCall& g) {
+    const TensorRef &x = g.inputs[0], &dy = g.inputs[1], &ddw = g.out_grads[0];
+    Grads grads(2);
+    if (g.needs[0]) grads[0] = op("conv_backward_data", {dy, ddw}, window_attrs(g.call, x->shape()));
+    if (g.needs[1]) grads[1] = op("conv", {x, ddw}, window_attrs(g.call));
+    return grads;
+}
+
+// Flips between the two orders of memory; placed by the graph's layout pass, never by a program.
+std::vector<Type> infer_relayout(const OpCall& call) {
+    Type y = call.inputs[0];
+    const std::string& layout = call.text("layout");
+    if (layout != "row_major" && layout != "channels_last")
+        refuse(call, cat("layout is '", layout, "'"), "use 'row_major' or 'channels_last'");
+    y.layout = layout == "channels_last" && y.rank() >= 3 ? Layout::channels_last : Layout::row_major;
+    return {y};
+}
+
+}  // namespace
+
+std::vector<OpDef> conv_ops() {
+    return {
+        {.name = "conv",
+         .doc = "Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down.",
+         .inputs = {"x", "w"},
+         .attrs = kWindowAttrs,
+         .promotion = Promotion::arithmetic,
+         .infer = infer_conv,
+         .grad = grad_conv,
+         .keeps = Keeps::inputs,
+         .cost = [](const OpCall& call, std::span<const Type> outputs) {
+             return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
+         }},
+        {.name = "conv_backward_data",
+         .doc = "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
+         .inputs = {"dy", "w"},
+         .attrs = with_extents("input_shape"),
+         .promotion = Promotion::arithmetic,
+         .infer = infer_backward_data,
+         .grad = grad_backward_data,
+         .keeps = Keeps::inputs,
+         .cost = [](const OpCall& call, std::span<const Type> outputs) {
+             return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
+         }},
+        {.name = "conv_backward_filter",
+         .doc = "Gradient of conv for w; kernel has the weights' spatial extents.",
+         .inputs = {"x", "dy"},
+         .attrs = with_extents("kernel"),
+         .promotion = Promotion::arithmetic,
+         .infer = infer_backward_filter,
+         .grad = grad_backward_filter,
+         .keeps = Keeps::inputs,
+         .cost = [](const OpCall& call, std::span<const Type> outputs) {
+             return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};
+         }},
+        {.name = "relayout",
+         .doc = "The same tensor in another order of memory: 'row_major' or 'channels_last'. Made by the layout pass.",
+         .inputs = {"x"},
+         .attrs = {{"layout", AttrKind::text}},
+         .infer = infer_relayout,
+         .grad = [](const GradCall& g) -> Grads { return {g.out_grads[0]}; },
+         .keeps = Keeps::nothing,
+         .cost = [](const OpCall& call, std::span<const Type> outputs) { return Cost{0, bytes_of(call, outputs)}; }},
+    };
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,79 @@
+// runtime/ops/matmul.cpp -- matrix product over the last two axes; leading axes broadcast.
+// Rules: M1 both operands have at least two axes    M2 inner extents are equal
+//        M3 leading axes are equal or 1              M4 one dtype, not complex, not bool
+#include "runtime/ops/builders.h"
+#include "runtime/ops/window.h"
+
+namespace megjit::runtime {
+namespace {
+
+using build::op;
+
+std::vector<Type> infer_matmul(const OpCall& call) {
+    const Type &a = call.inputs[0], &b = call.inputs[1];
+    if (a.dtype != b.dtype) refuse(call, "matmul M4: both operands have one dtype", "cast one of them", ErrorKind::type);
+    if (info(a.dtype).category == Category::complex || info(a.dtype).category == Category::boolean)
+        refuse(call, cat("matmul M4: the dtype cannot be ", info(a.dtype).name), "cast to float32 or int32", ErrorKind::type);
+    if (a.rank() < 2 || b.rank() < 2)
+        refuse(call, "matmul M1: both operands need at least two axes", "reshape a vector to a matrix of one row or column");
+    const bool ta = call.flag("transpose_a"), tb = call.flag("transpose_b");
+    const int ra = a.rank(), rb = b.rank();
+    const int64_t m = a.shape[ra - (ta ? 1 : 2)], k = a.shape[ra - (ta ? 2 : 1)];
+    const int64_t rows = b.shape[rb - (tb ? 1 : 2)], n = b.shape[rb - (tb ? 2 : 1)];
+    if (k != rows)
+        refuse(call, cat("matmul M2: a has ", k, " columns but b has ", rows, " rows", ta || tb ? " (after transposition)" : ""),
+               "transpose one operand, or change in_features of the layer that made b");
+    const auto batch = broadcast(Shape(a.shape.extents().first(ra - 2)), Shape(b.shape.extents().first(rb - 2)));
+    if (!batch) refuse(call, "matmul M3: the leading axes are neither equal nor 1", "reshape or expand_dims one operand");
+    Shape shape = *batch;
+    shape.push_back(m);
+    shape.push_back(n);
+    return {{a.dtype, shape}};
+}
+
+TensorRef product(const TensorRef& a, const TensorRef& b, bool ta, bool tb) {
+    return op("matmul", {a, b}, {int64_t{ta}, int64_t{tb}});
+}
+
+// [batch..., r, c] -> [batch * r, c]
+TensorRef as_matrix(const TensorRef& x) {
+    const Shape& shape = x->shape();
+    const int64_t columns = shape[shape.rank() - 1];
+    int64_t rows = 1;
+    for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
+    return build::reshape(x, {rows, columns});
+}
+
+Grads grad_matmul(const GradCall& g) {
+    const TensorRef &a = g.inputs[0], &b = g.inputs[1], &dy = g.out_grads[0];
+    const bool ta = g.call.flag("transpose_a"), tb = g.call.flag("transpose_b");
+    Grads grads(2);
+    if (g.needs[0]) grads[0] = build::reduce_to(ta ? product(b, dy, tb, true) : product(dy, b, false, !tb), a->shape());
+    if (!g.needs[1]) return grads;
+    // One matrix for all of the batch: one product over batch * rows instead of a sum of products.
+    const bool shared = b->shape().rank() == 2 && a->shape().rank() > 2 && !ta;
+    const TensorRef x = shared ? as_matrix(a) : a, d = shared ? as_matrix(dy) : dy;
+    grads[1] = build::reduce_to(tb ? product(d, x, true, ta) : product(x, d, !ta, false), b->shape());
+    return grads;
+}
+
+}  // namespace
+
+std::vector<OpDef> matmul_ops() {
+    return {{.name = "matmul",
+             .doc = "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
+                    "integers wrap in their own dtype.",
+             .inputs = {"a", "b"},
+             .attrs = {{"transpose_a", AttrKind::integer, Attr{int64_t{0}}}, {"transpose_b", AttrKind::integer, Attr{int64_t{0}}}},
+             .promotion = Promotion::arithmetic,
+             .infer = infer_matmul,
+             .grad = grad_matmul,
+             .keeps = Keeps::inputs,
+             .cost = [](const OpCall& call, std::span<const Type> outputs) {
+                 const Type& a = call.inputs[0];
+                 const auto k = static_cast<double>(a.shape[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
+                 return Cost{2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
+             }}};
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,293 @@
+// runtime/ops/norm.cpp -- batch and layer normalization with their gradients.
+// Statistics are float32, whatever the dtype of x. Notation: xh = (x - mean) * r, r = 1 / sqrt(var + eps),
+// M elements in a group, <v> the sum over the group.
+//   dx = s * r * (dy - <dy> / M - xh * <dy xh> / M)      dscale = <dy xh>      dbias = <dy>
+// Source: Ioffe and Szegedy 2015, "Batch Normalization", section 3; Ba et al. 2016, "Layer Normalization".
+// Rules: N1 x has a floating dtype    N2 x has a channel axis (batch), or at least `axes` axes (layer)
+//        N3 scale and bias have one element per channel (batch), or the trailing shape (layer)
+//        N4 scale and bias are float32 or of x's dtype    N5 dy has x's type, mean and var the statistics' type
+//        N6 a group is not empty
+#include "runtime/ops/builders.h"
+#include "runtime/ops/window.h"
+
+namespace megjit::runtime {
+namespace {
+
+using build::Axes;
+
+void check_floating(const OpCall& call, const Type& x) {
+    if (!is_floating(x.dtype))
+        refuse(call, cat("norm N1: the dtype is floating, not ", info(x.dtype).name), "cast to float32", ErrorKind::type);
+}
+
+void check_affine(const OpCall& call, const Type& x, const Type& term, const Shape& shape) {
+    if (!(term.shape == shape))
+        refuse(call, cat("norm N3: scale and bias have shape ", to_string(shape), ", not ", to_string(term.shape)), "reshape them");
+    if (term.dtype != DType::f32 && term.dtype != x.dtype)
+        refuse(call, cat("norm N4: scale and bias are float32 or ", info(x.dtype).name), "cast them", ErrorKind::type);
+}
+
+void check_like(const OpCall& call, const Type& got, DType dtype, const Shape& shape, std::string_view what) {
+    if (got.dtype != dtype || !(got.shape == shape))
+        refuse(call, cat("norm N5: ", what, " is ", to_string(got), " and should be ", to_string(Type{dtype, shape})));
+}
+
+Shape channels_of(const OpCall& call, const Type& x) {
+    check_floating(call, x);
+    if (x.rank() < 2) refuse(call, "norm N2: x is [n, c, ...]", "reshape to two axes or more");
+    if (x.shape[1] && x.numel() == 0) refuse(call, "norm N6: there is nothing to take statistics of");
+    return {x.shape[1]};
+}
+
+std::vector<Type> infer_batch_norm(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    const Shape channels = channels_of(call, x);
+    check_affine(call, x, call.inputs[1], channels);
+    check_affine(call, x, call.inputs[2], channels);
+    return {x, {DType::f32, channels}, {DType::f32, channels}};
+}
+
+std::vector<Type> infer_batch_norm_grad(const OpCall& call) {
+    const Type &x = call.inputs[0], &scale = call.inputs[3];
+    const Shape channels = channels_of(call, x);
+    check_like(call, call.inputs[1], DType::f32, channels, "mean");
+    check_like(call, call.inputs[2], DType::f32, channels, "var");
+    check_affine(call, x, scale, channels);
+    check_like(call, call.inputs[4], x.dtype, x.shape, "dy");
+    return {x, {scale.dtype, channels}, {scale.dtype, channels}};
+}
+
+struct LayerShapes {
+    Shape outer, inner;
+};
+LayerShapes layer_shapes(const OpCall& call, const Type& x) {
+    check_floating(call, x);
+    const int64_t axes = call.integer("axes");
+    if (axes < 1 || axes > x.rank())
+        refuse(call, cat("norm N2: axes is ", axes, ", the number of trailing axes to normalize, for a tensor of rank ", x.rank()));
+    const auto split = static_cast<size_t>(x.rank() - axes);
+    const LayerShapes shapes{Shape(x.shape.extents().first(split)), Shape(x.shape.extents().subspan(split))};
+    if (shapes.outer.numel() && !shapes.inner.numel()) refuse(call, "norm N6: there is nothing to take statistics of");
+    return shapes;
+}
+
+void check_count(const OpCall& call, size_t plain, size_t affine) {
+    const size_t wanted = call.flag("affine") ? affine : plain;
+    if (call.inputs.size() != wanted)
+        refuse(call, cat("with affine = ", call.integer("affine"), " it takes ", wanted, " tensors, not ", call.inputs.size()), {},
+               ErrorKind::type);
+}
+
+std::vector<Type> infer_layer_norm(const OpCall& call) {
+    check_count(call, 1, 3);
+    const Type& x = call.inputs[0];
+    const auto [outer, inner] = layer_shapes(call, x);
+    for (const Type& term : call.inputs.subspan(1)) check_affine(call, x, term, inner);
+    return {{x.dtype, x.shape}, {DType::f32, outer}, {DType::f32, outer}};
+}
+
+std::vector<Type> infer_layer_norm_grad(const OpCall& call) {
+    check_count(call, 4, 5);
+    const Type& x = call.inputs[0];
+    const auto [outer, inner] = layer_shapes(call, x);
+    check_like(call, call.inputs[1], DType::f32, outer, "mean");
+    check_like(call, call.inputs[2], DType::f32, outer, "rstd");
+    check_like(call, call.inputs[3], x.dtype, x.shape, "dy");
+    if (!call.flag("affine")) return {{x.dtype, x.shape}};
+    check_affine(call, x, call.inputs[4], inner);
+    return {{x.dtype, x.shape}, {call.inputs[4].dtype, inner}, {call.inputs[4].dtype, inner}};
+}
+
+// --- second order, and gradients of the statistics themselves: in element-wise ops and sums ---
+
+TensorRef operator+(const TensorRef& a, const TensorRef& b) { return build::add(a, b); }
+TensorRef operator-(const TensorRef& a, const TensorRef& b) { return build::sub(a, b); }
+TensorRef operator*(const TensorRef& a, const TensorRef& b) { return build::mul(a, b); }
+TensorRef operator*(const TensorRef& a, double b) { return build::mul(a, b); }
+
+// Groups of x that share statistics, and the axes along which scale and bias vary.
+struct Groups {
+    Shape stats;        // statistics, reshaped to broadcast against x
+    Shape affine;       // scale and bias, likewise
+    Axes within;        // axes of one group
+    Axes across;        // axes that share one element of scale
+    double count = 1;   // elements in a group
+
+    TensorRef sum(const TensorRef& v) const { return build::reduce_sum(v, within, true); }
+    TensorRef sum_affine(const TensorRef& v) const { return across.empty() ? v : build::reduce_sum(v, across, true); }
+};
+
+Groups batch_groups(const Shape& x) {
+    Groups groups;
+    for (int axis = 0; axis < x.rank(); ++axis) {
+        groups.stats.push_back(axis == 1 ? x[1] : 1);
+        if (axis != 1) groups.within.push_back(axis), groups.count *= static_cast<double>(x[axis]);
+    }
+    groups.affine = groups.stats;
+    groups.across = groups.within;
+    return groups;
+}
+
+Groups layer_groups(const Shape& x, int64_t axes) {
+    Groups groups;
+    for (int axis = 0; axis < x.rank(); ++axis) {
+        const bool inner = axis >= x.rank() - axes;
+        groups.stats.push_back(inner ? 1 : x[axis]);
+        groups.affine.push_back(inner ? x[axis] : 1);
+        (inner ? groups.within : groups.across).push_back(axis);
+        if (inner) groups.count *= static_cast<double>(x[axis]);
+    }
+    return groups;
+}
+
+TensorRef as_f32(const TensorRef& x) { return build::cast(x, DType::f32); }
+
+// Gradients of (dx, dscale, dbias) as functions of x, mean, r, scale and dy, given g, gs, gb.
+struct SecondOrder {
+    TensorRef x, mean, r, scale, dy;  // r in place of var
+};
+SecondOrder second_order(const Groups& groups, const TensorRef& x0, const TensorRef& mean0, const TensorRef& r, const TensorRef& scale0,
+                         const TensorRef& dy0, const TensorRef& g0, const TensorRef& gs0, const TensorRef& gb0) {
+    const TensorRef x = as_f32(x0), dy = as_f32(dy0), mean = build::reshape(mean0, groups.stats);
+    const TensorRef s = scale0 ? build::reshape(as_f32(scale0), groups.affine) : build::full(groups.affine, 1, DType::f32);
+    const TensorRef g = g0 ? as_f32(g0) : build::zeros_like(x);
+    const TensorRef gs = gs0 ? build::reshape(as_f32(gs0), groups.affine) : build::zeros_like(s);
+    const TensorRef gb = gb0 ? build::reshape(as_f32(gb0), groups.affine) : build::zeros_like(s);
+    const double inverse = 1 / groups.count;
+    // With t = dy * s:  dx = r * (t - <t> / M - xh * <t xh> / M).
+    const TensorRef xh = (x - mean) * r, t = dy * s;
+    const TensorRef sum_t = groups.sum(t), sum_txh = groups.sum(t * xh), sum_g = groups.sum(g), sum_gxh = groups.sum(g * xh);
+    const TensorRef d_t = r * (g - sum_g * inverse - xh * (sum_gxh * inverse));
+    const TensorRef d_xh = gs * dy - r * (g * sum_txh + t * sum_gxh) * inverse;
+    const TensorRef q = groups.sum(g * t) - sum_g * sum_t * inverse - sum_gxh * sum_txh * inverse;  // d dx / d r, contracted
+    SecondOrder result;
+    result.dy = d_t * s + gs * xh + gb;
+    result.scale = groups.sum_affine(d_t * dy);
+    result.x = d_xh * r;
+    result.mean = groups.sum(build::neg(d_xh * r));
+    result.r = q + groups.sum(d_xh * (x - mean));
+    return result;
+}
+
+TensorRef rstd_of(const TensorRef& var, double eps) { return build::op("rsqrt", {build::add(var, eps)}); }
+
+Grads grad_batch_norm(const GradCall& g) {
+    const TensorRef &x = g.inputs[0], &scale = g.inputs[1], &mean = g.outputs[1], &var = g.outputs[2];
+    const TensorRef &dy = g.out_grads[0], &dmean = g.out_grads[1], &dvar = g.out_grads[2];
+    const Groups groups = batch_groups(x->shape());
+    Grads grads(3);
+    if (dy) {
+        const Tensors all = build::op_n("batch_norm_grad", std::array{x, mean, var, scale, dy}, {g.call.real("eps")});
+        grads = {all[0], all[1], build::cast(all[2], g.inputs[2]->dtype())};
+    }
+    if (!g.needs[0] || (!dmean && !dvar)) return grads;
+    TensorRef extra;
+    if (dmean) extra = build::broadcast_to(build::reshape(dmean, groups.stats) * (1 / groups.count), x->shape());
+    if (dvar) {
+        const TensorRef part = (as_f32(x) - build::reshape(mean, groups.stats)) * (build::reshape(dvar, groups.stats) * (2 / groups.count));
+        extra = extra ? extra + part : part;
+    }
+    extra = build::cast(extra, x->dtype());
+    grads[0] = grads[0] ? grads[0] + extra : extra;
+    return grads;
+}
+
+Grads grad_batch_norm_grad(const GradCall& g) {
+    const TensorRef &x = g.inputs[0], &mean = g.inputs[1], &var = g.inputs[2], &scale = g.inputs[3], &dy = g.inputs[4];
+    const Groups groups = batch_groups(x->shape());
+    const TensorRef r = rstd_of(build::reshape(var, groups.stats), g.call.real("eps"));
+    const SecondOrder d = second_order(groups, x, mean, r, scale, dy, g.out_grads[0], g.out_grads[1], g.out_grads[2]);
+    return {build::cast(d.x, x->dtype()), build::reshape(d.mean, mean->shape()),
+            build::reshape(d.r * r * r * r * -0.5, var->shape()),
+            build::reshape(build::cast(d.scale, scale->dtype()), scale->shape()), build::cast(d.dy, dy->dtype())};
+}
+
+Grads grad_layer_norm(const GradCall& g) {
+    const TensorRef &x = g.inputs[0], &mean = g.outputs[1], &rstd = g.outputs[2];
+    const TensorRef &dy = g.out_grads[0], &dmean = g.out_grads[1], &drstd = g.out_grads[2];
+    const bool affine = g.call.flag("affine");
+    Grads grads(g.inputs.size());
+    if (dy) {
+        Tensors inputs{x, mean, rstd, dy};
+        if (affine) inputs.push_back(g.inputs[1]);
+        grads = build::op_n("layer_norm_grad", inputs, {g.call.integer("axes"), g.call.integer("affine")});
+        if (affine) grads[2] = build::cast(grads[2], g.inputs[2]->dtype());
+    }
+    if (!g.needs[0] || (!dmean && !drstd)) return grads;
+    const Groups groups = layer_groups(x->shape(), g.call.integer("axes"));
+    TensorRef extra;
+    if (dmean) extra = build::broadcast_to(build::reshape(dmean, groups.stats) * (1 / groups.count), x->shape());
+    if (drstd) {  // d r / d x = -r^3 * (x - mean) / M
+        const TensorRef r = build::reshape(rstd, groups.stats);
+        const TensorRef part = (as_f32(x) - build::reshape(mean, groups.stats)) *
+                               (build::reshape(drstd, groups.stats) * r * r * r * (-1 / groups.count));
+        extra = extra ? extra + part : part;
+    }
+    extra = build::cast(extra, x->dtype());
+    grads[0] = grads[0] ? grads[0] + extra : extra;
+    return grads;
+}
+
+Grads grad_layer_norm_grad(const GradCall& g) {
+    const TensorRef &x = g.inputs[0], &mean = g.inputs[1], &rstd = g.inputs[2], &dy = g.inputs[3];
+    const bool affine = g.call.flag("affine");
+    const Groups groups = layer_groups(x->shape(), g.call.integer("axes"));
+    const SecondOrder d = second_order(groups, x, mean, build::reshape(rstd, groups.stats), affine ? g.inputs[4] : TensorRef(), dy,
+                                       g.out_grads[0], affine ? g.out_grads[1] : TensorRef(), affine ? g.out_grads[2] : TensorRef());
+    Grads grads{build::cast(d.x, x->dtype()), build::reshape(d.mean, mean->shape()), build::reshape(d.r, rstd->shape()),
+                build::cast(d.dy, dy->dtype())};
+    if (affine) grads.push_back(build::reshape(build::cast(d.scale, g.inputs[4]->dtype()), g.inputs[4]->shape()));
+    return grads;
+}
+
+Cost cost_norm(const OpCall& call, std::span<const Type> outputs) {
+    return {8.0 * static_cast<double>(call.inputs[0].numel()), bytes_of(call, outputs)};
+}
+
+const AttrSpec kEps{"eps", AttrKind::real, Attr{1e-5}}, kAxes{"axes", AttrKind::integer},
+    kAffine{"affine", AttrKind::integer, Attr{int64_t{1}}};
+
+}  // namespace
+
+std::vector<OpDef> norm_ops() {
+    return {
+        {.name = "batch_norm",
+         .doc = "(x - mean) / sqrt(var + eps) * scale + bias with the statistics of this batch, over all axes but axis 1. "
+                "Also returns mean and the biased variance, in float32.",
+         .inputs = {"x", "scale", "bias"},
+         .attrs = {kEps},
+         .infer = infer_batch_norm,
+         .grad = grad_batch_norm,
+         .keeps = Keeps::both,
+         .cost = cost_norm},
+        {.name = "batch_norm_grad",
+         .doc = "Gradients of batch_norm's first result for x, scale and bias.",
+         .inputs = {"x", "mean", "var", "scale", "dy"},
+         .attrs = {kEps},
+         .infer = infer_batch_norm_grad,
+         .grad = grad_batch_norm_grad,
+         .keeps = Keeps::inputs,
+         .cost = cost_norm},
+        {.name = "layer_norm",
+         .doc = "Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). "
+                "Also returns mean and 1 / sqrt(var + eps), in float32.",
+         .inputs = {"x", "scale_and_bias"},
+         .variadic = true,
+         .attrs = {kAxes, kEps, kAffine},
+         .infer = infer_layer_norm,
+         .grad = grad_layer_norm,
+         .keeps = Keeps::both,
+         .cost = cost_norm},
+        {.name = "layer_norm_grad",
+         .doc = "Gradients of layer_norm's first result for x, and for scale and bias unless affine = 0.",
+         .inputs = {"x", "mean", "rstd", "dy", "scale"},
+         .variadic = true,
+         .attrs = {kAxes, kAffine},
+         .infer = infer_layer_norm_grad,
+         .grad = grad_layer_norm_grad,
+         .keeps = Keeps::inputs,
+         .cost = cost_norm},
+    };
+}
+
+}  // namespace megjit::runtime
