@@ -110,6 +110,7 @@ TensorRef scalar_tensor(double value, DType dtype) {
         case DType::b8: store(static_cast<uint8_t>(value != 0)); break;
         case DType::c64: { const float pair[2] = {static_cast<float>(value), 0}; std::memcpy(to, pair, 8); break; }
     }
+    tensor->is_constant = true;
     slot = {bits, tensor};
     return tensor;
 }

@@ -62,6 +62,7 @@ public:
     void* data() const { return data_; }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
+    bool is_owned() const { return owner_ != Owner::borrowed; }
     void drop() const;
 
 private:
@@ -94,7 +95,8 @@ public:
     template <class T>
     T* as() const { return static_cast<T*>(data()); }
 
-    TraceLink trace;  // written by the running trace only
+    TraceLink trace;           // written by the running trace only
+    bool is_constant = false;  // a Python number or array used as an operand: a trace bakes it in
     // A placeholder receives its data once, when its program has run.
     void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }
 

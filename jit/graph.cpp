@@ -1,0 +1,131 @@
+#include "jit/graph.h"
+
+#include "runtime/dispatch.h"
+
+namespace megjit::jit {
+
+ValueId Graph::add_input(const Type& type, int slot) {
+    Node node{.kind = NodeKind::input, .slot = slot};
+    return add(std::move(node), {&type, 1})[0];
+}
+
+ValueId Graph::add_constant(TensorRef tensor) {
+    const Type type = tensor->type();
+    Node node{.kind = NodeKind::constant, .constant = std::move(tensor)};
+    return add(std::move(node), {&type, 1})[0];
+}
+
+std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
+    const auto id = static_cast<NodeId>(nodes_.size());
+    node.outputs.clear();
+    for (const Type& type : outputs) {
+        node.outputs.push_back(static_cast<ValueId>(values_.size()));
+        values_.push_back({type, id});
+    }
+    nodes_.push_back(std::move(node));
+    return nodes_.back().outputs;
+}
+
+std::vector<Type> Graph::types(std::span<const ValueId> ids) const {
+    std::vector<Type> result;
+    for (ValueId id : ids) result.push_back(type(id));
+    return result;
+}
+
+void Rewriter::copy(const Node& node) {
+    Node fresh = node;
+    fresh.inputs = map(node.inputs);
+    const std::vector<ValueId> outputs = to.add(std::move(fresh), from.types(node.outputs));
+    for (size_t i = 0; i < outputs.size(); ++i) replace(node.outputs[i], outputs[i]);
+}
+
+std::vector<ValueId> Rewriter::map(std::span<const ValueId> old) const {
+    std::vector<ValueId> result;
+    for (ValueId id : old) result.push_back(map(id));
+    return result;
+}
+
+Graph Rewriter::finish() {
+    to.outputs = map(from.outputs);
+    return std::move(to);
+}
+
+std::string fault_of(const Graph& graph) {
+    using runtime::cat;
+    std::vector<bool> seen_slot;
+    size_t defined = 0;
+    for (const Node& node : graph.nodes()) {
+        const std::string_view name = node.op ? std::string_view(node.op->name) : "node";
+        for (ValueId input : node.inputs)
+            if (at(input) >= defined) return cat(name, " reads %", at(input), " before it is defined");
+        defined += node.outputs.size();
+        switch (node.kind) {
+            case NodeKind::input: {
+                if (node.slot < 0) return "an input has no slot";
+                if (seen_slot.size() <= static_cast<size_t>(node.slot)) seen_slot.resize(node.slot + 1);
+                if (seen_slot[node.slot]) return cat("slot ", node.slot, " has two inputs");
+                seen_slot[node.slot] = true;
+                break;
+            }
+            case NodeKind::constant:
+                if (!node.constant || !node.constant->has_data()) return "a constant has no data";
+                break;
+            case NodeKind::op: {
+                std::vector<Type> inputs = graph.types(node.inputs);
+                const std::vector<Type> outputs = graph.types(node.outputs);
+                try {
+                    const std::vector<Type> expected = runtime::infer({*node.op, node.attrs, inputs});
+                    for (size_t i = 0; i < outputs.size(); ++i)
+                        if (expected.size() != outputs.size() || expected[i].dtype != outputs[i].dtype || !(expected[i].shape == outputs[i].shape))
+                            return cat(name, " has type ", to_string(outputs[i]), ", inference gives ",
+                                       i < expected.size() ? to_string(expected[i]) : "none");
+                } catch (const runtime::Error& error) {
+                    return cat(name, " does not infer: ", error.what());
+                }
+                break;
+            }
+            case NodeKind::fused:
+                if (!node.kernel) return "a fused node has no kernel";
+                if (std::string fault = codegen::fault_of(node.kernel->kernel); !fault.empty()) return fault;
+                if (node.kernel->kernel.inputs.size() != node.inputs.size() || node.kernel->kernel.outputs.size() != node.outputs.size())
+                    return "a fused node and its kernel differ in their operands";
+                break;
+        }
+    }
+    for (ValueId output : graph.outputs)
+        if (at(output) >= graph.value_count()) return cat("the graph returns %", at(output), ", which nothing defines");
+    return "";
+}
+
+std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> inputs) {
+    std::vector<TensorRef> values(graph.value_count());
+    for (const Node& node : graph.nodes()) {
+        if (node.kind == NodeKind::input) {
+            values[at(node.outputs[0])] = inputs[node.slot];
+            continue;
+        }
+        if (node.kind == NodeKind::constant) {
+            values[at(node.outputs[0])] = node.constant;
+            continue;
+        }
+        std::vector<TensorRef> operands;
+        for (ValueId input : node.inputs) operands.push_back(values[at(input)]);
+        if (node.kind == NodeKind::op) {
+            const auto results = runtime::compute(*node.op, node.attrs, operands);
+            for (size_t i = 0; i < results.size(); ++i) values[at(node.outputs[i])] = results[i];
+            continue;
+        }
+        std::vector<void*> in, out;
+        for (const TensorRef& operand : operands) in.push_back(operand->data());
+        for (ValueId output : node.outputs) {
+            values[at(output)] = runtime::empty_tensor(runtime::default_device(), graph.type(output));
+            out.push_back(values[at(output)]->data());
+        }
+        codegen::interpret(node.kernel->kernel, node.kernel->launch, in.data(), out.data());
+    }
+    std::vector<TensorRef> results;
+    for (ValueId output : graph.outputs) results.push_back(values[at(output)]);
+    return results;
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,111 @@
+// jit/ -- turns a traced function into a program and keeps it for the next call.
+// In: ops as they are dispatched. Out: a Program that runs without allocating.
+// Knows runtime/, memory/ and codegen/; never names a backend.
+//
+// jit/graph.h -- Graph: one traced segment in SSA form. Nodes stand in an order in which they can
+// run, and refer to values by id. A pass builds a new Graph; what it wants to remember lives in it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+#include "runtime/op.h"
+#include "runtime/tensor.h"
+
+namespace megjit::jit {
+
+using runtime::Attrs;
+using runtime::OpDef;
+using runtime::TensorRef;
+using runtime::Type;
+
+enum class NodeId : uint32_t {};
+enum class ValueId : uint32_t {};
+template <class Id>
+constexpr size_t at(Id id) { return static_cast<size_t>(id); }
+
+enum class NodeKind : uint8_t {
+    input,     // slot `slot` of the segment: arguments, parameters, values of earlier segments
+    constant,  // `constant`, baked into the program
+    op,        // one application of `op`
+    fused,     // one generated kernel; `ops` names what it stands for
+};
+
+struct Node {
+    NodeKind kind = NodeKind::op;
+    const OpDef* op = nullptr;
+    Attrs attrs = {};
+    std::vector<ValueId> inputs = {};
+    std::vector<ValueId> outputs = {};
+    int slot = -1;
+    TensorRef constant = {};
+    std::shared_ptr<const codegen::BoundKernel> kernel = {};
+    std::vector<std::string> ops = {};
+    std::string where = {};  // "model.py:41", the user's line
+};
+
+struct Value {
+    Type type;
+    NodeId producer = {};
+};
+
+class Graph {
+public:
+    ValueId add_input(const Type& type, int slot);
+    ValueId add_constant(TensorRef tensor);
+    // Adds a node of kind op or fused; its outputs get the given types.
+    std::vector<ValueId> add(Node node, std::span<const Type> outputs);
+
+    const std::vector<Node>& nodes() const { return nodes_; }
+    const Node& node(NodeId id) const { return nodes_[at(id)]; }
+    const Value& value(ValueId id) const { return values_[at(id)]; }
+    const Type& type(ValueId id) const { return values_[at(id)].type; }
+    const Node& producer(ValueId id) const { return node(value(id).producer); }
+    size_t value_count() const { return values_.size(); }
+    std::vector<Type> types(std::span<const ValueId> ids) const;
+
+    std::vector<ValueId> outputs;  // in the caller's order; a value may stand twice
+
+private:
+    std::vector<Node> nodes_;
+    std::vector<Value> values_;
+};
+
+// Copies a graph node by node. A pass subclasses it, or drives it by hand: `map` gives the new id of
+// an old value once its producer was copied or replaced.
+class Rewriter {
+public:
+    explicit Rewriter(const Graph& from) : from(from), map_(from.value_count()) {}
+    void copy(const Node& node);
+    void replace(ValueId old, ValueId fresh) { map_[at(old)] = fresh; }
+    ValueId map(ValueId old) const { return *map_[at(old)]; }
+    std::vector<ValueId> map(std::span<const ValueId> old) const;
+    Graph finish();  // maps the outputs
+
+    const Graph& from;
+    Graph to;
+
+private:
+    std::vector<std::optional<ValueId>> map_;
+};
+
+// Text form; print and parse are inverses (the user's lines are comments and are not kept).
+//   %0: f32[8, 64] = input 0
+//   %1: f32[] = const 2
+//   %2: f32[8, 64] = mul %0 %1        # model.py:41
+//   return %2
+std::string print(const Graph& graph);
+Graph parse_graph(std::string_view text);  // UserError that names the line
+
+// The verifier: "" or one sentence. Every operand stands before its use, types are what inference
+// gives, slots are unique, kernels are sound.
+std::string fault_of(const Graph& graph);
+
+// The meaning of a graph: each node by the eager kernels (fused ones by the kernel interpreter).
+std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> inputs);
+
+}  // namespace megjit::jit

@@ -1,0 +1,23 @@
+#include "jit/passes/passes.h"
+
+namespace megjit::jit {
+
+Graph drop_dead(const Graph& graph) {
+    std::vector<bool> needed(graph.value_count());
+    for (ValueId output : graph.outputs) needed[at(output)] = true;
+    const auto& nodes = graph.nodes();
+    std::vector<bool> keep(nodes.size());
+    for (size_t id = nodes.size(); id-- > 0;) {
+        for (ValueId output : nodes[id].outputs) keep[id] = keep[id] || needed[at(output)];
+        // Inputs stay: they are the caller's interface.
+        if (nodes[id].kind == NodeKind::input) keep[id] = true;
+        if (keep[id])
+            for (ValueId input : nodes[id].inputs) needed[at(input)] = true;
+    }
+    Rewriter rewrite(graph);
+    for (size_t id = 0; id < nodes.size(); ++id)
+        if (keep[id]) rewrite.copy(nodes[id]);
+    return rewrite.finish();
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,27 @@
+// jit/passes/passes.h -- every pass: a function from graph to graph. Each keeps the outputs, their
+// order, dtypes and shapes. pipeline.cpp says in which order they run, and why.
+#pragma once
+
+#include "jit/graph.h"
+
+namespace megjit::jit {
+
+// Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the same
+// type, reshape of reshape, log(exp(x)), exp(log(x)), x/x. Why: users and gradients write them;
+// values may differ where the literal form overflows or divides 0 by 0 (opt_level 1 allows that).
+Graph simplify(const Graph& graph);
+
+// Replaces each node whose inputs are all constants by its value. Why: tracing records shape
+// arithmetic that no kernel should run. Large results (> 64 KiB) are left to run.
+Graph fold_constants(const Graph& graph);
+
+// Joins nodes that apply the same op to the same values. Why: gradients recompute what forward had.
+Graph dedup(const Graph& graph);
+
+// Leaves out nodes that no output needs.
+Graph drop_dead(const Graph& graph);
+
+// Joins element-wise nodes into kernels; the stop conditions stand in words in fuse.cpp.
+Graph fuse(const Graph& graph);
+
+}  // namespace megjit::jit

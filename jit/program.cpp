@@ -1,0 +1,272 @@
+#include "jit/program.h"
+
+#include <cstring>
+
+#include "codegen/launcher.h"
+#include "memory/aliasing_validator.h"
+#include "memory/validator.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+namespace {
+
+using runtime::Executable;
+using runtime::Ref;
+using runtime::Storage;
+
+constexpr size_t kAlign = 64;
+
+// What a node becomes before memory is planned.
+struct Prepared {
+    NodeId node = {};
+    std::shared_ptr<const Executable> executable = {};  // null: a view
+};
+
+std::string describe(const Graph& graph, ValueId id) {
+    const Node& node = graph.producer(id);
+    std::string name = node.kind == NodeKind::input ? "input" : node.kind == NodeKind::constant ? "const"
+                       : node.kind == NodeKind::fused ? "fused" : node.op->name;
+    return runtime::cat("%", at(id), " ", name, " ", to_string(graph.type(id)), node.where.empty() ? "" : " ", node.where);
+}
+
+// The planner's problem: values, then one workspace value for each step that needs one.
+class ScheduleBuilder {
+public:
+    ScheduleBuilder(const Graph& graph, const std::vector<bool>& donatable) : graph_(graph) {
+        for (size_t id = 0; id < graph.value_count(); ++id) {
+            const auto value_id = static_cast<ValueId>(id);
+            const Node& producer = graph.producer(value_id);
+            memory::Value value{.bytes = graph.type(value_id).bytes()};
+            if (producer.kind == NodeKind::constant) value.kind = memory::ValueKind::kConstant;
+            if (producer.kind == NodeKind::input) {
+                value.kind = memory::ValueKind::kInput;
+                const auto slot = static_cast<size_t>(producer.slot);
+                value.donatable = slot < donatable.size() && donatable[slot];
+            }
+            schedule.values.push_back(value);
+        }
+        for (ValueId output : graph.outputs) {
+            memory::Value& value = schedule.values[at(output)];
+            if (value.kind == memory::ValueKind::kTemp) value.kind = memory::ValueKind::kOutput;
+            if (value.kind == memory::ValueKind::kInput) value.donatable = false;  // handed back as it is
+        }
+    }
+
+    // Returns the id of the step's workspace value, or kNone.
+    uint32_t add(const Prepared& prepared) {
+        const Node& node = graph_.node(prepared.node);
+        memory::Step step;
+        for (ValueId input : node.inputs) step.reads.push_back(static_cast<uint32_t>(at(input)));
+        for (ValueId output : node.outputs) step.writes.push_back(static_cast<uint32_t>(at(output)));
+        uint32_t workspace = memory::kNone;
+        if (!prepared.executable) {
+            step.aliases.push_back({.output = step.writes[0], .input = step.reads[0], .must = true});
+        } else {
+            for (size_t out = 0; out < step.writes.size(); ++out)
+                for (size_t in = 0; in < step.reads.size(); ++in)
+                    if (prepared.executable->may_alias(static_cast<int>(out), static_cast<int>(in)))
+                        step.aliases.push_back({.output = step.writes[out], .input = step.reads[in]});
+            if (const size_t bytes = prepared.executable->workspace_bytes()) {
+                workspace = static_cast<uint32_t>(schedule.values.size());
+                schedule.values.push_back({.bytes = bytes});
+                step.writes.push_back(workspace);
+            }
+        }
+        schedule.steps.push_back(std::move(step));
+        return workspace;
+    }
+
+    memory::Schedule schedule;
+
+private:
+    const Graph& graph_;
+};
+
+size_t recorded_bytes(const Graph& recorded) {
+    size_t bytes = 0;
+    for (const Node& node : recorded.nodes())
+        if (node.kind != NodeKind::constant)
+            for (ValueId output : node.outputs) bytes += recorded.type(output).bytes();
+    return bytes;
+}
+
+}  // namespace
+
+Program::Program(Graph graph, const Graph& recorded, runtime::Device& device, const LoweringOptions& options)
+    : graph_(std::move(graph)), device_(device) {
+    plan_memory(recorded, options);
+}
+
+Program::~Program() {
+    if (arena_) device_.allocator().release(arena_, arena_bytes_);
+}
+
+void Program::plan_memory(const Graph& recorded, const LoweringOptions& options) {
+    std::vector<Prepared> prepared;
+    auto& service = codegen::KernelService::instance();
+    for (size_t id = 0; id < graph_.nodes().size(); ++id) {
+        const Node& node = graph_.nodes()[id];
+        if (node.kind == NodeKind::input || node.kind == NodeKind::constant) continue;
+        Prepared entry{static_cast<NodeId>(id)};
+        if (node.kind == NodeKind::fused) {
+            auto kernel = service.get(node.kernel->kernel);
+            entry.executable = codegen::launcher(device_.name())(kernel->fn, node.kernel->kernel, node.kernel->launch);
+            kernels_.push_back(std::move(kernel));
+            kernel_ops_.push_back(node.ops);
+        } else if (!node.op->is_view) {
+            const std::vector<Type> inputs = graph_.types(node.inputs);
+            entry.executable = device_.prepare({*node.op, node.attrs, inputs}, graph_.types(node.outputs));
+        }
+        prepared.push_back(std::move(entry));
+    }
+
+    ScheduleBuilder builder(graph_, options.donatable);
+    std::vector<uint32_t> workspaces;
+    for (const Prepared& entry : prepared) workspaces.push_back(builder.add(entry));
+    const memory::Schedule& schedule = builder.schedule;
+    const memory::Aliasing aliasing = memory::share_buffers(schedule);
+    const std::vector<memory::Buffer> to_place = memory::arena_buffers(aliasing);
+    const memory::Plan placed = memory::plan_arena(to_place);
+    if (options.check) {
+        if (std::string fault = memory::fault_of_aliasing(schedule, aliasing); !fault.empty()) throw runtime::InternalError(fault);
+        if (std::string fault = memory::fault_of(to_place, placed); !fault.empty()) throw runtime::InternalError(fault);
+    }
+
+    arena_bytes_ = placed.arena_bytes;
+    if (arena_bytes_) arena_ = device_.allocator().allocate(arena_bytes_);
+    std::vector<size_t> offset_of_buffer(aliasing.buffers.size());
+    for (size_t i = 0; i < to_place.size(); ++i) offset_of_buffer[to_place[i].id] = placed.offsets[i];
+
+    // Results: one per buffer that ends as an output.
+    std::vector<int> result_of_buffer(aliasing.buffers.size(), -1);
+    for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
+        const memory::SharedBuffer& buffer = aliasing.buffers[b];
+        if (buffer.output == memory::kNone) continue;
+        Result result{.type = graph_.type(static_cast<ValueId>(buffer.output))};
+        if (buffer.place == memory::Place::kInput) {
+            result.from = Result::From::donated;
+            result.source = static_cast<uint32_t>(graph_.producer(static_cast<ValueId>(buffer.value)).slot);
+        }
+        result_of_buffer[b] = static_cast<int>(results_.size());
+        results_.push_back(result);
+    }
+    for (ValueId output : graph_.outputs) {
+        const Node& producer = graph_.producer(output);
+        if (producer.kind == NodeKind::input) result_of_output_.push_back(-1 - producer.slot);
+        else if (producer.kind == NodeKind::constant) result_of_output_.push_back(std::numeric_limits<int>::min());
+        else result_of_output_.push_back(result_of_buffer[aliasing.buffer_of[at(output)]]);
+    }
+
+    const auto add_operand = [&](uint32_t value) {
+        const uint32_t b = aliasing.buffer_of[value];
+        const memory::SharedBuffer& buffer = aliasing.buffers[b];
+        const size_t offset = aliasing.offset_of[value];
+        const auto operand = static_cast<uint32_t>(operands_.size());
+        operands_.push_back(nullptr);
+        switch (buffer.place) {
+            case memory::Place::kArena: operands_.back() = static_cast<std::byte*>(arena_) + offset_of_buffer[b] + offset; break;
+            case memory::Place::kConstant:
+                operands_.back() = graph_.producer(static_cast<ValueId>(buffer.value)).constant->as<std::byte>() + offset;
+                break;
+            case memory::Place::kInput:
+                input_patches_.push_back({operand, static_cast<uint32_t>(graph_.producer(static_cast<ValueId>(buffer.value)).slot), offset});
+                break;
+            case memory::Place::kOutput:
+                output_patches_.push_back({operand, static_cast<uint32_t>(result_of_buffer[b]), offset});
+                break;
+        }
+        return operand;
+    };
+    size_t next_copy = 0;
+    const auto add_copies = [&](uint32_t step) {
+        for (; next_copy < aliasing.copies_needed.size() && aliasing.copies_needed[next_copy].step <= step; ++next_copy) {
+            const memory::Copy& copy = aliasing.copies_needed[next_copy];
+            Step made{.copy_bytes = schedule.values[copy.to].bytes};
+            made.first_operand = add_operand(copy.from);
+            const size_t patched = input_patches_.size() + output_patches_.size();
+            if (copy.offset) {
+                if (operands_.back()) operands_.back() = static_cast<std::byte*>(operands_.back()) + copy.offset;
+                else if (!input_patches_.empty() && input_patches_.back().operand == made.first_operand) input_patches_.back().offset += copy.offset;
+                else if (patched) output_patches_.back().offset += copy.offset;
+            }
+            add_operand(copy.to);
+            steps_.push_back(std::move(made));
+        }
+    };
+    for (size_t s = 0; s < prepared.size(); ++s) {
+        add_copies(static_cast<uint32_t>(s));
+        const Node& node = graph_.node(prepared[s].node);
+        plan_.steps.push_back(describe(graph_, node.outputs[0]));
+        if (!prepared[s].executable) continue;  // a view: nothing runs
+        Step step{.executable = prepared[s].executable};
+        step.first_operand = static_cast<uint32_t>(operands_.size());
+        step.inputs = static_cast<uint32_t>(node.inputs.size());
+        for (ValueId input : node.inputs) add_operand(static_cast<uint32_t>(at(input)));
+        for (ValueId output : node.outputs) add_operand(static_cast<uint32_t>(at(output)));
+        if (workspaces[s] != memory::kNone) {
+            step.workspace = offset_of_buffer[aliasing.buffer_of[workspaces[s]]];
+            plan_.workspace_bytes = std::max(plan_.workspace_bytes, schedule.values[workspaces[s]].bytes);
+        }
+        steps_.push_back(std::move(step));
+    }
+    add_copies(static_cast<uint32_t>(prepared.size()));
+
+    const memory::MemorySummary summary = memory::summarize(schedule, aliasing, placed.arena_bytes);
+    plan_.unplanned_bytes = recorded_bytes(recorded);
+    plan_.planned_bytes = summary.planned_bytes;
+    plan_.peak_live_bytes = summary.peak_live_bytes;
+    plan_.arena_bytes = placed.arena_bytes;
+    for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
+        const memory::SharedBuffer& buffer = aliasing.buffers[b];
+        plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
+    }
+    for (size_t value = 0; value < schedule.values.size(); ++value)
+        plan_.buffers[aliasing.buffer_of[value]].values.push_back(
+            value < graph_.value_count() ? describe(graph_, static_cast<ValueId>(value)) : "workspace");
+}
+
+std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
+    std::lock_guard lock(mutex_);
+    // Everything that can fail for want of memory comes before the first kernel.
+    std::vector<Ref<Storage>> storages;
+    std::vector<void*> input_data(inputs.size());
+    for (size_t slot = 0; slot < inputs.size(); ++slot) input_data[slot] = inputs[slot] ? inputs[slot]->data() : nullptr;
+    storages.reserve(results_.size());
+    for (const Result& result : results_) {
+        if (result.from == Result::From::donated) {
+            TensorRef& input = inputs[result.source];
+            if (input->unique() && input->storage()->unique() && input->storage()->is_owned()) {
+                storages.push_back(input->storage());
+                continue;
+            }
+        }
+        storages.push_back(Storage::make(device_, result.type.bytes()));
+        if (result.from == Result::From::donated) {
+            // Somebody else still reads the input: work on a copy.
+            std::memcpy(storages.back()->data(), input_data[result.source], result.type.bytes());
+            input_data[result.source] = storages.back()->data();
+        }
+    }
+    for (const Patch& patch : input_patches_)
+        operands_[patch.operand] = static_cast<std::byte*>(input_data[patch.source]) + patch.offset;
+    for (const Patch& patch : output_patches_)
+        operands_[patch.operand] = static_cast<std::byte*>(storages[patch.source]->data()) + patch.offset;
+
+    for (const Step& step : steps_) {
+        void* const* operands = operands_.data() + step.first_operand;
+        if (step.executable) step.executable->run(operands, operands + step.inputs, static_cast<std::byte*>(arena_) + step.workspace);
+        else std::memcpy(operands[1], operands[0], step.copy_bytes);
+    }
+
+    std::vector<TensorRef> outputs;
+    outputs.reserve(graph_.outputs.size());
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+        const int result = result_of_output_[i];
+        if (result == std::numeric_limits<int>::min()) outputs.push_back(graph_.producer(graph_.outputs[i]).constant);
+        else if (result < 0) outputs.push_back(inputs[-1 - result]);
+        else outputs.push_back(runtime::make_tensor(graph_.type(graph_.outputs[i]), storages[result]));
+    }
+    return outputs;
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,93 @@
+// jit/program.h -- Program: a flat list of (executable, operands) over one planned arena.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "codegen/compiler.h"
+#include "jit/graph.h"
+#include "memory/inplace.h"
+#include "runtime/device.h"
+
+namespace megjit::jit {
+
+// One buffer of the plan, for fn.memory_plan() and the pictures.
+struct PlannedBuffer {
+    memory::Place place = memory::Place::kArena;
+    size_t offset = 0;  // bytes from the arena's start, arena only
+    size_t bytes = 0;
+    memory::Lifetime live = {};
+    std::vector<std::string> values = {};  // "%3 relu f32[8, 64] model.py:41"
+};
+
+struct MemoryPlan {
+    size_t unplanned_bytes = 0;  // one buffer per recorded value
+    size_t planned_bytes = 0;    // inputs, state, outputs and the arena
+    size_t peak_live_bytes = 0;  // the lower bound
+    size_t arena_bytes = 0;
+    size_t workspace_bytes = 0;  // part of the arena
+    double recompute_flops_ratio = 0;
+    std::vector<PlannedBuffer> buffers = {};
+    std::vector<std::string> steps = {};  // what runs at each step
+};
+
+struct LoweringOptions {
+    bool check = false;                  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
+    std::vector<bool> donatable = {};    // by slot: the caller gives its last reference
+};
+
+class Program {
+public:
+    // Prepares every node for `device`, plans memory. `recorded` is the graph before the passes: what
+    // unplanned_bytes counts.
+    Program(Graph graph, const Graph& recorded, runtime::Device& device, const LoweringOptions& options);
+    ~Program();
+
+    // Runs on `inputs` (by slot) and returns the outputs. A donated input whose storage nobody else
+    // holds is overwritten. Holds no Python lock; one run at a time, others wait.
+    std::vector<TensorRef> run(std::span<TensorRef> inputs);
+
+    const Graph& graph() const { return graph_; }
+    const MemoryPlan& plan() const { return plan_; }
+    const std::vector<std::shared_ptr<const codegen::CompiledKernel>>& kernels() const { return kernels_; }
+    const std::vector<std::vector<std::string>>& kernel_ops() const { return kernel_ops_; }
+
+private:
+    struct Step {
+        std::shared_ptr<const runtime::Executable> executable;  // null: copy of copy_bytes
+        size_t copy_bytes = 0;
+        uint32_t first_operand = 0;  // into operands_: inputs, then outputs
+        uint32_t inputs = 0;
+        size_t workspace = 0;  // offset in the arena
+    };
+    // Where an operand's address comes from: known now, or patched at each run.
+    struct Patch {
+        uint32_t operand = 0;  // into operands_
+        uint32_t source = 0;   // slot or output
+        size_t offset = 0;
+    };
+    struct Result {
+        Type type;
+        enum class From : uint8_t { fresh, donated } from = From::fresh;
+        uint32_t source = 0;  // donated: slot
+    };
+    void plan_memory(const Graph& recorded, const LoweringOptions& options);
+
+    Graph graph_;
+    runtime::Device& device_;
+    MemoryPlan plan_;
+    std::vector<Step> steps_;
+    std::vector<void*> operands_;
+    std::vector<Patch> input_patches_, output_patches_;
+    std::vector<Result> results_;        // distinct output buffers
+    std::vector<int> result_of_output_;  // graph output -> results_, or -1 - slot for an input passed through
+    std::vector<std::shared_ptr<const codegen::CompiledKernel>> kernels_;
+    std::vector<std::vector<std::string>> kernel_ops_;
+    void* arena_ = nullptr;
+    size_t arena_bytes_ = 0;
+    std::mutex mutex_;
+};
+
+}  // namespace megjit::jit

@@ -1,0 +1,85 @@
+#include "jit/record.h"
+
+#include <cstring>
+#include <unordered_map>
+
+namespace megjit::jit {
+namespace {
+
+bool same_value(const RecordedValue& a, const RecordedValue& b) {
+    if (a.origin != b.origin || !(a.type == b.type)) return false;
+    if (a.origin == Origin::outside) return a.slot == b.slot;
+    if (a.origin == Origin::constant) return a.tensor == b.tensor || std::memcmp(a.tensor->data(), b.tensor->data(), a.type.bytes()) == 0;
+    return true;
+}
+
+}  // namespace
+
+bool Record::same_prefix(const Record& other, uint32_t count) const {
+    if (count > events.size() || count > other.events.size()) return false;
+    const auto same_values = [&](const std::vector<RecordId>& a, const std::vector<RecordId>& b) {
+        if (a != b) return false;
+        for (RecordId id : a)
+            if (!same_value(values[id], other.values[id])) return false;
+        return true;
+    };
+    for (uint32_t i = 0; i < count; ++i) {
+        const Event &a = events[i], &b = other.events[i];
+        if (a.kind != b.kind || a.index != b.index) return false;
+        if (a.kind == EventKind::op) {
+            const RecordedOp &x = ops[a.index], &y = other.ops[b.index];
+            if (x.op != y.op || x.attrs != y.attrs || !same_values(x.inputs, y.inputs) || x.outputs != y.outputs) return false;
+        } else if (a.kind == EventKind::backward) {
+            const RecordedBackward &x = backwards[a.index], &y = other.backwards[b.index];
+            if (!same_values(x.ys, y.ys) || !same_values(x.dys, y.dys) || !same_values(x.wanted, y.wanted)) return false;
+        }
+    }
+    return true;
+}
+
+void Record::mark_crossing_values() {
+    uint32_t segment = 0;
+    for (size_t i = 0; i < ops.size(); ++i) {
+        while (segment < segment_end_op.size() && i >= segment_end_op[segment]) ++segment;
+        for (RecordId input : ops[i].inputs)
+            if (values[input].origin == Origin::op && values[input].segment < segment) values[input].is_output = true;
+    }
+}
+
+Segment extract_segment(const Record& record, uint32_t index) {
+    const uint32_t first = index == 0 ? 0 : record.segment_end_op[index - 1];
+    const uint32_t last = index < record.segment_end_op.size() ? record.segment_end_op[index] : static_cast<uint32_t>(record.ops.size());
+    Segment segment;
+    std::unordered_map<RecordId, ValueId> ids;
+    const auto id_of = [&](RecordId value) {
+        if (auto found = ids.find(value); found != ids.end()) return found->second;
+        const RecordedValue& recorded = record.values[value];
+        ValueId id{};
+        if (recorded.tensor) {
+            id = segment.graph.add_constant(recorded.tensor);
+        } else {
+            id = segment.graph.add_input(recorded.type, static_cast<int>(segment.inputs.size()));
+            segment.inputs.push_back(value);
+        }
+        ids.emplace(value, id);
+        return id;
+    };
+    for (uint32_t i = first; i < last; ++i) {
+        const RecordedOp& op = record.ops[i];
+        Node node{.kind = NodeKind::op, .op = op.op, .attrs = op.attrs, .where = op.where};
+        for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
+        std::vector<Type> types;
+        for (RecordId output : op.outputs) types.push_back(record.values[output].type);
+        const std::vector<ValueId> outputs = segment.graph.add(std::move(node), types);
+        for (size_t o = 0; o < outputs.size(); ++o) ids[op.outputs[o]] = outputs[o];
+    }
+    for (uint32_t i = first; i < last; ++i)
+        for (RecordId output : record.ops[i].outputs)
+            if (const RecordedValue& value = record.values[output]; value.is_output && !value.tensor) {
+                segment.graph.outputs.push_back(ids.at(output));
+                segment.outputs.push_back(output);
+            }
+    return segment;
+}
+
+}  // namespace megjit::jit

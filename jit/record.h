@@ -1,0 +1,81 @@
+// jit/record.h -- Record: what one recording call saw, in order. A later call is matched against it;
+// it is compiled segment by segment.
+//
+// A segment ends where the host needs a value: it was read, or ops ran outside of the graph
+// (exclude_from_trace, ops whose shape depends on data). A trace without host reads has one segment.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "jit/graph.h"
+
+namespace megjit::jit {
+
+using RecordId = uint32_t;  // of a value in a record
+
+enum class Origin : uint8_t {
+    op,        // made by a recorded op
+    outside,   // a tensor from outside: argument, parameter, global, made on the host
+    constant,  // a Python number or array used as an operand; equal in every call
+};
+
+struct RecordedValue {
+    Type type = {};
+    Origin origin = Origin::op;
+    uint32_t slot = 0;       // outside: index into Record::outside
+    uint32_t segment = 0;    // op: the segment that computes it
+    TensorRef tensor = {};   // constants, and op values that follow from constants alone
+    bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
+};
+
+struct RecordedOp {
+    const OpDef* op = nullptr;
+    Attrs attrs = {};
+    std::vector<RecordId> inputs = {};
+    std::vector<RecordId> outputs = {};
+    std::string where = {};  // "train.py:41 in forward"
+};
+
+// A backward pass is replayed as one event: its ops follow from those before it.
+struct RecordedBackward {
+    std::vector<RecordId> ys = {}, dys = {}, wanted = {};
+    std::vector<int64_t> grads = {};  // RecordId, or -1 for none
+    uint32_t end_event = 0;           // the event behind the last one that it issued
+    uint32_t end_op = 0;
+};
+
+enum class EventKind : uint8_t { op, barrier, backward };
+struct Event {
+    EventKind kind = EventKind::op;
+    uint32_t index = 0;  // into ops or backwards; barrier: the number of the segment that ends
+    std::string where = {};
+};
+
+struct Record {
+    std::vector<RecordedValue> values;
+    std::vector<RecordedOp> ops;
+    std::vector<RecordedBackward> backwards;
+    std::vector<Event> events;
+    std::vector<RecordId> outside;  // by slot: the value
+    uint32_t segments = 1;
+    bool needs_tapes = false;  // Python code runs in backward: it must run again in every call
+    std::vector<uint32_t> segment_end_op;  // by finished segment: number of ops before its barrier
+
+    // Do the first `count` events of both say the same?
+    bool same_prefix(const Record& other, uint32_t count) const;
+    // Marks what one segment makes and another reads; called once, when the record is complete.
+    void mark_crossing_values();
+};
+
+// One compiled segment's interface: which record values it takes and gives.
+struct Segment {
+    Graph graph;
+    std::vector<RecordId> inputs;   // by slot of the graph
+    std::vector<RecordId> outputs;  // by output of the graph
+};
+// Ops of segment `index`; its outputs are the values that are read later, by the host or by another
+// segment.
+Segment extract_segment(const Record& record, uint32_t index);
+
+}  // namespace megjit::jit

@@ -1,0 +1,75 @@
+#include "jit/trace_function.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "jit/pipeline.h"
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+
+Program& Version::program(uint32_t index, const TraceOptions& options) {
+    if (programs.size() < record.segments) {
+        programs.resize(record.segments);
+        segments.resize(record.segments);
+    }
+    if (programs[index]) return *programs[index];
+    const auto start = std::chrono::steady_clock::now();
+    Segment segment = extract_segment(record, index);
+    Graph optimized = run_pipeline(segment.graph, {.opt_level = options.opt_level, .fuse = options.fuse});
+    LoweringOptions lowering{.check = runtime::debug().check};
+    // Only the last segment runs when the caller has let go of what it has rebound.
+    if (index + 1 == record.segments)
+        for (RecordId input : segment.inputs) {
+            const RecordedValue& value = record.values[input];
+            lowering.donatable.push_back(value.origin == Origin::outside && value.slot < donatable.size() && donatable[value.slot]);
+        }
+    programs[index] = std::make_unique<Program>(std::move(optimized), segment.graph, runtime::default_device(), lowering);
+    segments[index] = std::move(segment);
+    compile_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return *programs[index];
+}
+
+std::shared_ptr<Version> TraceFunction::find(const std::vector<Type>& key) {
+    for (const auto& version : versions)
+        if (version->key == key) return version;
+    return nullptr;
+}
+
+std::shared_ptr<Version> TraceFunction::find_alternative(const Version& like, uint32_t event,
+                                                         const std::function<bool(const Version&)>& fits) {
+    for (const auto& version : versions)
+        if (version.get() != &like && version->record.same_prefix(like.record, event) && fits(*version)) return version;
+    return nullptr;
+}
+
+void TraceFunction::add(std::shared_ptr<Version> version) {
+    versions.push_front(std::move(version));
+    while (versions.size() > options.max_versions) {
+        versions.pop_back();
+        ++dropped;
+    }
+}
+
+void TraceFunction::touch(const std::shared_ptr<Version>& version) {
+    auto found = std::find(versions.begin(), versions.end(), version);
+    if (found == versions.end() || found == versions.begin()) return;
+    std::rotate(versions.begin(), found, found + 1);
+}
+
+std::string TraceFunction::explain() const {
+    std::string text = runtime::cat(versions.size(), versions.size() == 1 ? " version" : " versions");
+    if (dropped) text += runtime::cat(" (", dropped, " older ones were dropped; at most ", options.max_versions, " are kept)");
+    text += "\n";
+    for (const auto& version : versions) {
+        std::string types;
+        for (const Type& type : version->key) types += (types.empty() ? "" : ", ") + to_string(type);
+        text += runtime::cat("  (", types, "): ", version->record.ops.size(), " ops, ", version->record.segments, " segment(s), ",
+                             version->calls, " replays, compiled in ", static_cast<int>(version->compile_ms), " ms; recorded because ",
+                             version->reason, "\n");
+    }
+    return text;
+}
+
+}  // namespace megjit::jit

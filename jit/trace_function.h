@@ -1,0 +1,57 @@
+// jit/trace_function.h -- what stands behind one decorated function: its options and its versions
+// (one record for each combination of input types that was seen), newest use first.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/program.h"
+#include "jit/record.h"
+
+namespace megjit::jit {
+
+struct TraceOptions {
+    bool symbolic = false;
+    bool capture_as_const = false;
+    bool record_only = false;
+    int opt_level = 2;
+    bool fuse = false;  // GraphOptimizationConfig
+    size_t max_versions = 16;
+};
+
+// One record and its programs.
+struct Version {
+    Record record;
+    std::vector<Type> key;      // types of the positional tensors
+    std::string reason;         // why it was recorded: for fn.explain()
+    std::vector<Segment> segments;
+    std::vector<std::unique_ptr<Program>> programs;  // by segment, compiled when first run
+    std::vector<bool> donatable;                     // by outside slot, decided when recording ended
+    uint64_t calls = 0;
+    double compile_ms = 0;
+
+    // Compiles segment `index` unless that is done.
+    Program& program(uint32_t index, const TraceOptions& options);
+};
+
+class TraceFunction {
+public:
+    explicit TraceFunction(TraceOptions options) : options(std::move(options)) {}
+
+    // The version last used with these types, or null.
+    std::shared_ptr<Version> find(const std::vector<Type>& key);
+    // Another version that began as `like` did up to `event`, and for which `fits` holds.
+    std::shared_ptr<Version> find_alternative(const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits);
+    void add(std::shared_ptr<Version> version);
+    void touch(const std::shared_ptr<Version>& version);
+    std::string explain() const;
+
+    TraceOptions options;
+    std::deque<std::shared_ptr<Version>> versions;  // newest use first
+    uint64_t dropped = 0;                           // versions that the bound pushed out
+};
+
+}  // namespace megjit::jit

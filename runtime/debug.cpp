@@ -1,0 +1,84 @@
+#include "runtime/debug.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace megjit::runtime {
+namespace {
+
+constexpr Switch kSwitches[] = {
+    {"MGB_JIT_BACKEND", "compiler of fused kernels: MLIR, HALIDE or NVRTC; default: what serves the device best"},
+    {"MEGJIT_DUMP", "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` writes files"},
+    {"MEGJIT_SKIP", "passes to leave out, separated by commas: the first thing to try on a wrong answer"},
+    {"MEGJIT_CHECK", "1: verify the graph after every pass and judge every memory plan"},
+    {"MEGJIT_CACHE_DIR", "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
+    {"MEGJIT_PLUGIN_DIR", "folder of the kernel compilers' plug-ins; default: the package's folder"},
+};
+
+std::string read(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+std::vector<std::string> split(const std::string& list) {
+    std::vector<std::string> parts;
+    for (size_t from = 0; from < list.size();) {
+        const size_t comma = std::min(list.find(',', from), list.size());
+        if (comma > from) parts.push_back(list.substr(from, comma - from));
+        from = comma + 1;
+    }
+    return parts;
+}
+
+Debug load() {
+    Debug debug;
+    debug.check = !read("MEGJIT_CHECK").empty() && read("MEGJIT_CHECK") != "0";
+    debug.jit_backend = read("MGB_JIT_BACKEND");
+    debug.cache_dir = read("MEGJIT_CACHE_DIR");
+    debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
+    debug.skipped = split(read("MEGJIT_SKIP"));
+    std::string dump = read("MEGJIT_DUMP");
+    if (const size_t sign = dump.find('@'); sign != std::string::npos) {
+        debug.dump_dir = dump.substr(sign + 1);
+        dump.resize(sign);
+    }
+    debug.dumped = split(dump);
+    return debug;
+}
+
+Debug& instance() {
+    static Debug debug = load();
+    return debug;
+}
+
+bool holds(const std::vector<std::string>& list, std::string_view name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+}  // namespace
+
+std::span<const Switch> switches() { return kSwitches; }
+const Debug& debug() { return instance(); }
+void reload_debug() { instance() = load(); }
+
+bool Debug::skips(std::string_view pass) const { return holds(skipped, pass); }
+
+void Debug::dump(std::string_view stage, const std::function<std::string()>& text) const {
+    if (dumped.empty() || (!holds(dumped, stage) && !holds(dumped, "all"))) return;
+    if (dump_dir.empty()) {
+        std::fprintf(stderr, "--- %.*s\n%s", static_cast<int>(stage.size()), stage.data(), text().c_str());
+        return;
+    }
+    static std::atomic<int> serial{0};
+    std::error_code ignored;  // a dump that cannot be written must not stop the program
+    std::filesystem::create_directories(dump_dir, ignored);
+    char number[16];
+    std::snprintf(number, sizeof number, "%03d-", serial++);
+    std::ofstream(std::filesystem::path(dump_dir) / (number + std::string(stage) + ".txt")) << text();
+}
+
+}  // namespace megjit::runtime

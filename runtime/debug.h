@@ -1,0 +1,36 @@
+// runtime/debug.h -- every environment variable that megjit reads, in one table (debug.cpp). They are
+// read once, at the first use; reload() reads them again.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megjit::runtime {
+
+struct Switch {
+    std::string_view name;
+    std::string_view doc;
+};
+std::span<const Switch> switches();
+
+struct Debug {
+    bool check = false;          // MEGJIT_CHECK
+    std::string jit_backend;     // MGB_JIT_BACKEND
+    std::string cache_dir;       // MEGJIT_CACHE_DIR
+    std::string plugin_dir;      // MEGJIT_PLUGIN_DIR
+
+    bool skips(std::string_view pass) const;  // MEGJIT_SKIP
+    // MEGJIT_DUMP: writes `text()` when the stage is wanted, to stderr or to NN-stage.txt in a folder.
+    void dump(std::string_view stage, const std::function<std::string()>& text) const;
+
+    std::vector<std::string> skipped, dumped;
+    std::string dump_dir;
+};
+
+const Debug& debug();
+void reload_debug();
+
+}  // namespace megjit::runtime
