@@ -24,7 +24,9 @@ enum class ValueKind : uint8_t {
 struct Value {
     size_t bytes = 0;
     ValueKind kind = ValueKind::kTemp;
-    bool donatable = false;  // inputs: the program may overwrite the storage after the last read
+    // Inputs: the program may overwrite the storage after the last read, with an output that takes
+    // it over or with a temporary value.
+    bool donatable = false;
 };
 
 // "The result may (or must) lie where the operand lies." One result may have several partners.
@@ -40,23 +42,23 @@ struct Alias {
 // All reads and writes of a step happen together: what it reads and what it writes never share
 // storage, unless an Alias says so.
 struct Step {
-    std::vector<uint32_t> reads;   // value ids
-    std::vector<uint32_t> writes;  // value ids; a value is written once, in one step
-    std::vector<Alias> aliases;
+    std::vector<uint32_t> reads = {};   // value ids
+    std::vector<uint32_t> writes = {};  // value ids; a value is written once, in one step
+    std::vector<Alias> aliases = {};
 };
 
 struct Schedule {
-    std::vector<Value> values;  // a value's id is its index
-    std::vector<Step> steps;
+    std::vector<Value> values = {};  // a value's id is its index
+    std::vector<Step> steps = {};
 };
 
 enum class Place : uint8_t { kArena, kInput, kConstant, kOutput };
 
 struct SharedBuffer {
     size_t bytes = 0;
-    Lifetime live;  // of all its values together; what lies outside the program is live throughout
+    Lifetime live = {};  // of all its values together; outside the arena: the whole schedule
     Place place = Place::kArena;
-    uint32_t value = kNone;  // the input, constant or output in whose storage it lies; arena: kNone
+    uint32_t value = kNone;   // in whose storage it lies: input, constant or output; arena: kNone
     uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation
 };
 
@@ -72,18 +74,19 @@ struct Copy {
 };
 
 struct Aliasing {
-    std::vector<uint32_t> buffer_of;  // by value id: index into buffers
-    std::vector<size_t> offset_of;    // by value id: bytes into its buffer; only views are not at 0
-    std::vector<SharedBuffer> buffers;
-    std::vector<Copy> copies_needed;
+    // By value id: an index into buffers, and bytes into that buffer (only views are not at 0).
+    std::vector<uint32_t> buffer_of = {};
+    std::vector<size_t> offset_of = {};
+    std::vector<SharedBuffer> buffers = {};
+    std::vector<Copy> copies_needed = {};
 };
 
-// Steps in which each value is live, by value id. Outputs live to the end of the schedule, as do
-// inputs that are not donatable, and constants.
+// Steps in which each value is live, by value id. Outputs, constants and inputs that are not
+// donatable are live in one step more than there are: there the caller looks at them.
 std::vector<Lifetime> lifetimes_of(const Schedule& schedule);
 
-// Throws std::invalid_argument when an id is out of range, a value is written twice, or a view does
-// not fit into what it views.
+// Throws std::invalid_argument when an id is out of range, a value is written twice or not at all,
+// an alias names what its step does not read and write, or a view does not fit in what it views.
 Aliasing share_buffers(const Schedule& schedule);
 
 // The buffers that plan_arena() has to place; Buffer::id is the index into aliasing.buffers.

@@ -1,0 +1,221 @@
+#include "memory/aliasing_validator.h"
+
+#include <algorithm>
+
+namespace megjit::memory {
+namespace {
+
+// Where bytes come from: byte `offset` and on of what the step that wrote `value` computed.
+struct Content {
+    uint32_t value = kNone;
+    size_t offset = 0;
+    bool operator==(const Content&) const = default;
+};
+
+// One buffer's bytes, in pieces that do not overlap.
+class Bytes {
+ public:
+    void write(size_t begin, size_t end, Content content) {
+        std::vector<Piece> kept;
+        for (const Piece& p : pieces_) {
+            if (p.begin < begin) kept.push_back({p.begin, std::min(p.end, begin), p.content});
+            if (p.end > end) {
+                const size_t from = std::max(p.begin, end);
+                kept.push_back({from, p.end, p.at(from)});
+            }
+        }
+        kept.push_back({begin, end, content});
+        pieces_ = kept;
+    }
+
+    bool hold(size_t begin, size_t end, Content content) const {
+        size_t found = 0;
+        for (const Piece& p : pieces_) {
+            const size_t from = std::max(p.begin, begin);
+            const size_t to = std::min(p.end, end);
+            if (from >= to) continue;
+            if (p.at(from) != Content{content.value, content.offset + (from - begin)}) return false;
+            found += to - from;
+        }
+        return found == end - begin;
+    }
+
+ private:
+    struct Piece {
+        size_t begin = 0;
+        size_t end = 0;
+        Content content;
+        Content at(size_t x) const { return {content.value, content.offset + (x - begin)}; }
+    };
+    std::vector<Piece> pieces_;
+};
+
+class Simulation {
+ public:
+    Simulation(const Schedule& schedule, const Aliasing& aliasing)
+        : schedule_(schedule), aliasing_(aliasing), memory_(aliasing.buffers.size()) {
+        content_.resize(schedule.values.size());
+        for (uint32_t v = 0; v < content_.size(); ++v) content_[v] = {v, 0};
+    }
+
+    std::string fault() {
+        if (fault_in_places()) return fault_;
+        for (uint32_t v = 0; v < schedule_.values.size(); ++v)
+            if (is_there_before(v)) write(v);
+        for (step_ = 0; step_ < schedule_.steps.size(); ++step_)
+            if (fault_in_step(schedule_.steps[step_])) return fault_;
+        for (uint32_t v = 0; v < schedule_.values.size(); ++v)
+            if (schedule_.values[v].kind == ValueKind::kOutput && !is_whole(v))
+                return "output " + std::to_string(v) + " is not whole at the end";
+        return "";
+    }
+
+ private:
+    bool fails(uint32_t v, const std::string& why) {
+        fault_ = "value " + std::to_string(v) + " " + why;
+        return true;
+    }
+    bool fails_in_step(uint32_t v, const std::string& why) {
+        fault_ = "step " + std::to_string(step_) + ": value " + std::to_string(v) + " " + why;
+        return true;
+    }
+
+    ValueKind kind(uint32_t v) const { return schedule_.values[v].kind; }
+    bool is_there_before(uint32_t v) const {
+        return kind(v) == ValueKind::kInput || kind(v) == ValueKind::kConstant;
+    }
+    const SharedBuffer& buffer(uint32_t v) const {
+        return aliasing_.buffers[aliasing_.buffer_of[v]];
+    }
+    size_t begin(uint32_t v) const { return aliasing_.offset_of[v]; }
+    size_t end(uint32_t v) const { return begin(v) + schedule_.values[v].bytes; }
+
+    void write(uint32_t v) { memory_[aliasing_.buffer_of[v]].write(begin(v), end(v), content_[v]); }
+    bool is_whole(uint32_t v) const {
+        return memory_[aliasing_.buffer_of[v]].hold(begin(v), end(v), content_[v]);
+    }
+    bool overlap(uint32_t v, uint32_t w) const {
+        return aliasing_.buffer_of[v] == aliasing_.buffer_of[w] &&
+               std::max(begin(v), begin(w)) < std::min(end(v), end(w));
+    }
+
+    bool fault_in_places() {
+        const size_t n = schedule_.values.size();
+        if (aliasing_.buffer_of.size() != n || aliasing_.offset_of.size() != n) {
+            fault_ = "not every value has a buffer";
+            return true;
+        }
+        for (uint32_t v = 0; v < n; ++v) {
+            if (aliasing_.buffer_of[v] >= aliasing_.buffers.size())
+                return fails(v, "has a buffer that does not exist");
+            const SharedBuffer& b = buffer(v);
+            if (end(v) > b.bytes) return fails(v, "is larger than its buffer");
+            const bool in_own_storage =
+                b.value == v && begin(v) == 0 && schedule_.values[v].bytes == b.bytes;
+            if (kind(v) == ValueKind::kInput && !(b.place == Place::kInput && in_own_storage))
+                return fails(v, "is an input outside its storage");
+            if (kind(v) == ValueKind::kConstant && !(b.place == Place::kConstant && in_own_storage))
+                return fails(v, "is a constant outside its storage");
+            if (kind(v) == ValueKind::kOutput && !is_output_in_place(v))
+                return fails(v, "is an output without a storage of its own");
+        }
+        return false;
+    }
+
+    bool is_output_in_place(uint32_t v) const {
+        const SharedBuffer& b = buffer(v);
+        const bool fills_it = begin(v) == 0 && schedule_.values[v].bytes == b.bytes;
+        const bool own = b.place == Place::kOutput && b.value == v;
+        const bool donated = b.place == Place::kInput && schedule_.values[b.value].donatable;
+        return b.output == v && fills_it && (own || donated);
+    }
+
+    bool fault_in_step(const Step& step) {
+        for (const Copy& copy : aliasing_.copies_needed)
+            if (copy.step == step_ && fault_in_copy(step, copy)) return true;
+        for (const uint32_t r : step.reads) {
+            if (is_too_early_or_late(r))
+                return fails_in_step(r, "is read while its buffer is dead");
+            if (!is_whole(r)) return fails_in_step(r, "is read, but its bytes were overwritten");
+        }
+        for (const uint32_t w : step.writes)
+            if (fault_in_write(step, w)) return true;
+        for (const uint32_t w : step.writes)
+            if (!is_whole(w)) return fails_in_step(w, "was overwritten in the step that wrote it");
+        return false;
+    }
+
+    bool is_too_early_or_late(uint32_t v) const {
+        const Lifetime live = buffer(v).live;
+        return step_ < live.first || step_ >= live.last;
+    }
+
+    bool fault_in_copy(const Step& step, const Copy& copy) {
+        const Alias* view = view_of(step, copy.to);
+        if (view == nullptr || view->input != copy.from || view->offset != copy.offset)
+            return fails_in_step(copy.to, "is copied, but is no such view");
+        if (!is_whole(copy.from)) return fails_in_step(copy.from, "is copied after its end");
+        content_[copy.to] = content_of(*view);
+        write(copy.to);
+        return false;
+    }
+
+    const Alias* view_of(const Step& step, uint32_t v) const {
+        const auto a = std::find_if(step.aliases.begin(), step.aliases.end(),
+                                    [&](const Alias& x) { return x.must && x.output == v; });
+        return a == step.aliases.end() ? nullptr : &*a;
+    }
+
+    Content content_of(const Alias& view) const {
+        const Content whole = content_[view.input];
+        return {whole.value, whole.offset + view.offset};
+    }
+
+    bool is_copied(uint32_t v) const {
+        return std::any_of(aliasing_.copies_needed.begin(), aliasing_.copies_needed.end(),
+                           [&](const Copy& c) { return c.step == step_ && c.to == v; });
+    }
+
+    bool fault_in_write(const Step& step, uint32_t w) {
+        if (is_too_early_or_late(w)) return fails_in_step(w, "is written while its buffer is dead");
+        if (is_copied(w)) return false;
+        if (const Alias* view = view_of(step, w)) {
+            if (aliasing_.buffer_of[w] != aliasing_.buffer_of[view->input] ||
+                begin(w) != begin(view->input) + view->offset)
+                return fails_in_step(w, "is a view, but does not lie in what it views");
+            content_[w] = content_of(*view);
+            return false;
+        }
+        const SharedBuffer& b = buffer(w);
+        if (b.place == Place::kConstant) return fails_in_step(w, "overwrites a constant");
+        if (b.place == Place::kInput && !schedule_.values[b.value].donatable)
+            return fails_in_step(w, "overwrites an input that is not donatable");
+        for (const uint32_t r : step.reads)
+            if (overlap(w, r) && !(begin(w) == begin(r) && is_allowed(step, w, r)))
+                return fails_in_step(w, "overwrites value " + std::to_string(r) +
+                                            ", which the step reads, without an alias");
+        write(w);
+        return false;
+    }
+
+    static bool is_allowed(const Step& step, uint32_t w, uint32_t r) {
+        return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
+            return !a.must && a.output == w && a.input == r;
+        });
+    }
+
+    const Schedule& schedule_;
+    const Aliasing& aliasing_;
+    std::vector<Bytes> memory_;     // by buffer
+    std::vector<Content> content_;  // by value: what its readers expect
+    uint32_t step_ = 0;
+    std::string fault_;
+};
+
+}  // namespace
+
+std::string fault_of_aliasing(const Schedule& schedule, const Aliasing& aliasing) {
+    return Simulation(schedule, aliasing).fault();
+}
+
+}  // namespace megjit::memory
