@@ -1,0 +1,66 @@
+"""Merge a list of samples into one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Collator:
+    """Stacks equal parts of samples along a new first axis.
+
+    arrays (H, W, C) -> (N, H, W, C), same dtype; int -> int32 (N,); float -> float32 (N,); bool -> bool (N,);
+    NumPy scalars keep their dtype; str and bytes -> list; tuples, lists and mappings are merged part by part.
+    """
+
+    def apply(self, inputs: Sequence[Any]) -> Any:
+        """The batch of ``inputs``, a non-empty list of samples of one structure.
+
+        Raises TypeError for parts that cannot be merged, ValueError for samples that differ in shape
+        or length.
+        >>> Collator().apply([(np.zeros(3), 0), (np.ones(3), 1)])[1]
+        array([0, 1], dtype=int32)
+        """
+        if len(inputs) == 0:
+            raise ValueError("cannot merge an empty list of samples into a batch")
+        first = inputs[0]
+        if isinstance(first, np.ndarray):
+            return _stack(inputs)
+        if isinstance(first, np.generic):
+            return np.array(inputs)
+        if isinstance(first, bool):
+            return np.array(inputs, dtype=bool)
+        if isinstance(first, int):
+            return np.array(inputs, dtype=np.int32)
+        if isinstance(first, float):
+            return np.array(inputs, dtype=np.float32)
+        if isinstance(first, (str, bytes)):
+            return list(inputs)
+        if isinstance(first, Mapping):
+            return {key: self.apply([sample[key] for sample in inputs]) for key in first}
+        if isinstance(first, tuple) and hasattr(first, "_fields"):
+            return type(first)(*self._parts(inputs))
+        if isinstance(first, Sequence):
+            return self._parts(inputs)
+        if hasattr(first, "numpy"):  # a tensor: batches live on the host until the program moves them
+            return _stack([sample.numpy() for sample in inputs])
+        raise TypeError(
+            f"cannot merge samples with a part of type {type(first).__name__} into a batch; parts may be arrays, "
+            "numbers, strings, or tuples, lists and dicts of them: convert it in the dataset, or pass a collator")
+
+    def _parts(self, inputs: Sequence[Sequence[Any]]) -> list[Any]:
+        lengths = {len(sample) for sample in inputs}
+        if len(lengths) > 1:
+            raise ValueError(f"samples of one batch have different numbers of parts: {sorted(lengths)}")
+        return [self.apply(list(parts)) for parts in zip(*inputs)]
+
+
+def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    shapes = {np.shape(array) for array in arrays}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"samples of one batch have different shapes: {sorted(shapes)}; resize or pad them in a transform, "
+            "or pass a collator that pads")
+    return np.stack(arrays)

@@ -1,0 +1,298 @@
+"""Iterate over batches of a dataset, in this process or with worker processes.
+
+In: dataset, sampler, transform, collator. Out: batches (NumPy arrays; tensors with ``preload``), always in
+the sampler's order. No process outlives its iterator.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..logger import get_logger
+from ._workers import GLOBAL_TIMEOUT as GLOBAL_TIMEOUT
+from ._workers import EndOfStream, WorkerPool, ordered_results
+from ._workers import ManagerWatchdog as ManagerWatchdog
+from ._workers import WorkerInfo as WorkerInfo
+from ._workers import get_worker_info as get_worker_info
+from .collator import Collator
+from .dataset import Dataset, StreamDataset
+from .sampler import MapSampler, Sampler, SequentialSampler, StreamSampler
+from .transform import PseudoTransform, Transform
+
+_logger = get_logger(__name__)
+
+
+def get_monitor_time_stats(func: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:
+    """Call ``func``; (seconds it took, its result)."""
+    start = time.perf_counter()
+    result = func(*args, **kwargs)
+    return time.perf_counter() - start, result
+
+
+def raise_timeout_error() -> None:
+    """Raise the RuntimeError of a batch that took longer than the loader's ``timeout``."""
+    raise RuntimeError("no batch within the timeout of the data loader; make the dataset faster or raise the timeout")
+
+
+class DataLoader:
+    """Batches of a dataset.
+
+    dataset: a Dataset with length and index access, or a StreamDataset. sampler: which samples make up a batch;
+    default: one by one in order. transform: applied to the samples of a batch; default: none. collator: merges
+    them; default: ``Collator()``. num_workers: processes that load; 0 loads in this one. timeout: seconds to wait
+    for a batch, 0 for ever. preload: give tensors, with the next batch already on its way to the device.
+    parallel_stream: every worker reads a stream of its own (``get_worker_info()`` tells it which); otherwise one
+    worker reads a StreamDataset, so that no sample comes twice.
+
+    Raises ValueError for negative counts, TypeError for a wrong dataset or transform, AssertionError for a
+    sampler of the wrong kind. Iterating raises what the dataset raised, in whichever process; RuntimeError when
+    a worker was killed or the time was up.
+    >>> from megengine.data.dataset import ArrayDataset
+    >>> loader = DataLoader(ArrayDataset(np.arange(4)), SequentialSampler(range(4), batch_size=2))
+    >>> [batch[0].tolist() for batch in loader]
+    [[0, 1], [2, 3]]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        sampler: Sampler | None = None,
+        transform: Transform | None = None,
+        collator: Collator | None = None,
+        num_workers: int = 0,
+        timeout: int = 0,
+        preload: bool = False,
+        parallel_stream: bool = False,
+        *,
+        divide: bool | None = None,
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(f"num_workers must not be negative, got {num_workers}")
+        if timeout < 0:
+            raise ValueError(f"timeout must not be negative, got {timeout}")
+        if divide:
+            warnings.warn("divide is gone: every worker makes whole batches now", DeprecationWarning, stacklevel=2)
+        self.datakind = "stream" if isinstance(dataset, StreamDataset) else "map"
+        if self.datakind == "map" and not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise TypeError(f"a dataset needs __getitem__ and __len__, or to be a StreamDataset; "
+                            f"got {type(dataset).__name__}")
+        if transform is not None and not hasattr(transform, "apply_batch"):
+            raise TypeError(f"transform must be a Transform (have apply_batch), got {type(transform).__name__}")
+        if collator is not None and not hasattr(collator, "apply"):
+            raise TypeError(f"collator must be a Collator (have apply), got {type(collator).__name__}")
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.timeout = timeout
+        self.preload = preload
+        self.parallel_stream = parallel_stream
+        self.sampler = _sampler_for(dataset, self.datakind, sampler)
+        self.transform = transform if transform is not None else PseudoTransform()
+        self.collator = collator if collator is not None else Collator()
+
+    def __iter__(self) -> PreLoader:
+        return _ParallelLoader(self, self.preload) if self.num_workers else _SerialLoader(self, self.preload)
+
+    def __len__(self) -> int:
+        """Number of batches. Raises TypeError for streams and infinite samplers."""
+        return len(self.sampler)  # type: ignore[arg-type]
+
+    def check_memory_rationality(self) -> None:
+        """Warn when the batches that workers hold ready hardly fit into free memory.
+
+        Loads one sample to see how large it is. Does nothing for streams, or where free memory is unknown.
+        """
+        free = _free_memory_bytes()
+        if self.datakind == "stream" or free is None or len(self.dataset) == 0:
+            return
+        sample_bytes = _bytes_of(self.dataset[0])
+        need = sample_bytes * getattr(self.sampler, "batch_size", 1) * max(1, 3 * self.num_workers)
+        if need > free // 2:
+            _logger.warning("%d workers hold about %d MiB of batches, and %d MiB are free: "
+                            "use fewer workers or smaller batches", self.num_workers, need >> 20, free >> 20)
+
+
+class PreLoader:
+    """Iterator over the batches of a loader; with ``preload`` over tensors, one batch ahead."""
+
+    def __init__(self, loader: DataLoader, preload: bool) -> None:
+        self.dataset = loader.dataset
+        self.sampler = loader.sampler
+        self.seed = int(np.random.randint(0, 2**31 - 1)) if loader.num_workers else 0
+        self.transform = loader.transform
+        self.collator = loader.collator
+        self.num_workers = loader.num_workers
+        self.timeout = loader.timeout
+        self.num_processed = 0
+        self.datakind = loader.datakind
+        self.parallel_stream = loader.parallel_stream
+        self.preload = preload
+        self.default_device = self.pre_load_device = None
+        self.pre_load_device_cache: list[Any] = []  # the batch that is on its way
+        if preload:
+            from ..device import get_default_device
+
+            self.default_device = self.pre_load_device = get_default_device()
+
+    def __iter__(self) -> PreLoader:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.preload:
+            batch = self._next_batch()
+        else:
+            if not self.pre_load_device_cache:
+                self._load_ahead()
+            if not self.pre_load_device_cache:
+                raise StopIteration
+            batch = self.pre_load_device_cache.pop()
+            self._load_ahead()
+        self.num_processed += 1
+        return batch
+
+    def _load_ahead(self) -> None:
+        try:
+            self.pre_load_device_cache.append(_to_tensors(self._next_batch(), self.pre_load_device))
+        except StopIteration:
+            pass
+
+    def _next_batch(self) -> Any:
+        raise StopIteration
+
+
+class _SerialLoader(PreLoader):
+    """Loads in this process, one batch per ``next``."""
+
+    def __init__(self, loader: DataLoader, preload: bool) -> None:
+        super().__init__(loader, preload)
+        self._fetch = _make_fetch(self.datakind, self.dataset, self.transform, self.collator, self.parallel_stream)
+        self._indices = iter(self.sampler)  # type: ignore[call-overload]
+
+    def _next_batch(self) -> Any:
+        indices = next(self._indices)
+        batch = _within(self.timeout, self._fetch, indices) if self.timeout else self._fetch(indices)
+        if batch is EndOfStream:
+            self._indices = iter(())
+            raise StopIteration
+        return batch
+
+
+class _ParallelLoader(PreLoader):
+    """Loads with worker processes, which end with this iterator, with an error, or with Ctrl-C."""
+
+    def __init__(self, loader: DataLoader, preload: bool) -> None:
+        super().__init__(loader, preload)
+        one_stream = self.datakind == "stream" and not self.parallel_stream
+        make_fetch = functools.partial(_make_fetch, self.datakind, self.dataset, self.transform, self.collator,
+                                       self.parallel_stream)
+        self._pool: WorkerPool | None = WorkerPool(1 if one_stream else self.num_workers, self.seed, make_fetch)
+        self._batches = ordered_results(self._pool, iter(self.sampler), self.timeout)  # type: ignore[call-overload]
+
+    def _next_batch(self) -> Any:
+        if self._pool is None:
+            raise StopIteration
+        try:
+            return next(self._batches)
+        except BaseException:  # the end, an error, or Ctrl-C: in any case the workers go
+            self._pool.close()
+            self._pool = None
+            raise
+
+
+# ------------------------------------------------------------------------------------ how a batch is made
+
+
+def map_fetcher(dataset: Any, place_holder: Any, transform: Any, collate: Any, parallel_stream: bool,
+                batch_size: int) -> Any:
+    """Batch of the samples with indices ``place_holder``."""
+    return collate.apply(transform.apply_batch([dataset[index] for index in place_holder]))
+
+
+def stream_fetcher(dataset_iter: Iterator[Any], place_holder: Any, transform: Any, collate: Any,
+                   parallel_stream: bool, batch_size: int) -> Any:
+    """Batch of the next ``batch_size`` samples; fewer at the end. Raises StopIteration when there is none."""
+    samples: list[Any] = []
+    for sample in dataset_iter:
+        samples.append(sample)
+        if len(samples) == batch_size:
+            break
+    if not samples:
+        raise StopIteration
+    return collate.apply(transform.apply_batch(samples))
+
+
+def _make_fetch(kind: str, dataset: Any, transform: Any, collator: Any, parallel_stream: bool) -> Callable[[Any], Any]:
+    """Function from a list of indices to a batch, or to EndOfStream; made in the process that uses it."""
+    if kind == "map":
+        return lambda indices: map_fetcher(dataset, indices, transform, collator, parallel_stream, len(indices))
+    stream = iter(dataset)
+
+    def fetch(place_holder: Any) -> Any:
+        try:
+            return stream_fetcher(stream, place_holder, transform, collator, parallel_stream, len(place_holder))
+        except StopIteration:
+            return EndOfStream
+
+    return fetch
+
+
+def _sampler_for(dataset: Any, kind: str, sampler: Sampler | None) -> Sampler:
+    if sampler is None:
+        return StreamSampler(batch_size=1) if kind == "stream" else SequentialSampler(dataset)
+    wanted = StreamSampler if kind == "stream" else MapSampler
+    if not isinstance(sampler, wanted):
+        raise AssertionError(f"{type(dataset).__name__} needs a {wanted.__name__}, got {type(sampler).__name__}")
+    return sampler
+
+
+def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
+    """Call ``func``, but raise RuntimeError when it takes longer. Only the main thread can be interrupted."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        return func(*args)
+    old_handler = signal.signal(signal.SIGALRM, lambda *_: raise_timeout_error())
+    old_timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return func(*args)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *old_timer)
+        signal.signal(signal.SIGALRM, old_handler)
+
+
+def _to_tensors(batch: Any, device: str | None) -> Any:
+    """The batch with its arrays and numbers as tensors; strings and the like stay."""
+    from ..tensor import Tensor
+
+    if isinstance(batch, (np.ndarray, np.generic)):
+        return Tensor(batch, device=device) if batch.dtype.kind in "biufcV" else batch
+    if isinstance(batch, (int, float)):
+        return Tensor(batch, device=device)
+    if isinstance(batch, Mapping):
+        return {key: _to_tensors(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_to_tensors(value, device) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(_to_tensors(value, device) for value in batch)
+    return batch
+
+
+def _bytes_of(sample: Any) -> int:
+    if isinstance(sample, Mapping):
+        sample = list(sample.values())
+    if isinstance(sample, (list, tuple)):
+        return sum(map(_bytes_of, sample))
+    return int(getattr(sample, "nbytes", 8))
+
+
+def _free_memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None

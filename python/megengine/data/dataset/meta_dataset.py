@@ -1,0 +1,84 @@
+"""Kinds of datasets: by index, as a stream, from arrays, several in a row."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+
+class Dataset(ABC):
+    """Samples by index. Subclasses define ``__getitem__`` and ``__len__``; samples hold NumPy arrays."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Any:
+        """The sample with that index."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of samples."""
+
+
+MapDataset = Dataset  # name of earlier releases
+
+
+class StreamDataset(Dataset):
+    """Samples one after the other, of unknown number. Subclasses define ``__iter__``."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """A fresh iterator over the samples."""
+
+    def __getitem__(self, idx: int) -> Any:
+        raise TypeError("a StreamDataset has no index access; iterate over it, or use a Dataset")
+
+    def __len__(self) -> int:
+        raise TypeError("a StreamDataset has no length; iterate over it, or use a Dataset")
+
+
+class ArrayDataset(Dataset):
+    """Samples from arrays (or tensors, or lists) of equal length.
+
+    Sample i is the tuple of the i-th parts. Raises TypeError for no array, ValueError for unequal lengths.
+    """
+
+    def __init__(self, *arrays: Any) -> None:
+        if not arrays:
+            raise TypeError("ArrayDataset needs at least one array")
+        lengths = [len(array) for array in arrays]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"arrays of one dataset must be equally long, got lengths {lengths}")
+        self.arrays = arrays
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(array[index] for array in self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+
+class ConcatDataset(Dataset):
+    """The samples of several datasets in a row. Raises TypeError for a StreamDataset among them."""
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        self.datasets: Sequence[Dataset] = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset needs at least one dataset")
+        for position, dataset in enumerate(self.datasets):
+            if isinstance(dataset, StreamDataset):
+                raise TypeError(f"dataset {position} is a StreamDataset, which has no length to count on")
+        self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
+
+    def __getitem__(self, idx: int) -> Any:
+        count = len(self)
+        if not -count <= idx < count:
+            raise IndexError(f"index {idx} is out of range for {count} samples")
+        idx = idx % count
+        which = bisect.bisect_right(self.cumulative_sizes, idx)
+        start = self.cumulative_sizes[which - 1] if which else 0
+        return self.datasets[which][idx - start]
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]

@@ -1,0 +1,41 @@
+"""COCO: objects in everyday scenes, with boxes and keypoints."""
+
+from __future__ import annotations
+
+from ._annotations import AnnotatedImages
+from ._annotations import has_valid_annotation as has_valid_annotation
+
+# The annotation files count to 90 and skip the classes that were dropped before the release.
+_ORIGINAL_IDS = [n for n in range(1, 91) if n not in {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}]
+
+
+class COCO(AnnotatedImages):
+    """Samples with the parts of ``order``, default ("image", "boxes", "boxes_category").
+
+    root: folder of the images. ann_file: the JSON file. remove_images_without_annotations: leave out images that have
+    nothing to learn from. image: uint8 BGR (H, W, 3); boxes: float32 (N, 4), x1, y1, x2, y2; boxes_category: int32 (N,)
+    from 1 on (0 is the background; ``contiguous_category_id_to_json_id`` gives the file's numbers); keypoints: float32
+    (N, K, 3); info: [height, width, file name].
+    Raises FileNotFoundError for missing files, ValueError for damaged ones or unknown parts.
+    """
+
+    supported_order = ("image", "boxes", "boxes_category", "keypoints", "info")
+
+    class_names = (
+        "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+        "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
+        "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee",
+        "skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
+        "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple",
+        "sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch",
+        "potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard", "cell phone",
+        "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors", "teddy bear",
+        "hair drier", "toothbrush")
+
+    # Name -> number in the annotation files.
+    classes_originID = dict(zip(class_names, _ORIGINAL_IDS))
+
+    keypoint_names = (
+        "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder", "left_elbow",
+        "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee", "right_knee", "left_ankle",
+        "right_ankle")

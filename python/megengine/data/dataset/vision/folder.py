@@ -1,0 +1,53 @@
+"""Images in one folder per class."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .meta_vision import VisionDataset
+from .utils import is_img, read_image, require
+
+
+class ImageFolder(VisionDataset):
+    """Samples (image, label) of ``root/<class>/.../<image>``; classes are numbered in order of their names.
+
+    image: uint8 BGR (H, W, 3). label: int, or the class's name with class_name=True. check_valid_func: takes a path
+    and says whether it is a sample; default: by file ending. Raises FileNotFoundError without any sample.
+    """
+
+    def __init__(self, root: str | os.PathLike, check_valid_func: Callable[[str], bool] | None = None,
+                 class_name: bool = False) -> None:
+        super().__init__(root, order=("image", "image_category"))
+        require(str(self.root), "image folder")
+        self.class_name = class_name
+        self.check_valid = check_valid_func if check_valid_func is not None else is_img
+        self.class_dict = self.collect_class()
+        self.samples = self.collect_samples()
+        if not self.samples:
+            raise FileNotFoundError(f"no images in folders of {self.root}; they are expected as <class>/<image>")
+
+    def collect_class(self) -> dict[str, int]:
+        """Number of each class by its folder's name."""
+        with os.scandir(str(self.root)) as entries:
+            return {name: i for i, name in enumerate(sorted(entry.name for entry in entries if entry.is_dir()))}
+
+    def collect_samples(self) -> list[tuple[str, Any]]:
+        """(path, label) of every image, sorted by class and path."""
+        samples = []
+        for name, number in self.class_dict.items():
+            for folder, folders, files in os.walk(os.path.join(str(self.root), name), followlinks=True):
+                folders.sort()
+                samples.extend((os.path.join(folder, file), name if self.class_name else number)
+                               for file in sorted(files) if self.check_valid(os.path.join(folder, file)))
+        return samples
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
+        path, label = self.samples[index]
+        return read_image(path), label
+
+    def __len__(self) -> int:
+        return len(self.samples)

@@ -1,0 +1,39 @@
+"""Base of image datasets: a folder, and which parts a sample has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ..meta_dataset import Dataset
+
+
+class VisionDataset(Dataset):
+    """A dataset in the folder ``root``.
+
+    order: names of the parts of a sample, default ("image",). supported_order: the names that there are.
+    Raises ValueError for a name that is not supported or comes twice.
+    """
+
+    _default_order: tuple[str, ...] = ("image",)
+
+    def __init__(self, root: str | os.PathLike | None, *, order: Sequence[str] | None = None,
+                 supported_order: Sequence[str] | None = None) -> None:
+        self.root = None if root is None else os.path.expanduser(os.fspath(root))
+        if order is None:
+            order = self._default_order
+        if isinstance(order, str) or not isinstance(order, Sequence):
+            raise ValueError(f'order must be a sequence of names such as ("image", "mask"), got {order!r}')
+        for name in order:
+            if supported_order is not None and name not in supported_order:
+                raise ValueError(f"{type(self).__name__} has no part {name!r}; it has {', '.join(supported_order)}")
+        if len(set(order)) != len(order):
+            raise ValueError(f"order names a part twice: {order!r}")
+        self.order = order
+
+    def __getitem__(self, index: int) -> Any:
+        raise TypeError(f"{type(self).__name__} does not define __getitem__")
+
+    def __len__(self) -> int:
+        raise TypeError(f"{type(self).__name__} does not define __len__")

@@ -1,0 +1,109 @@
+"""MNIST: 28x28 gray digits. Also reads other datasets in the same format (Fashion-MNIST)."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+from typing import Any
+
+import numpy as np
+
+from .meta_vision import VisionDataset
+from .utils import default_root, load_raw_data_from_url
+
+
+class MNIST(VisionDataset):
+    """Samples (image, label): uint8 (28, 28, 1) and an int32 number 0..9.
+
+    root: folder with the four ``*-ubyte.gz`` files (or unpacked ones); default: the user's cache folder.
+    train: the 60,000 training samples or the 10,000 test samples. download: fetch files that are missing.
+    Raises FileNotFoundError for missing files, ValueError for damaged ones.
+    """
+
+    url_path = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+    raw_file_name = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+                     "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
+    raw_file_md5 = ["f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
+                    "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"]
+
+    def __init__(self, root: str | os.PathLike | None = None, train: bool = True, download: bool = True) -> None:
+        super().__init__(default_root("MNIST") if root is None else root, order=("image", "image_category"))
+        self._train = bool(train)
+        if download:
+            self.download()
+        self.arrays, self._meta = self.process(self._train)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(array[index] for array in self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Numbers of the files: imgs, height, width, labels."""
+        return self._meta
+
+    def download(self) -> None:
+        """Fetch the files that are not there."""
+        for name, md5 in zip(self.raw_file_name, self.raw_file_md5):
+            if self._path_of(name) is None:
+                load_raw_data_from_url(self.url_path + name, name, md5, str(self.root))
+
+    def process(self, train: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
+        """((images, labels), numbers of the files) of the training or the test part."""
+        images_file, labels_file = self.raw_file_name[:2] if train else self.raw_file_name[2:]
+        images = parse_idx3(self._require(images_file))
+        labels = parse_idx1(self._require(labels_file))
+        if len(images) != len(labels):
+            raise ValueError(f"{len(images)} images but {len(labels)} labels in {self.root}; are the files damaged?")
+        meta = {"imgs": len(images), "height": images.shape[1], "width": images.shape[2], "labels": len(labels)}
+        return (images, labels), meta
+
+    def _path_of(self, name: str) -> str | None:
+        for candidate in (name, name.removesuffix(".gz")):
+            path = os.path.join(str(self.root), candidate)
+            if os.path.exists(path):
+                return path
+        return None
+
+    def _require(self, name: str) -> str:
+        path = self._path_of(name)
+        if path is None:
+            raise FileNotFoundError(f"{name} is missing in {self.root}; put it there, or pass download=True")
+        return path
+
+
+def parse_idx3(idx3_file: str | os.PathLike) -> np.ndarray:
+    """Images of an IDX3 file, uint8 (N, H, W, 1). Raises ValueError for another or a damaged file."""
+    data = _content(idx3_file)
+    magic, count, height, width = _header(data, 4, idx3_file)
+    if magic != 0x803 or len(data) - 16 != count * height * width:
+        raise ValueError(f"{idx3_file} is not a complete IDX file of images")
+    return np.frombuffer(data, np.uint8, offset=16).reshape(count, height, width, 1).copy()
+
+
+def parse_idx1(idx1_file: str | os.PathLike) -> np.ndarray:
+    """Labels of an IDX1 file, int32 (N,). Raises ValueError for another or a damaged file."""
+    data = _content(idx1_file)
+    magic, count = _header(data, 2, idx1_file)
+    if magic != 0x801 or len(data) - 8 != count:
+        raise ValueError(f"{idx1_file} is not a complete IDX file of labels")
+    return np.frombuffer(data, np.uint8, offset=8).astype(np.int32)
+
+
+def _content(path: str | os.PathLike) -> bytes:
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            return file.read()
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is damaged: {error}; delete it and download it again") from error
+
+
+def _header(data: bytes, count: int, path: Any) -> tuple[int, ...]:
+    if len(data) < 4 * count:
+        raise ValueError(f"{path} is too short for an IDX file")
+    return struct.unpack(f">{count}i", data[:4 * count])

@@ -1,0 +1,266 @@
+"""Which samples make up which batch.
+
+In: the length of a dataset, and the place of this process among ``world_size`` processes. Out: lists
+of indices, one list per batch. Map samplers know the length; a stream sampler only the batch size.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
+    """Base class of all samplers; iterating gives one list of indices per batch."""
+
+
+class MapSampler(Sampler):
+    """Base class of samplers for datasets with a length; subclasses define ``sample``.
+
+    batch_size: samples per batch. drop_last: leave out a last batch that is not full.
+    num_samples: take only that many. world_size, rank: share out the samples among processes (default:
+    those of ``megengine.distributed``); the tail is filled with the first samples so that all get equally many.
+    seed: start of the random stream, which must be equal in all processes.
+    Raises ValueError and TypeError for values that make no sense.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        num_samples: int | None = None,
+        world_size: int | None = None,
+        rank: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        _check_positive("batch_size", batch_size)
+        if not isinstance(drop_last, (bool, np.bool_)):
+            raise ValueError(f"drop_last must be True or False, got {drop_last!r}")
+        if num_samples is not None:
+            _check_positive("num_samples", num_samples)
+            if num_samples < batch_size:
+                raise ValueError(f"num_samples is {num_samples}, less than batch_size {batch_size}")
+        self.batch_size = int(batch_size)
+        self.dataset = dataset
+        self.drop_last = bool(drop_last)
+        self.world_size, self.rank = _place(world_size, rank)
+        self.num_samples = len(dataset) if num_samples is None else int(num_samples)
+        self.rng = np.random.RandomState(_common_seed(seed, self.world_size))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.batch()
+
+    def __len__(self) -> int:
+        """Number of batches of this process."""
+        mine = -(-self.num_samples // self.world_size)
+        return mine // self.batch_size if self.drop_last else -(-mine // self.batch_size)
+
+    def sample(self) -> Sequence[int]:
+        """Indices in the order in which they are to be used, before they are shared out."""
+        raise TypeError(f"{type(self).__name__} does not say which samples to take; define sample() in it")
+
+    def scatter(self, indices: Sequence[int]) -> list[int]:
+        """The part of ``indices`` that belongs to this rank: every ``world_size``-th one."""
+        indices = list(indices)
+        missing = -len(indices) % self.world_size
+        while missing and indices:  # more processes than samples: go round more than once
+            extra = indices[:missing]
+            indices += extra
+            missing -= len(extra)
+        return indices[self.rank::self.world_size]
+
+    def batch(self) -> Iterator[list[int]]:
+        """Lists of indices, each of ``batch_size`` but perhaps the last."""
+        indices = [int(index) for index in self.sample()]
+        if self.num_samples is not None:
+            indices = indices[: self.num_samples]
+        if self.world_size > 1:
+            indices = self.scatter(indices)
+        for start in range(0, len(indices), self.batch_size):
+            chosen = indices[start:start + self.batch_size]
+            if len(chosen) == self.batch_size or not self.drop_last:
+                yield chosen
+
+
+class StreamSampler(Sampler):
+    """Batch size for a dataset without length: endless lists of ``batch_size`` place holders."""
+
+    def __init__(self, batch_size: int = 1) -> None:
+        _check_positive("batch_size", batch_size)
+        self.batch_size = int(batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.batch()
+
+    def batch(self) -> Iterator[list[int]]:
+        """Endless place holders; the stream itself says when it ends."""
+        while True:
+            yield self.sample()
+
+    def sample(self) -> list[int]:
+        """The place holders of one batch."""
+        return list(range(self.batch_size))
+
+
+class SequentialSampler(MapSampler):
+    """All samples in order. indices: only these, in their order."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        indices: Sequence[int] | None = None,
+        world_size: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, None, world_size, rank)
+        self.indices = _check_indices(indices)
+        if self.indices is not None:
+            self.num_samples = len(self.indices)
+
+    def sample(self) -> list[int]:
+        """The indices, in order."""
+        return list(range(self.num_samples)) if self.indices is None else list(self.indices)
+
+
+class RandomSampler(MapSampler):
+    """All samples once per epoch, in a new random order each time. indices: only these."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        indices: Sequence[int] | None = None,
+        world_size: int | None = None,
+        rank: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, None, world_size, rank, seed)
+        self.indices = _check_indices(indices)
+        if self.indices is not None:
+            self.num_samples = len(self.indices)
+
+    def sample(self) -> list[int]:
+        """A new permutation of the indices."""
+        order = self.rng.permutation(self.num_samples)
+        if self.indices is None:
+            return order.tolist()
+        return [self.indices[position] for position in order]
+
+
+class ReplacementSampler(MapSampler):
+    """``num_samples`` independent draws. weights: relative probability of each sample, (len(dataset),)."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        num_samples: int | None = None,
+        weights: Sequence[float] | None = None,
+        world_size: int | None = None,
+        rank: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, num_samples, world_size, rank, seed)
+        self.weights = None if weights is None else _check_weights(weights, len(dataset))
+
+    def sample(self) -> list[int]:
+        """The draws."""
+        count = len(self.dataset)
+        if self.weights is None:
+            return self.rng.randint(0, count, size=self.num_samples).tolist()
+        chances = self.weights / self.weights.sum()
+        return self.rng.choice(count, size=self.num_samples, p=chances).tolist()
+
+
+class Infinite(MapSampler):
+    """Wraps another sampler and starts it again whenever it ends. Has no length."""
+
+    def __init__(self, sampler: MapSampler) -> None:
+        self.sampler = sampler
+        self.sampler_iter = iter(sampler)
+
+    def sample(self) -> Sequence[int]:
+        """One round of the wrapped sampler."""
+        return self.sampler.sample()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self
+
+    def __next__(self) -> list[int]:
+        for _ in range(2):
+            try:
+                return next(self.sampler_iter)
+            except StopIteration:
+                self.sampler_iter = iter(self.sampler)
+        raise RuntimeError(
+            f"{type(self.sampler).__name__} gives no batch at all, so repeating it never will; "
+            "is the dataset smaller than batch_size with drop_last=True?")
+
+    def __len__(self) -> int:
+        raise TypeError("an Infinite sampler has no length; count the batches in the training loop")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("sampler", "sampler_iter"):  # not there yet: copying, unpickling
+            raise AttributeError(name)
+        return getattr(self.sampler, name)
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{name} must be a positive int, got {value!r}")
+
+
+def _check_indices(indices: Sequence[int] | None) -> list[int] | None:
+    if indices is None:
+        return None
+    if isinstance(indices, (str, bytes)) or not hasattr(indices, "__len__"):
+        raise TypeError(f"indices must be a sequence of ints, got {type(indices).__name__}")
+    return [int(index) for index in indices]
+
+
+def _check_weights(weights: Sequence[float], count: int) -> np.ndarray:
+    if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
+        raise TypeError(f"weights must be a sequence of numbers, got {type(weights).__name__}")
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (count,):
+        raise ValueError(f"weights needs one number for each of {count} samples, got shape {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
+        raise ValueError("weights must be finite and not negative, and some must be positive")
+    return array
+
+
+def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
+    """(world_size, rank), from the process group where they are not given."""
+    if world_size is None or rank is None:
+        from ..distributed import group
+
+        world_size = group.get_world_size() if world_size is None else world_size
+        rank = group.get_rank() if rank is None else rank
+    _check_positive("world_size", world_size)
+    if not isinstance(rank, (int, np.integer)) or not 0 <= rank < world_size:
+        raise ValueError(f"rank must be an int from 0 to world_size - 1 = {world_size - 1}, got {rank!r}")
+    return int(world_size), int(rank)
+
+
+def _common_seed(seed: int | None, world_size: int) -> int | None:
+    """All processes must shuffle alike, or samples would be used twice and others never."""
+    if seed is not None:
+        if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+            raise ValueError(f"seed must be an int from 0 to 2**32 - 1, got {seed!r}")
+        return int(seed)
+    if world_size == 1:
+        return None
+    from ..distributed import group
+
+    if not group.is_distributed():
+        return 0  # sharded by hand: no channel to agree on anything else
+    mine = int(np.random.randint(0, 2**31 - 1))
+    return int(group.get_client().bcast_val(mine if group.get_rank() == 0 else None, "sampler_seed", world_size))

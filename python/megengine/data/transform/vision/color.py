@@ -1,0 +1,160 @@
+"""Transforms that change colours: normalization, noise, jitter. Images are BGR, values 0 to 255."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import functional as F
+from .vision_transform import ColorTransform, VisionTransform
+
+
+class Normalize(ColorTransform):
+    """``(image - mean) / std`` as float32. mean, std: one number or one per channel, on the image's scale."""
+
+    def __init__(self, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.mean = np.array(mean, dtype=np.float32)
+        self.std = np.array(std, dtype=np.float32)
+        if (self.std == 0).any():
+            raise ValueError(f"std must not be 0, got {std!r}")
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return (image.astype(np.float32) - self.mean) / self.std
+
+
+class GaussianNoise(ColorTransform):
+    """Add noise N(mean, std) to every value; the dtype stays, integer images are clipped to their range."""
+
+    def __init__(self, mean: float = 0.0, std: float = 1.0, *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        if std < 0:
+            raise ValueError(f"std must not be negative, got {std!r}")
+        self.mean = float(mean)
+        self.std = float(std)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        noise = np.random.normal(self.mean, self.std, image.shape).astype(np.float32)
+        result = image.astype(np.float32) + noise
+        if image.dtype.kind in "iu":
+            limits = np.iinfo(image.dtype)
+            result = np.clip(np.rint(result), limits.min, limits.max)
+        return result.astype(image.dtype)
+
+
+class _Jitter(ColorTransform):
+    """Base of a random change of strength up to ``value``."""
+
+    _most = float("inf")
+
+    def __init__(self, value: float, *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        if not 0 <= value <= self._most:
+            raise ValueError(f"value of {type(self).__name__} must be from 0 to {self._most}, got {value!r}")
+        self.value = value
+
+    def _factor(self) -> float:
+        return np.random.uniform(max(0.0, 1 - self.value), 1 + self.value)
+
+
+class BrightnessTransform(_Jitter):
+    """Multiply by a random factor from [max(0, 1 - value), 1 + value]."""
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return image if self.value == 0 else _blended(image, 0.0, self._factor())
+
+
+class ContrastTransform(_Jitter):
+    """Move values away from or towards the mean brightness, by a random factor as for brightness."""
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        if self.value == 0:
+            return image
+        mean = float(_gray(image).mean())
+        return _blended(image, mean, self._factor())
+
+
+class SaturationTransform(_Jitter):
+    """Move colours away from or towards gray, by a random factor as for brightness."""
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return image if self.value == 0 else _blended(image, _gray(image), self._factor())
+
+
+class HueTransform(_Jitter):
+    """Turn the hue by a random part of the circle, up to ``value`` (at most 0.5) either way."""
+
+    _most = 0.5
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        if self.value == 0 or image.ndim != 3 or image.shape[2] != 3:
+            return image
+        cv2 = F._cv2()
+        hsv = cv2.cvtColor(np.clip(image, 0, 255).astype(np.uint8), cv2.COLOR_BGR2HSV_FULL)
+        turn = int(round(np.random.uniform(-self.value, self.value) * 256))
+        hsv[..., 0] = (hsv[..., 0].astype(np.int16) + turn) % 256
+        return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR_FULL).astype(image.dtype)
+
+
+class ColorJitter(ColorTransform):
+    """Random brightness, contrast, saturation and hue, in random order; 0 leaves one out."""
+
+    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        parts = [(BrightnessTransform, brightness), (ContrastTransform, contrast),
+                 (SaturationTransform, saturation), (HueTransform, hue)]
+        self.transforms: list[VisionTransform] = [make(value) for make, value in parts if value != 0]
+
+    def apply(self, input: Any) -> Any:
+        """The sample with changed colours."""
+        return super().apply(input)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        for transform in random.sample(self.transforms, len(self.transforms)):
+            image = transform._apply_image(image)
+        return image
+
+
+class Lighting(ColorTransform):
+    """Add a random amount N(0, scale) of each principal colour of ImageNet.
+
+    Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural Networks", section 4.1.
+    """
+
+    def __init__(self, scale: float, *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        if scale < 0:
+            raise ValueError(f"scale must not be negative, got {scale!r}")
+        self.scale = scale
+        # Rows are blue, green, red; columns are the components, as computed on ImageNet for values from 0 to 1.
+        self.eigvec = np.array([[-0.5836, -0.6948, 0.4203],
+                                [-0.5808, -0.0045, -0.8140],
+                                [-0.5675, 0.7192, 0.4009]], dtype=np.float32)
+        self.eigval = np.array([0.2175, 0.0188, 0.0045], dtype=np.float32)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        if self.scale == 0:
+            return image
+        amounts = np.random.normal(0, self.scale, 3).astype(np.float32)
+        offset = self.eigvec @ (amounts * self.eigval) * 255
+        return np.clip(image.astype(np.float32) + offset, 0, 255).astype(image.dtype)
+
+
+def _gray(image: np.ndarray) -> np.ndarray:
+    """Brightness (H, W, 1) as float32; a gray image itself."""
+    plain = image.astype(np.float32)
+    if image.ndim != 3 or image.shape[2] != 3:
+        return plain
+    return plain @ np.array([[0.114], [0.587], [0.299]], dtype=np.float32)  # ITU-R BT.601 for blue, green, red
+
+
+def _blended(image: np.ndarray, base: Any, factor: float) -> np.ndarray:
+    """``base + factor * (image - base)``, clipped to 0..255, in the image's dtype."""
+    result = image.astype(np.float32) * np.float32(factor)
+    result += np.float32(1 - factor) * np.asarray(base, dtype=np.float32)
+    return np.clip(result, 0, 255).astype(image.dtype)

@@ -1,0 +1,106 @@
+"""Functions of one image, an array (H, W, C) or (H, W). OpenCV is loaded by the first one that needs it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+# The numbers that OpenCV gives to its interpolations: signatures need them before it is loaded.
+INTER_NEAREST, INTER_LINEAR, INTER_CUBIC, INTER_AREA, INTER_LANCZOS4 = range(5)
+
+
+@functools.lru_cache(maxsize=1)
+def _cv2() -> Any:
+    try:
+        import cv2
+    except ImportError as error:
+        raise ImportError("this transform needs OpenCV; install it with: pip install opencv-python-headless") from error
+    from ..._workers import get_worker_info
+
+    if get_worker_info() is not None:  # many worker processes, one thread each
+        cv2.setNumThreads(0)
+    return cv2
+
+
+def wrap_keepdims(func: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Decorator: a result keeps the number of axes of the input (OpenCV drops a channel axis of 1)."""
+
+    @functools.wraps(func)
+    def wrapper(image: np.ndarray, *args: Any, **kwargs: Any) -> np.ndarray:
+        if image.ndim not in (2, 3):
+            raise ValueError(f"an image has shape (H, W, C) or (H, W), got {image.shape}")
+        result = func(image, *args, **kwargs)
+        return result[..., np.newaxis] if image.ndim == 3 and result.ndim == 2 else result
+
+    return wrapper
+
+
+@wrap_keepdims
+def to_gray(image: np.ndarray) -> np.ndarray:
+    """Brightness of a BGR image, (H, W, 3) -> (H, W, 1), same dtype (uint8, uint16 or float32)."""
+    return _cv2().cvtColor(image, _cv2().COLOR_BGR2GRAY)
+
+
+@wrap_keepdims
+def to_bgr(image: np.ndarray) -> np.ndarray:
+    """A gray image with its channel three times, (H, W, 1) -> (H, W, 3), same dtype."""
+    return _cv2().cvtColor(image, _cv2().COLOR_GRAY2BGR)
+
+
+@wrap_keepdims
+def pad(input: np.ndarray, size: int | Sequence[int], value: float | Sequence[float]) -> np.ndarray:
+    """Add a border.
+
+    size: pixels on every side; or (bottom, right); or (top, bottom, left, right). value: one number or one
+    per channel. Raises ValueError for another number of sizes or negative ones.
+    """
+    top, bottom, left, right = _pad_sides(size)
+    height, width = input.shape[:2]
+    result = np.empty((height + top + bottom, width + left + right, *input.shape[2:]), input.dtype)
+    result[...] = np.asarray(value).astype(input.dtype)
+    result[top:top + height, left:left + width] = input
+    return result
+
+
+def _pad_sides(size: int | Sequence[int]) -> tuple[int, int, int, int]:
+    sizes = (size,) * 4 if isinstance(size, (int, np.integer)) else tuple(size)
+    if len(sizes) == 2:
+        sizes = (0, sizes[0], 0, sizes[1])
+    if len(sizes) != 4 or any(side < 0 for side in sizes):
+        raise ValueError("pad size is one number, (bottom, right) or (top, bottom, left, right), none negative; "
+                         f"got {size!r}")
+    return tuple(int(side) for side in sizes)  # type: ignore[return-value]
+
+
+@wrap_keepdims
+def flip(image: np.ndarray, flipCode: int) -> np.ndarray:
+    """Mirror: ``flipCode`` 0 up-down, positive left-right, negative both. Returns a contiguous copy."""
+    if flipCode == 0:
+        return np.ascontiguousarray(image[::-1])
+    if flipCode > 0:
+        return np.ascontiguousarray(image[:, ::-1])
+    return np.ascontiguousarray(image[::-1, ::-1])
+
+
+@wrap_keepdims
+def resize(input: np.ndarray, size: int | Sequence[int], interpolation: int = INTER_LINEAR) -> np.ndarray:
+    """The image with ``size`` = (height, width), or one number for both; same dtype.
+
+    interpolation: a number of OpenCV. Raises ValueError for sizes below 1.
+    """
+    height, width = (size, size) if isinstance(size, (int, np.integer)) else size
+    if height < 1 or width < 1:
+        raise ValueError(f"an image must have at least one pixel, got size {size!r}")
+    if input.shape[:2] == (height, width):
+        return input.copy()
+    dtype = input.dtype
+    if dtype in (np.bool_, np.int32, np.int64, np.float16):  # OpenCV does not resize these
+        exact = interpolation == INTER_NEAREST
+        input = input.astype(np.float64 if exact or dtype == np.int64 else np.float32)
+    result = _cv2().resize(input, (int(width), int(height)), interpolation=interpolation)
+    if result.dtype == dtype:
+        return result
+    return result.astype(dtype) if dtype.kind == "f" else np.rint(result).astype(dtype)

@@ -1,0 +1,336 @@
+"""Transforms that move pixels: resize, crop, flip, pad. Coordinates and masks move with the image."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import functional as F
+from .vision_transform import VisionTransform
+
+
+class Pad(VisionTransform):
+    """Add a border. size: all sides, (bottom, right) or (top, bottom, left, right), in pixels.
+
+    value: of the image's border, one number or one per channel; mask_value: of the mask's.
+    """
+
+    def __init__(self, size: int | Sequence[int] = 0, value: Any = 0, mask_value: Any = 0, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.size = F._pad_sides(size)
+        self.value = value
+        self.mask_value = mask_value
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return F.pad(image, self.size, _value_for(image, self.value))
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        top, _, left, _ = self.size
+        return _shifted(coords, left, top)
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return F.pad(mask, self.size, self.mask_value)
+
+
+class _Resizing(VisionTransform):
+    """Base: ``_target`` says the new (height, width); the image and its coordinates follow."""
+
+    interpolation: int
+    _from = _to = (1, 1)
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        return height, width
+
+    def _prepare(self, parts: Sequence[Any]) -> None:
+        self._from = self._image_size(parts)
+        self._to = self._target(*self._from)
+
+    def apply(self, input: Any) -> Any:
+        """The resized sample."""
+        return super().apply(input)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return F.resize(image, self._to, self.interpolation)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        (height, width), (new_height, new_width) = self._from, self._to
+        return _as_float(coords) * np.array([new_width / width, new_height / height], dtype=_as_float(coords).dtype)
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return F.resize(mask, self._to, F.INTER_NEAREST)
+
+
+class Resize(_Resizing):
+    """Resize to (height, width), or the shorter edge to one number, keeping the ratio of the edges."""
+
+    def __init__(self, output_size: int | Sequence[int], interpolation: int = F.INTER_LINEAR, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.output_size = output_size if _is_int(output_size) else _pair("output_size", output_size)
+        self.interpolation = interpolation
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        if not _is_int(self.output_size):
+            return self.output_size  # type: ignore[return-value]
+        return _scaled(height, width, self.output_size / min(height, width))
+
+
+class ShortestEdgeResize(_Resizing):
+    """Resize the shorter edge to a random size, but the longer one to at most ``max_size``.
+
+    min_size: one number; (low, high) with sample_style "range" (both ends included); or the sizes to pick from
+    with "choice".
+    """
+
+    def __init__(self, min_size: int | Sequence[int], max_size: int, sample_style: str = "range",
+                 interpolation: int = F.INTER_LINEAR, *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        if sample_style not in ("range", "choice"):
+            raise ValueError(f'sample_style must be "range" or "choice", got {sample_style!r}')
+        self.sample_style = sample_style
+        self.min_size = (min_size, min_size) if _is_int(min_size) else tuple(min_size)  # type: ignore[arg-type]
+        if sample_style == "range" and len(self.min_size) != 2:
+            raise ValueError(f'sample_style "range" needs min_size=(low, high), got {min_size!r}')
+        self.max_size = max_size
+        self.interpolation = interpolation
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        if self.sample_style == "range":
+            size = int(np.random.randint(self.min_size[0], self.min_size[1] + 1))
+        else:
+            size = int(np.random.choice(self.min_size))
+        short, long = min(height, width), max(height, width)
+        return _scaled(height, width, min(size / short, self.max_size / long))
+
+
+class RandomResize(_Resizing):
+    """Scale both edges by one random factor from ``scale_range`` = (low, high)."""
+
+    def __init__(self, scale_range: Sequence[float], interpolation: int = F.INTER_LINEAR, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.scale_range = _range("scale_range", scale_range)
+        self.interpolation = interpolation
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        return _scaled(height, width, np.random.uniform(*self.scale_range))
+
+
+class RandomCrop(VisionTransform):
+    """Add a border, then cut out (height, width) at a random place; a smaller image is filled up first.
+
+    output_size: (height, width) or one number. padding_size: as ``size`` of Pad.
+    """
+
+    def __init__(self, output_size: int | Sequence[int], padding_size: int | Sequence[int] = 0,
+                 padding_value: Any = [0, 0, 0], padding_maskvalue: Any = 0, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.output_size = _pair("output_size", output_size)
+        self.pad = Pad(padding_size, padding_value, padding_maskvalue, order=self.order)
+        self.padding_value = padding_value
+        self.padding_maskvalue = padding_maskvalue
+        self._corner = (0, 0)  # (y, x)
+        self._fill = (0, 0)  # rows below and columns to the right that are missing
+
+    def apply(self, input: Any) -> Any:
+        """The cropped sample."""
+        self.pad.order = self.order
+        return super().apply(self.pad.apply(input))
+
+    def _prepare(self, parts: Sequence[Any]) -> None:
+        height, width = self._image_size(parts)
+        rows, columns = self.output_size
+        self._fill = (max(rows - height, 0), max(columns - width, 0))
+        self._corner = (_random_start(height, rows), _random_start(width, columns))
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return self._cut(image, _value_for(image, self.padding_value))
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return self._cut(mask, self.padding_maskvalue)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        return _shifted(coords, -self._corner[1], -self._corner[0])
+
+    def _cut(self, image: np.ndarray, value: Any) -> np.ndarray:
+        if any(self._fill):
+            image = F.pad(image, self._fill, value)
+        return _cropped(image, self._corner, self.output_size)
+
+
+class RandomResizedCrop(VisionTransform):
+    """Cut out a random part, resize it to ``output_size`` (height, width) or one number.
+
+    scale_range: share of the area; ratio_range: width / height. Source: Szegedy et al. 2015,
+    "Going Deeper with Convolutions", section 6. Ten draws that do not fit end in a central part.
+    """
+
+    def __init__(self, output_size: int | Sequence[int], scale_range: Sequence[float] = (0.08, 1.0),
+                 ratio_range: Sequence[float] = (3.0 / 4, 4.0 / 3), interpolation: int = F.INTER_LINEAR, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.output_size = _pair("output_size", output_size)
+        self.scale_range = _range("scale_range", scale_range)
+        self.ratio_range = _range("ratio_range", ratio_range)
+        self.interpolation = interpolation
+        self._part = (0, 0, 1, 1)  # y, x, height, width
+
+    def apply(self, input: Any) -> Any:
+        """The cropped and resized sample."""
+        return super().apply(input)
+
+    def _prepare(self, parts: Sequence[Any]) -> None:
+        self._part = self._draw(*self._image_size(parts))
+
+    def _draw(self, height: int, width: int) -> tuple[int, int, int, int]:
+        low, high = (math.log(ratio) for ratio in self.ratio_range)
+        for _ in range(10):
+            area = height * width * random.uniform(*self.scale_range)
+            ratio = math.exp(random.uniform(low, high))
+            columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < columns <= width and 0 < rows <= height:
+                return random.randint(0, height - rows), random.randint(0, width - columns), rows, columns
+        ratio = min(max(width / height, self.ratio_range[0]), self.ratio_range[1])
+        columns, rows = min(width, round(height * ratio)), min(height, round(width / ratio))
+        rows, columns = max(rows, 1), max(columns, 1)
+        return (height - rows) // 2, (width - columns) // 2, rows, columns
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return F.resize(_cropped(image, self._part[:2], self._part[2:]), self.output_size, self.interpolation)
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return F.resize(_cropped(mask, self._part[:2], self._part[2:]), self.output_size, F.INTER_NEAREST)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        y, x, rows, columns = self._part
+        moved = _as_float(_shifted(coords, -x, -y))
+        return moved * np.array([self.output_size[1] / columns, self.output_size[0] / rows], dtype=moved.dtype)
+
+
+class CenterCrop(VisionTransform):
+    """Cut (height, width) or a square out of the middle. Raises ValueError when the image is smaller."""
+
+    def __init__(self, output_size: int | Sequence[int], *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.output_size = _pair("output_size", output_size)
+        self._corner = (0, 0)
+
+    def apply(self, input: Any) -> Any:
+        """The cropped sample."""
+        return super().apply(input)
+
+    def _prepare(self, parts: Sequence[Any]) -> None:
+        height, width = self._image_size(parts)
+        rows, columns = self.output_size
+        if rows > height or columns > width:
+            raise ValueError(f"cannot cut {rows}x{columns} out of an image of {height}x{width}; resize or pad it first")
+        self._corner = ((height - rows) // 2, (width - columns) // 2)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return _cropped(image, self._corner, self.output_size)
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return _cropped(mask, self._corner, self.output_size)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        return _shifted(coords, -self._corner[1], -self._corner[0])
+
+
+class _RandomFlip(VisionTransform):
+    """Base: mirror with probability ``prob``. ``_axis`` 0 is up-down, 1 left-right."""
+
+    _axis = 1
+
+    def __init__(self, prob: float = 0.5, *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        if not 0 <= prob <= 1:
+            raise ValueError(f"prob must be from 0 to 1, got {prob!r}")
+        self.prob = prob
+        self._flipped = False
+        self._edge = 0  # length of the axis that is mirrored
+
+    def apply(self, input: Any) -> Any:
+        """The sample, mirrored or as it is."""
+        return super().apply(input)
+
+    def _prepare(self, parts: Sequence[Any]) -> None:
+        self._flipped = np.random.random() < self.prob
+        self._edge = self._image_size(parts)[self._axis]
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return F.flip(image, flipCode=self._axis) if self._flipped else image
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return self._apply_image(mask)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        if not self._flipped:
+            return coords
+        coords = np.array(coords)
+        column = 1 - self._axis  # x is mirrored left-right, y up-down
+        coords[:, column] = self._edge - coords[:, column]
+        return coords
+
+
+class RandomHorizontalFlip(_RandomFlip):
+    """Mirror left-right with probability ``prob``."""
+
+    _axis = 1
+
+
+class RandomVerticalFlip(_RandomFlip):
+    """Mirror up-down with probability ``prob``."""
+
+    _axis = 0
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer))
+
+
+def _pair(name: str, value: int | Sequence[int]) -> tuple[int, int]:
+    pair = (value, value) if _is_int(value) else tuple(value)  # type: ignore[arg-type]
+    if len(pair) != 2 or any(edge < 1 for edge in pair):
+        raise ValueError(f"{name} must be one positive number or (height, width), got {value!r}")
+    return int(pair[0]), int(pair[1])
+
+
+def _range(name: str, value: Sequence[float]) -> tuple[float, float]:
+    if len(value) != 2 or not 0 < value[0] <= value[1]:
+        raise ValueError(f"{name} must be (low, high) with 0 < low <= high, got {value!r}")
+    return float(value[0]), float(value[1])
+
+
+def _scaled(height: int, width: int, scale: float) -> tuple[int, int]:
+    return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
+
+
+def _random_start(length: int, part: int) -> int:
+    return int(np.random.randint(0, length - part + 1)) if length > part else 0
+
+
+def _cropped(image: np.ndarray, corner: Sequence[int], size: Sequence[int]) -> np.ndarray:
+    return image[corner[0]:corner[0] + size[0], corner[1]:corner[1] + size[1]]
+
+
+def _value_for(image: np.ndarray, value: Any) -> Any:
+    """A border value of three channels also serves a gray image."""
+    channels = image.shape[2] if image.ndim == 3 else 1
+    flat = np.ravel(value)
+    return value if flat.size in (1, channels) else flat[0]
+
+
+def _as_float(coords: np.ndarray) -> np.ndarray:
+    coords = np.asarray(coords)
+    return coords if coords.dtype.kind == "f" else coords.astype(np.float32)
+
+
+def _shifted(coords: np.ndarray, x: int, y: int) -> np.ndarray:
+    coords = np.asarray(coords)
+    return coords + np.array([x, y], dtype=coords.dtype if coords.dtype.kind in "if" else np.int64)

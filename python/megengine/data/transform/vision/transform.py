@@ -1,0 +1,176 @@
+"""All vision transforms by one name, and those that combine others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .color import (
+    BrightnessTransform,
+    ColorJitter,
+    ContrastTransform,
+    GaussianNoise,
+    HueTransform,
+    Lighting,
+    Normalize,
+    SaturationTransform,
+)
+from .geometric import (
+    CenterCrop,
+    Pad,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResize,
+    RandomResizedCrop,
+    RandomVerticalFlip,
+    Resize,
+    ShortestEdgeResize,
+)
+from .vision_transform import VisionTransform
+
+__all__ = [
+    "VisionTransform",
+    "ToMode",
+    "Compose",
+    "TorchTransformCompose",
+    "Pad",
+    "Resize",
+    "ShortestEdgeResize",
+    "RandomResize",
+    "RandomCrop",
+    "RandomResizedCrop",
+    "CenterCrop",
+    "RandomHorizontalFlip",
+    "RandomVerticalFlip",
+    "Normalize",
+    "GaussianNoise",
+    "BrightnessTransform",
+    "SaturationTransform",
+    "ContrastTransform",
+    "HueTransform",
+    "ColorJitter",
+    "Lighting",
+]
+
+
+class ToMode(VisionTransform):
+    """Order of the axes. mode: "CHW" turns (H, W, C) into (C, H, W), "HWC" leaves it; (H, W) gets C = 1.
+
+    Masks are treated like images; coordinates stay.
+    """
+
+    def __init__(self, mode: str = "CHW", *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        if mode not in ("CHW", "HWC"):
+            raise ValueError(f'mode must be "CHW" or "HWC", got {mode!r}')
+        self.mode = mode
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        if image.ndim == 2:
+            image = image[..., np.newaxis]
+        return np.ascontiguousarray(np.rollaxis(image, 2)) if self.mode == "CHW" else image
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return self._apply_image(mask)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        return coords
+
+
+class Compose(VisionTransform):
+    """Several transforms in a row.
+
+    order: if given, it becomes the order of all of them. shuffle_indices: groups of positions, counted from 1,
+    whose transforms change places at random, e.g. [(1, 2, 3)]; drawn per sample, or once per batch with
+    batch_compose.
+    """
+
+    def __init__(self, transforms: Sequence[VisionTransform] = [], batch_compose: bool = False,
+                 shuffle_indices: Sequence[Sequence[int]] | None = None, *,
+                 order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.transforms = list(transforms)
+        for position, transform in enumerate(self.transforms, 1):
+            if not hasattr(transform, "apply"):
+                raise TypeError(f"transform {position} of Compose is a {type(transform).__name__}, not a Transform; "
+                                "wrap functions in a Transform, torchvision ones in TorchTransformCompose")
+        self.batch_compose = batch_compose
+        self.shuffle_indices = None if shuffle_indices is None else [tuple(group) for group in shuffle_indices]
+        for group in self.shuffle_indices or ():
+            if any(not 1 <= position <= len(self.transforms) for position in group):
+                raise ValueError(f"shuffle_indices counts from 1 to {len(self.transforms)}, got {group!r}")
+        if order is not None:
+            self._set_order(order)
+
+    def _set_order(self, order: Sequence[str]) -> None:
+        self.order = order
+        for transform in self.transforms:
+            if isinstance(transform, Compose):
+                transform._set_order(order)
+            elif isinstance(transform, VisionTransform):
+                transform.order = order
+
+    def apply_batch(self, inputs: Sequence[Any]) -> Any:
+        """The transformed samples."""
+        if not self.batch_compose:
+            return tuple(self.apply(sample) for sample in inputs)
+        for transform in self._shuffled():
+            inputs = transform.apply_batch(inputs)
+        return inputs
+
+    def apply(self, input: Any) -> Any:
+        """The transformed sample."""
+        for transform in self._shuffled():
+            input = transform.apply(input)
+        return input
+
+    def _shuffled(self) -> list[VisionTransform]:
+        if not self.shuffle_indices:
+            return self.transforms
+        result = list(self.transforms)
+        for group in self.shuffle_indices:
+            for to, source in zip(group, np.random.permutation(group)):
+                result[to - 1] = self.transforms[source - 1]
+        return result
+
+
+class TorchTransformCompose(VisionTransform):
+    """Transforms of torchvision (or any functions of an image) in a row.
+
+    The image goes in as an RGB PIL image if Pillow is there, and comes out as a BGR array (H, W, C); a tensor result,
+    as of ``ToTensor``, comes out as it is laid out, (C, H, W), with blue first.
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], *, order: Sequence[str] | None = None) -> None:
+        super().__init__(order)
+        self.transforms = list(transforms)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        value: Any = _to_pil(image)
+        for transform in self.transforms:
+            value = transform(value)
+        is_tensor = not isinstance(value, np.ndarray) and hasattr(value, "numpy")
+        array = np.array(value.numpy() if is_tensor else value)
+        if array.ndim == 2:
+            array = array[..., np.newaxis]
+        if is_tensor:
+            return np.ascontiguousarray(array[::-1]) if array.shape[0] == 3 else array
+        return np.ascontiguousarray(array[..., ::-1]) if array.shape[-1] == 3 else array
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        return coords
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return mask
+
+
+def _to_pil(image: np.ndarray) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("TorchTransformCompose needs Pillow; install it with: pip install pillow") from error
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[..., 0]
+    return Image.fromarray(np.ascontiguousarray(image[..., ::-1]) if image.ndim == 3 else image)

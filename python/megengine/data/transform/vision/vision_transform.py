@@ -1,0 +1,115 @@
+"""The base of vision transforms: which part of a sample is an image, which are boxes, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..meta_transform import Transform
+
+
+class VisionTransform(Transform):
+    """A transform of images together with their annotations.
+
+    order: names of the parts of a sample, default ("image",). Parts after the named ones stay as they are, so a
+    sample (image, label) needs no order. Names:
+
+    * "image": (H, W, C)
+    * "coords": points (N, 2), x before y
+    * "boxes": (N, 4), corners x1, y1, x2, y2
+    * "mask": (H, W) or (H, W, 1)
+    * "keypoints": (N, K, 3): x, y and a label, for N instances of K points
+    * "polygons": list of point arrays (N_i, 2)
+    * "category" and names that end with "_category": labels, unchanged
+    * "info": anything, unchanged
+
+    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask`` (boxes, keypoints and polygons follow
+    from coords); it may define ``_apply_<name>`` for names of its own. Random ones draw in ``_prepare``, so
+    that all parts of one sample see the same draw.
+    """
+
+    def __init__(self, order: Sequence[str] | None = None) -> None:
+        if order is None:
+            order = ("image",)
+        if isinstance(order, str) or not isinstance(order, Sequence):
+            raise ValueError(f'order must be a sequence of names such as ("image", "boxes"), got {order!r}')
+        for name in order:
+            if not isinstance(name, str):
+                raise ValueError(f"order must hold names, got {name!r} in {order!r}")
+        self.order = order
+
+    def apply_batch(self, inputs: Sequence[Any]) -> Any:
+        """The transformed samples, as a tuple."""
+        return tuple(self.apply(sample) for sample in inputs)
+
+    def apply(self, input: Any) -> Any:
+        """The transformed sample: a tuple for a tuple, else one array."""
+        single = not isinstance(input, (tuple, list))
+        parts = (input,) if single else input
+        if len(parts) < len(self.order):
+            raise ValueError(f"the sample has {len(parts)} parts but order names {len(self.order)}: {self.order!r}")
+        self._prepare(parts)
+        output = [self._function_for(name)(part) for name, part in zip(self.order, parts)]
+        output.extend(parts[len(self.order):])
+        return output[0] if single else tuple(output)
+
+    def _prepare(self, parts: Sequence[Any]) -> None:
+        """Look at the sample and draw random numbers, before any part is transformed."""
+
+    def _function_for(self, name: str) -> Any:
+        function = getattr(self, f"_apply_{name}", None)
+        if function is None:
+            if name in ("info", "category") or name.endswith("_category"):
+                return lambda part: part
+            raise NotImplementedError(
+                f"{type(self).__name__} does not know how to transform a part called {name!r}; "
+                f"define _apply_{name} in a subclass, or take the name out of order")
+        return function
+
+    def _image_size(self, parts: Sequence[Any]) -> tuple[int, int]:
+        """(height, width) of the image of a sample."""
+        for name in ("image", "mask"):
+            if name in self.order:
+                return parts[list(self.order).index(name)].shape[:2]
+        raise ValueError(f"{type(self).__name__} needs an image in the sample, but order is {self.order!r}")
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        raise self._missing("image")
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        raise self._missing("coords")
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        raise self._missing("mask")
+
+    def _missing(self, name: str) -> Exception:
+        return NotImplementedError(f"{type(self).__name__} does not define _apply_{name}, which order asks for")
+
+    def _apply_boxes(self, boxes: np.ndarray) -> np.ndarray:
+        """Each box becomes the upright box around its four transformed corners."""
+        boxes = np.asarray(boxes)
+        corners = boxes[..., [0, 1, 2, 1, 0, 3, 2, 3]].reshape(-1, 2)
+        moved = np.asarray(self._apply_coords(corners)).reshape(*boxes.shape[:-1], 4, 2)
+        if moved.size == 0:
+            return boxes
+        return np.concatenate([moved.min(axis=-2), moved.max(axis=-2)], axis=-1)
+
+    def _apply_keypoints(self, keypoints: np.ndarray) -> np.ndarray:
+        keypoints = np.asarray(keypoints)
+        points = self._apply_coords(keypoints[..., :2].reshape(-1, 2)).reshape(*keypoints.shape[:-1], 2)
+        return np.concatenate([points, keypoints[..., 2:]], axis=-1)
+
+    def _apply_polygons(self, polygons: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [self._apply_coords(np.asarray(polygon)) for polygon in polygons]
+
+
+class ColorTransform(VisionTransform):
+    """Base of transforms that change colours only: coords and masks stay."""
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        return coords
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return mask

@@ -1,0 +1,48 @@
+"""Several processes that train together: groups, collective operations, a launcher, a key-value server.
+
+In one process, without ``init_process_group``, the rank is 0, the world has size 1 and every collective operation
+gives its input back: a program written for many processes runs unchanged as one.
+"""
+
+import sys as _sys
+import types as _types
+
+from . import group as group
+from .group import WORLD as WORLD
+from .group import Group as Group
+from .group import get_backend as get_backend
+from .group import get_client as get_client
+from .group import get_local_device_id as get_local_device_id
+from .group import get_mm_server_addr as get_mm_server_addr
+from .group import get_py_server_addr as get_py_server_addr
+from .group import get_rank as get_rank
+from .group import get_world_size as get_world_size
+from .group import group_barrier as group_barrier
+from .group import init_process_group as init_process_group
+from .group import is_distributed as is_distributed
+from .group import new_group as new_group
+from .group import override_backend as override_backend
+from .helper import bcast_list_ as bcast_list_
+from .helper import get_free_ports as get_free_ports
+from .helper import group_end as group_end
+from .helper import group_start as group_start
+from .helper import make_allreduce_cb as make_allreduce_cb
+from .helper import synchronized as synchronized
+from .launcher import launcher as launcher
+from .server import Client as Client
+from .server import Server as Server
+
+
+class _DistributedModule(_types.ModuleType):
+    """This module, with ``backend`` as a property that can be set."""
+
+    @property
+    def backend(self) -> str:
+        return group.get_backend()
+
+    @backend.setter
+    def backend(self, value: str) -> None:
+        group._set_backend(value)
+
+
+_sys.modules[__name__].__class__ = _DistributedModule

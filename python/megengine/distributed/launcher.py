@@ -1,0 +1,156 @@
+"""Run a function in several processes, one per device, as one world."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import pickle
+import traceback
+import warnings
+from collections.abc import Callable
+from multiprocessing import connection as mp_connection
+from typing import Any
+
+from .server import Server
+
+WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
+
+
+class launcher:
+    """Decorator: calling the function runs it in processes of one world; the call gives the list of their results.
+
+    n_gpus: processes on this machine, default: the number of GPUs, or 1 without any. world_size: processes on all
+    machines, default n_gpus. rank_start: rank of the first process here. master_ip, port: of the server, which this
+    call starts unless master_ip is another machine; 0 is any free port. device_type, backend: see
+    ``init_process_group``. Usable as ``@launcher``, ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``.
+
+    Raises AssertionError with the worker's traceback when a process fails; the others are ended.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any] | None = None,
+        n_gpus: int | None = None,
+        world_size: int | None = None,
+        rank_start: int = 0,
+        master_ip: str = "localhost",
+        port: int = 0,
+        device_type: str = "xpu",
+        backend: str = "nccl",
+    ) -> None:
+        for name, value in (("n_gpus", n_gpus), ("world_size", world_size)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a positive int, got {value!r}")
+        self.func = func
+        self.n_gpus = n_gpus if n_gpus is not None else world_size or _device_count()
+        self.world_size = world_size if world_size is not None else self.n_gpus
+        if rank_start < 0 or rank_start + self.n_gpus > self.world_size:
+            raise ValueError(f"ranks {rank_start} to {rank_start + self.n_gpus - 1} do not fit into world_size "
+                             f"{self.world_size}")
+        self.rank_start = rank_start
+        self.master_ip = master_ip
+        self.port = port
+        self.device_type = device_type
+        self.backend = backend
+        self.server: Server | None = None
+        if func is not None:
+            functools.update_wrapper(self, func)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.func is None:  # @launcher(n_gpus=2): this call brings the function
+            if len(args) != 1 or kwargs or not callable(args[0]):
+                raise TypeError("launcher(...) without a function decorates one; it was called with something else")
+            return launcher(args[0], self.n_gpus, self.world_size, self.rank_start, self.master_ip, self.port,
+                            self.device_type, self.backend)
+        serves = self.rank_start == 0
+        host = "127.0.0.1" if self.world_size == self.n_gpus else "0.0.0.0"  # other machines must reach it
+        self.server = Server._bound(self.port, host) if serves else None
+        try:
+            workers = [_Worker(self, device, args, kwargs) for device in range(self.n_gpus)]
+            if self.server is not None:
+                self.server._serve()  # after forking: threads do not survive a fork
+            return _results(workers)
+        finally:
+            if self.server is not None:
+                self.server._close()
+                self.server = None
+
+
+class _Worker:
+    """One process and the connection that brings its result."""
+
+    def __init__(self, owner: launcher, device: int, args: tuple, kwargs: dict) -> None:
+        context = multiprocessing.get_context()
+        self.rank = owner.rank_start + device
+        self.link, theirs = context.Pipe(duplex=False)
+        port = owner.server.py_server_port if owner.server is not None else owner.port
+        place = (owner.master_ip, port, owner.world_size, self.rank, device, owner.backend, owner.device_type)
+        self.process = context.Process(target=_run, args=(theirs, place, owner.func, args, kwargs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # forking while the runtime has threads
+            self.process.start()
+        theirs.close()
+
+    def outcome(self) -> tuple[bool, Any]:
+        """(whether it went well, result or traceback), once the process has answered or ended."""
+        try:
+            good, content = self.link.recv()
+            return good, pickle.loads(content) if good else content
+        except EOFError:
+            self.process.join()
+            code = self.process.exitcode
+            if code == 0:
+                warnings.warn(WARN_SUBPROCESS_EXIT_WITHOUT_RETURN, stacklevel=4)
+                return True, None
+            return False, f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+
+
+def _run(link: Any, place: tuple, func: Callable[..., Any], args: tuple, kwargs: dict) -> None:
+    """Body of a worker process."""
+    from .group import _forget, init_process_group
+
+    _forget()  # a forked child of a process group is not in it
+    try:
+        init_process_group(*place)
+        message = (True, pickle.dumps(func(*args, **kwargs)))
+    except Exception:
+        message = (False, traceback.format_exc())
+    link.send(message)
+    link.close()
+
+
+def _results(workers: list[_Worker]) -> list[Any]:
+    results: list[Any] = [None] * len(workers)
+    waiting = {worker.link: index for index, worker in enumerate(workers)}
+    try:
+        while waiting:
+            for link in mp_connection.wait(list(waiting)):
+                index = waiting.pop(link)
+                good, value = workers[index].outcome()
+                if not good:
+                    raise AssertionError(f"process {workers[index].rank} of the launcher failed:\n{value}")
+                results[index] = value
+        for worker in workers:
+            worker.process.join()
+        return results
+    finally:
+        for worker in workers:
+            if worker.process.is_alive():
+                worker.process.terminate()
+        for worker in workers:
+            worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.link.close()
+
+
+def _device_count() -> int:
+    """Number of GPUs, or 1: without one, one process on the CPU."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible == "":
+        return 1
+    from ..device import get_device_count
+
+    return max(1, get_device_count("gpu"))

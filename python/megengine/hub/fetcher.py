@@ -1,0 +1,156 @@
+"""Bring a repository into the hub's cache, as an archive over HTTPS or by git over SSH.
+
+In: host, "owner/repository:branch", perhaps a commit. Out: the folder. A folder appears only when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+
+from ..logger import get_logger
+from ..utils.http_download import HTTPDownloadError, download_from_url
+from .const import DEFAULT_BRANCH_NAME, DEFAULT_CACHE_DIR, ENV_MGE_HOME, ENV_XDG_CACHE_HOME, HTTP_READ_TIMEOUT
+from .exceptions import GitCheckoutError, GitPullError, InvalidGitHost, InvalidRepo
+
+HTTP_TIMEOUT = (5, HTTP_READ_TIMEOUT)  # seconds: to connect, to read
+
+_logger = get_logger(__name__)
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?")
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")  # no leading dash: git would take it for an option
+_BRANCH = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
+
+
+def cache_dir() -> str:
+    """Root of the package's cache: MGE_HOME, else ``megengine`` in the user's cache folder."""
+    home = os.environ.get(ENV_MGE_HOME)
+    if not home:
+        home = os.path.join(os.environ.get(ENV_XDG_CACHE_HOME) or DEFAULT_CACHE_DIR, "megengine")
+    return os.path.expanduser(home)
+
+
+def hub_dir() -> str:
+    """Folder of the fetched repositories."""
+    return os.path.join(cache_dir(), "hub")
+
+
+class RepoFetcherBase:
+    """What all ways of fetching share."""
+
+    @classmethod
+    def fetch(cls, git_host: str, repo_info: str, use_cache: bool = False, commit: str | None = None,
+              silent: bool = True) -> str:
+        """Folder of the repository, fetched unless it is in the cache and ``use_cache``.
+
+        Raises InvalidGitHost and InvalidRepo for malformed names, GitPullError and GitCheckoutError when it cannot
+        be had.
+        """
+        if not _HOST.fullmatch(git_host):
+            raise InvalidGitHost(f"{git_host!r} is not the name of a host; it should look like github.com")
+        owner, name, branch = cls._parse_repo_info(repo_info)
+        if commit is not None and not _COMMIT.fullmatch(commit):
+            raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
+        parts = [git_host, owner, name, branch.replace("/", "_")] + ([commit] if commit else [])
+        target = os.path.join(hub_dir(), "_".join(parts).replace(":", "_"))
+        if use_cache and os.path.isdir(target):
+            _logger.debug("%s is in the cache: %s", repo_info, target)
+            return target
+        os.makedirs(hub_dir(), exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=hub_dir(), prefix=".fetch-") as workspace:
+            fetched = cls._download(git_host, owner, name, branch, commit, workspace, silent)
+            if os.path.isdir(target):
+                shutil.rmtree(target)
+            os.rename(fetched, target)
+        return target
+
+    @classmethod
+    def _parse_repo_info(cls, repo_info: str) -> tuple[str, str, str]:
+        repo, colon, branch = repo_info.partition(":")
+        parts = repo.split("/")
+        branch = branch if colon else DEFAULT_BRANCH_NAME
+        bad = ".." in branch.split("/") or ".." in parts or not _BRANCH.fullmatch(branch)
+        if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts) or bad:
+            raise InvalidRepo(f'a repository is given as "owner/name" or "owner/name:branch", got {repo_info!r}')
+        return parts[0], parts[1], branch
+
+    @classmethod
+    def _download(cls, git_host: str, owner: str, name: str, branch: str, commit: str | None, workspace: str,
+                  silent: bool) -> str:
+        raise TypeError(f"{cls.__name__} does not say how to fetch; use GitHTTPSFetcher or GitSSHFetcher")
+
+
+class GitSSHFetcher(RepoFetcherBase):
+    """By ``git clone`` over SSH, with the user's keys."""
+
+    @classmethod
+    def fetch(cls, git_host: str, repo_info: str, use_cache: bool = False, commit: str | None = None,
+              silent: bool = True) -> str:
+        """See RepoFetcherBase."""
+        return super().fetch(git_host, repo_info, use_cache, commit, silent)
+
+    @classmethod
+    def _download(cls, git_host: str, owner: str, name: str, branch: str, commit: str | None, workspace: str,
+                  silent: bool) -> str:
+        url = f"git@{git_host}:{owner}/{name}.git"
+        folder = os.path.join(workspace, "repository")
+        depth = [] if commit else ["--depth", "1"]
+        _git(["clone", *depth, "--branch", branch, "--", url, folder], GitPullError, silent)
+        if commit:
+            _git(["-C", folder, "checkout", "--detach", commit], GitCheckoutError, silent)
+        return folder
+
+
+class GitHTTPSFetcher(RepoFetcherBase):
+    """As an archive over HTTPS, the way GitHub offers it (and GitLab, for hosts called gitlab)."""
+
+    @classmethod
+    def fetch(cls, git_host: str, repo_info: str, use_cache: bool = False, commit: str | None = None,
+              silent: bool = True) -> str:
+        """See RepoFetcherBase."""
+        return super().fetch(git_host, repo_info, use_cache, commit, silent)
+
+    @classmethod
+    def _download(cls, git_host: str, owner: str, name: str, branch: str, commit: str | None, workspace: str,
+                  silent: bool) -> str:
+        archive = os.path.join(workspace, "archive.zip")
+        url = cls._url(git_host, owner, name, commit or branch)
+        try:
+            download_from_url(url, archive)
+        except HTTPDownloadError as error:
+            raise GitPullError(f"cannot fetch {owner}/{name} at {commit or branch}: {error}; is the branch right? "
+                               f'Without one it is "{DEFAULT_BRANCH_NAME}"') from error
+        return _unpacked(archive, os.path.join(workspace, "unpacked"))
+
+    @staticmethod
+    def _url(git_host: str, owner: str, name: str, ref: str) -> str:
+        if git_host.startswith("gitlab"):
+            return f"https://{git_host}/{owner}/{name}/-/archive/{ref}/{name}-{ref.replace('/', '-')}.zip"
+        return f"https://{git_host}/{owner}/{name}/archive/{ref}.zip"
+
+
+def _unpacked(archive: str, folder: str) -> str:
+    """The only top folder of an archive."""
+    try:
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(folder)  # keeps members inside of folder
+    except zipfile.BadZipFile as error:
+        raise GitPullError(f"the host did not send an archive: {error}") from error
+    tops = os.listdir(folder)
+    if len(tops) != 1 or not os.path.isdir(os.path.join(folder, tops[0])):
+        raise GitPullError(f"the archive should hold one folder, it holds {sorted(tops)[:5]}")
+    return os.path.join(folder, tops[0])
+
+
+def _git(arguments: list[str], error: type[Exception], silent: bool) -> None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=silent, text=True)
+    except FileNotFoundError:
+        raise error("git is not installed; install it, or use protocol HTTPS") from None
+    if done.returncode != 0:
+        raise error(f"git {arguments[0]} failed with code {done.returncode}: {(done.stderr or '').strip()}")

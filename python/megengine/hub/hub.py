@@ -1,0 +1,203 @@
+"""Load what a repository offers in its ``hubconf.py``, and weights by address.
+
+In: "owner/name:branch" or a local folder, and the name of an entry. Out: what the entry returns. A repository is
+a program: loading it runs its code. Weights are data: they are checked against the hash in their file name and
+loaded without running code.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ..logger import get_logger
+from ..serialization import load as _load_serialized
+from ..utils.http_download import download_from_url
+from .const import DEFAULT_GIT_HOST, DEFAULT_PROTOCOL, HUBCONF, HUBDEPENDENCY
+from .exceptions import InvalidProtocol
+from .fetcher import GitHTTPSFetcher, GitSSHFetcher, cache_dir
+from .tools import check_module_exists, import_path, load_module
+
+__all__ = ["list", "load", "help", "load_serialized_obj_from_url", "pretrained", "import_module"]
+
+_logger = get_logger(__name__)
+
+_FETCHERS = {"HTTPS": GitHTTPSFetcher, "SSH": GitSSHFetcher}
+
+# A name such as resnet18_naiveaug_70312_78a63ca6.pkl ends with the beginning of its hash.
+_HASH = re.compile(r"[-_]([0-9a-f]{8,64})$")
+
+
+def list(
+    repo_info: str,
+    git_host: str = DEFAULT_GIT_HOST,
+    use_cache: bool = True,
+    commit: str | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
+) -> builtins.list[str]:
+    """Names of the entries of a repository: the public functions and classes in its ``hubconf.py``.
+
+    repo_info: "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
+    use_cache: take the copy of an earlier call. commit: rather than the tip of the branch. protocol: HTTPS or SSH.
+    Raises FetcherError when it cannot be had, RuntimeError when it needs packages that are not installed.
+    """
+    module = _init_hub(repo_info, git_host, use_cache, commit, protocol)
+    return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+
+
+def load(
+    repo_info: str,
+    entry: str,
+    *args: Any,
+    git_host: str = DEFAULT_GIT_HOST,
+    use_cache: bool = True,
+    commit: str | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
+    **kwargs: Any,
+) -> Any:
+    """What ``entry(*args, **kwargs)`` of a repository returns, for example a model. See ``list``."""
+    module = _init_hub(repo_info, git_host, use_cache, commit, protocol)
+    function = _entry_of(module, entry)
+    with import_path(os.path.dirname(str(module.__file__))):  # entries may import their own modules late
+        return function(*args, **kwargs)
+
+
+def help(
+    repo_info: str,
+    entry: str,
+    git_host: str = DEFAULT_GIT_HOST,
+    use_cache: bool = True,
+    commit: str | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
+) -> str | None:
+    """Docstring of an entry of a repository. See ``list``."""
+    return _entry_of(_init_hub(repo_info, git_host, use_cache, commit, protocol), entry).__doc__
+
+
+def import_module(*args: Any, **kwargs: Any) -> ModuleType:
+    """``hubconf.py`` of a repository as a module; arguments as of ``list``."""
+    return _init_hub(*args, **kwargs)
+
+
+def _init_hub(repo_info: str, git_host: str = DEFAULT_GIT_HOST, use_cache: bool = True, commit: str | None = None,
+              protocol: str = DEFAULT_PROTOCOL) -> ModuleType:
+    folder = _folder_of(repo_info, git_host, use_cache, commit, protocol)
+    conf = os.path.join(folder, HUBCONF)
+    if not os.path.isfile(conf):
+        raise RuntimeError(f"{repo_info} offers nothing to the hub: there is no {HUBCONF} in {folder}")
+    _drop_other_repositories(folder)
+    module = load_module(HUBCONF.removesuffix(".py"), conf)
+    missing = [name for name in getattr(module, HUBDEPENDENCY, []) if not check_module_exists(name)]
+    if missing:
+        raise RuntimeError(f"{repo_info} needs packages that are not installed: pip install {' '.join(missing)}")
+    return module
+
+
+def _folder_of(repo_info: str, git_host: str, use_cache: bool, commit: str | None, protocol: str) -> str:
+    local = os.path.expanduser(repo_info)
+    if os.path.isfile(os.path.join(local, HUBCONF)) or local.startswith((os.sep, f".{os.sep}", f"..{os.sep}")):
+        return os.path.abspath(local)
+    if protocol not in _FETCHERS:
+        raise InvalidProtocol(f"protocol must be one of {', '.join(_FETCHERS)}, got {protocol!r}")
+    return _FETCHERS[protocol].fetch(git_host, repo_info, use_cache, commit)
+
+
+def _drop_other_repositories(folder: str) -> None:
+    """Forget modules of repositories loaded before: many call their package ``model`` or ``official``."""
+    from .fetcher import hub_dir
+
+    root, folder = os.path.realpath(hub_dir()) + os.sep, os.path.realpath(folder) + os.sep
+    for name, module in builtins.list(sys.modules.items()):
+        origin = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
+        if isinstance(origin, str):
+            origin = os.path.realpath(origin)
+            if origin.startswith(root) and not origin.startswith(folder):
+                del sys.modules[name]
+
+
+def _entry_of(module: ModuleType, entry: str) -> Callable[..., Any]:
+    found = getattr(module, entry, None)
+    if not callable(found):
+        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        raise RuntimeError(f"the repository has no entry {entry!r}; it has {', '.join(sorted(names))}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------- weights
+
+
+def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike | None = None) -> Any:
+    """Object (usually a state dict) that ``save`` wrote, by address; a copy is kept in ``model_dir``.
+
+    A file name that ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, must agree with the
+    content's SHA-256 (or MD5). Tensors go to the default device.
+    Raises RuntimeError when it does not agree or is damaged, HTTPDownloadError when it cannot be had.
+    """
+    folder = os.path.join(cache_dir(), "serialized") if model_dir is None else os.path.expanduser(os.fspath(model_dir))
+    name = os.path.basename(unquote(urlsplit(url).path))
+    if not name:
+        raise ValueError(f"the address names no file: {url!r}")
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        _logger.info("downloading %s to %s", url, path)
+        unchecked = f"{path}.{os.getpid()}.unchecked"
+        try:
+            download_from_url(url, unchecked)
+            _check_hash(unchecked, name, f"what {url} sent")
+            os.replace(unchecked, path)
+        finally:
+            if os.path.exists(unchecked):
+                os.remove(unchecked)
+    else:
+        _check_hash(path, name, path)
+    return _load_serialized(path, map_location=_default_device())
+
+
+def _default_device() -> str:
+    from ..device import get_default_device
+
+    return str(get_default_device())
+
+
+def _check_hash(path: str, name: str, what: str) -> None:
+    match = _HASH.search(os.path.splitext(name)[0])
+    if match is None:
+        return
+    digests = [hashlib.sha256(), hashlib.md5(usedforsecurity=False)]
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            for digest in digests:
+                digest.update(chunk)
+    if not any(digest.hexdigest().startswith(match.group(1)) for digest in digests):
+        raise RuntimeError(f"{what} is damaged or was replaced: its SHA-256 is {digests[0].hexdigest()}, "
+                           f"but the name promises {match.group(1)}; delete it and try again")
+
+
+class pretrained:
+    """Decorator of a function that makes a model: ``make(pretrained=True)`` loads weights from ``url`` into it.
+
+    >>> @pretrained("https://example.org/weights_0123abcd.pkl")  # doctest: +SKIP
+    ... def resnet18(**kwargs): ...
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
+        def make(pretrained: bool = False, **kwargs: Any) -> Any:
+            model = func(**kwargs)
+            if pretrained:
+                model.load_state_dict(load_serialized_obj_from_url(self.url))
+            return model
+
+        return make

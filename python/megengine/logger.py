@@ -1,0 +1,191 @@
+"""Loggers of the package: one format, one level, an optional log file.
+
+In: names and levels. Out: ``logging.Logger`` objects that write short lines to stderr and, after
+``set_log_file``, full plain lines to that file. Importing this module writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+_LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
+           "WARNING": logging.WARNING, "ERROR": logging.ERROR, "CRITICAL": logging.CRITICAL}
+
+_all_loggers: list[logging.Logger] = []
+_owned_log_file: IO[str] | None = None  # opened by set_log_file from a path, so closed by it too
+_countlog_calls: dict[Any, int] = {}
+
+
+def _as_level(level: int | str, source: str = "level") -> int:
+    if isinstance(level, int) and not isinstance(level, bool):
+        return level
+    if isinstance(level, str) and level.upper() in _LEVELS:
+        return _LEVELS[level.upper()]
+    raise ValueError(f"{source} must be an int or one of {', '.join(_LEVELS)}, got {level!r}")
+
+
+def _level_from_env() -> int:
+    text = os.environ.get("MEGENGINE_LOGGING_LEVEL", "INFO")
+    # An environment variable must not break an import, so a bad value means the default.
+    return _LEVELS.get(text.upper(), logging.INFO)
+
+
+_default_level = _level_from_env()
+_mgb_level = _default_level
+
+
+class MegEngineLogFormatter(logging.Formatter):
+    """Short coloured lines for a terminal; full plain lines for ``log_fout``.
+
+    Messages longer than ``max_lines`` lines keep their head and tail and say how many were cut.
+    """
+
+    log_fout: IO[str] | None = None
+    date_full = "[%(asctime)s %(lineno)d@%(filename)s:%(name)s] "
+    date = "%(asctime)s "
+    msg = "%(message)s"
+    max_lines = 256
+
+    _COLORS = {logging.DEBUG: "34", logging.WARNING: "1;31", logging.ERROR: "1;41", logging.CRITICAL: "1;41"}
+    _MARKS = {logging.DEBUG: "DBG ", logging.WARNING: "WRN ", logging.ERROR: "ERR ", logging.CRITICAL: "CRT "}
+
+    def __init__(self, fmt: str | None = None, datefmt: str | None = "%d %H:%M:%S", **kwargs: Any) -> None:
+        super().__init__(fmt, datefmt, **kwargs)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Text of one record; also writes the full text to ``log_fout`` when there is one."""
+        mark = self._MARKS.get(record.levelno, "")
+        body = self.msg % {"message": self._shorten(self._text_of(record))}
+        fields = {**record.__dict__, "asctime": self.formatTime(record, self.datefmt)}
+        if self.log_fout is not None:
+            full = {**fields, "asctime": self.formatTime(record)}
+            self.log_fout.write(self.date_full % full + mark + body + "\n")
+            self.log_fout.flush()
+        head, color = self.date % fields, self._COLORS.get(record.levelno)
+        if not _stderr_is_terminal():
+            return head + mark + body
+        text = f"\x1b[{color}m{mark}{body}\x1b[0m" if color else mark + body
+        return f"\x1b[32m{head}\x1b[0m{text}"
+
+    def _text_of(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        for extra in (record.exc_text, record.stack_info and self.formatStack(record.stack_info)):
+            if extra:
+                text = f"{text}\n{extra}"
+        return text
+
+    def _shorten(self, text: str) -> str:
+        lines = text.split("\n")
+        if len(lines) <= self.max_lines:
+            return text
+        half = self.max_lines // 2
+        cut = f"... {len(lines) - 2 * half} lines left out ..."
+        return "\n".join([*lines[:half], cut, *lines[len(lines) - half:]])
+
+
+class MegBrainLogFormatter(MegEngineLogFormatter):
+    """The same lines, marked ``[mgb]``: messages of the native runtime."""
+
+    date = "%(asctime)s[mgb] "
+
+
+def _stderr_is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # replaced or closed by the program
+        return False
+
+
+class _StderrHandler(logging.StreamHandler):
+    """Writes to whatever ``sys.stderr`` is now, not to what it was when the logger was made."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:  # type: ignore[override]
+        return sys.stderr
+
+
+def get_logger(name: str | None = None, formatter: type[logging.Formatter] = MegEngineLogFormatter) -> logging.Logger:
+    """The logger of that name, set up on the first call: level, format, stderr, no propagation.
+
+    name: as for ``logging.getLogger``; None is the root logger. formatter: class of the formatter.
+    """
+    logger = logging.getLogger(name)
+    if getattr(logger, "_megengine_ready", False):
+        return logger
+    logger._megengine_ready = True  # type: ignore[attr-defined]
+    logger.propagate = False
+    logger.setLevel(_default_level)
+    handler = _StderrHandler()
+    handler.setFormatter(formatter())
+    logger.addHandler(handler)
+    _all_loggers.append(logger)
+    return logger
+
+
+def set_log_file(fout: str | os.PathLike | IO[str] | None, mode: str = "a") -> None:
+    """Write all messages to a file as well.
+
+    fout: a path, an open text file, or None to stop. mode: how a path is opened, "a" or "w".
+    Raises OSError when the path cannot be opened.
+    """
+    global _owned_log_file
+    opened = open(fout, mode, encoding="utf-8") if isinstance(fout, (str, os.PathLike)) else None
+    MegEngineLogFormatter.log_fout = opened if opened is not None else fout  # type: ignore[assignment]
+    if _owned_log_file is not None:
+        _owned_log_file.close()
+    _owned_log_file = opened
+
+
+def set_log_level(level: int | str, update_existing: bool = True) -> None:
+    """Set the level of loggers made from now on and, with ``update_existing``, of those there are.
+
+    level: a ``logging`` number or one of DEBUG, INFO, WARN, ERROR. Raises ValueError for others.
+    """
+    global _default_level
+    _default_level = _as_level(level)
+    if update_existing:
+        for logger in _all_loggers:
+            logger.setLevel(_default_level)
+
+
+def set_mgb_log_level(level: int | str) -> int:
+    """Set the level of the native runtime's messages; returns the level that was set before."""
+    global _mgb_level
+    previous, _mgb_level = _mgb_level, _as_level(level)
+    get_logger("megbrain", MegBrainLogFormatter).setLevel(_mgb_level)
+    return previous
+
+
+@contextlib.contextmanager
+def replace_mgb_log_level(level: int | str) -> Iterator[None]:
+    """Set the level of the native runtime's messages inside a ``with`` block."""
+    previous = set_mgb_log_level(level)
+    try:
+        yield
+    finally:
+        set_mgb_log_level(previous)
+
+
+def enable_debug_log() -> None:
+    """Show debug messages of the package and of the native runtime."""
+    set_log_level(logging.DEBUG)
+    set_mgb_log_level(logging.DEBUG)
+
+
+def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:
+    """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair."""
+    key = (getattr(func, "__self__", None) and id(func.__self__), getattr(func, "__qualname__", repr(func)), msg)
+    done = _countlog_calls.get(key, 0)
+    if done < count:
+        _countlog_calls[key] = done + 1
+        func() if msg is None else func(msg)

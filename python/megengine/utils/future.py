@@ -1,0 +1,34 @@
+"""A value that one thread sets and another one gets."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class Future:
+    """One value, set once. ``get`` waits for it.
+
+    ack: ``set`` returns only after some ``get`` has taken the value.
+    """
+
+    def __init__(self, ack: bool = True) -> None:
+        self.ready = threading.Event()
+        self.ack = threading.Event() if ack else None
+        self._value: Any = None
+
+    def set(self, value: Any) -> None:
+        """Give the value. Raises RuntimeError when there is one already."""
+        if self.ready.is_set():
+            raise RuntimeError("this Future has a value already; make a new Future for each value")
+        self._value = value
+        self.ready.set()
+        if self.ack is not None:
+            self.ack.wait()
+
+    def get(self) -> Any:
+        """Wait for the value and return it."""
+        self.ready.wait()
+        if self.ack is not None:
+            self.ack.set()
+        return self._value

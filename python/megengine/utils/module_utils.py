@@ -1,0 +1,65 @@
+"""Reach into nested modules, lists and dicts by a dotted key; switch a module's mode for a while."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from typing import Any
+
+
+def get_expand_structure(obj: Any, key: str) -> Any:
+    """Follow a dotted ``key`` such as ``"layers.0.weight"``: attributes, list indices, dict keys.
+
+    Raises KeyError naming the step that is missing.
+    """
+    for step in key.split("."):
+        obj = _child(obj, step, key)
+    return obj
+
+
+def set_expand_structure(obj: Any, key: str, value: Any) -> None:
+    """Replace what ``get_expand_structure(obj, key)`` gives. A tuple on the way is rebuilt."""
+    *path, last = key.split(".")
+    holder = get_expand_structure(obj, ".".join(path)) if path else obj
+    if isinstance(holder, tuple) and not hasattr(holder, last):
+        _child(holder, last, key)
+        rebuilt = list(holder)
+        rebuilt[int(last)] = value
+        if not path:
+            raise TypeError(f"cannot replace item {last} of a tuple in place; pass the object that holds the tuple")
+        set_expand_structure(obj, ".".join(path), type(holder)(rebuilt))
+    elif isinstance(holder, MutableMapping):
+        holder[_dict_key(holder, last)] = value
+    elif isinstance(holder, MutableSequence):
+        _child(holder, last, key)
+        holder[int(last)] = value
+    else:
+        setattr(holder, last, value)
+
+
+def _dict_key(mapping: Any, step: str) -> Any:
+    return int(step) if step not in mapping and step.lstrip("-").isdigit() and int(step) in mapping else step
+
+
+def _child(obj: Any, step: str, key: str) -> Any:
+    try:
+        if isinstance(obj, MutableMapping):
+            return obj[_dict_key(obj, step)]
+        if isinstance(obj, (MutableSequence, tuple)) and step.lstrip("-").isdigit():
+            return obj[int(step)]
+        return getattr(obj, step)
+    except (KeyError, IndexError, AttributeError):
+        raise KeyError(f"no {step!r} in a {type(obj).__name__}, on the way of key {key!r}") from None
+
+
+@contextlib.contextmanager
+def set_module_mode_safe(module: Any, training: bool = False) -> Iterator[Any]:
+    """``with set_module_mode_safe(m, training=False) as m:`` sets the mode of ``m`` and of all its
+    submodules, and gives every one its own former mode back at the end."""
+    saved = [(child, child.training) for child in module.modules()]
+    module.train(training)
+    try:
+        yield module
+    finally:
+        for child, was_training in saved:
+            child.training = was_training

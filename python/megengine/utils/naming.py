@@ -1,0 +1,71 @@
+"""Names of ops and variables while a graph is being built: scopes, and unique op names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class AutoNaming:
+    """Process-wide register of scopes (a stack of strings), op names and names of variables."""
+
+    scopes: list[str] = []
+    c_ops: list[Any] = []
+    name2ops: dict[str, list[Any]] = {}
+    handle2names: dict[int, str] = {}
+    __cls_attributes__ = {"scopes", "c_ops", "name2ops", "handle2names"}
+
+    @classmethod
+    def clear(cls) -> None:
+        """Forget everything."""
+        for name in cls.__cls_attributes__:
+            getattr(cls, name).clear()
+
+    @classmethod
+    def push_scope(cls, scope: str | None) -> None:
+        """Enter a scope; an empty one is allowed and leaves names as they are."""
+        cls.scopes.append(scope or "")
+
+    @classmethod
+    def pop_scope(cls) -> None:
+        """Leave the innermost scope. Raises RuntimeError when there is none."""
+        if not cls.scopes:
+            raise RuntimeError("pop_scope without a push_scope before it")
+        cls.scopes.pop()
+
+    @classmethod
+    def get_scope(cls) -> str:
+        """The scopes joined by dots; "" outside of all."""
+        return ".".join(scope for scope in cls.scopes if scope)
+
+    @classmethod
+    def gen_name(cls, x: Any) -> str:
+        """Name of ``x`` (an object with a ``name``, or a string) inside the present scope."""
+        name = x if isinstance(x, str) else getattr(x, "name", None) or type(x).__name__
+        scope = cls.get_scope()
+        return f"{scope}.{name}" if scope else name
+
+    @classmethod
+    def record_var_name(cls, handle: int, name: str) -> None:
+        """Remember the name of the variable with this handle."""
+        cls.handle2names[handle] = name
+
+    @classmethod
+    def get_var_name(cls, handle: int) -> str | None:
+        """The remembered name, or None."""
+        return cls.handle2names.get(handle)
+
+    @classmethod
+    def record_opnode(cls, op: Any) -> None:
+        """Remember an op, to be renamed if another one has its name."""
+        ops = cls.name2ops.setdefault(op.name, [])
+        if not any(known is op for known in ops):
+            ops.append(op)
+
+    @classmethod
+    def remove_duplicate_names(cls) -> None:
+        """Rename ops of equal name to ``name[0]``, ``name[1]``, ... in order of recording."""
+        for name, ops in cls.name2ops.items():
+            if len(ops) > 1:
+                for index, op in enumerate(ops):
+                    op.name = f"{name}[{index}]"
+        cls.name2ops.clear()
