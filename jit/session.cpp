@@ -24,7 +24,7 @@ uint64_t next_session_id() {
 
 }  // namespace
 
-Session::Session(TraceFunction& function, std::shared_ptr<Version> version, std::vector<Type> key, std::string reason,
+Session::Session(TraceFunction& function, std::shared_ptr<Version> version, CallKey key, std::string reason,
                  std::function<std::string()> where)
     : function_(function), version_(std::move(version)), key_(std::move(key)), where_(std::move(where)), id_(next_session_id()) {
     if (version_) {
@@ -48,9 +48,17 @@ Tensors Session::on_op(const OpDef& op, const Attrs& attrs, std::span<const Tens
         bool any = false;
         for (const TensorRef& input : inputs) any = any || is_placeholder(*input);
         if (any) enter_excluded();
+        if (!runtime::context().tapes.empty()) note_open_backward();
         return runtime::compute(op, attrs, inputs);
     }
     return mode_ == Mode::replay ? replay_op(op, attrs, inputs) : record_op(op, attrs, inputs);
+}
+
+void Session::bind_arguments(std::span<const TensorRef> arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        if (is_recording()) version_->argument_slots.push_back(record().values[record_id_of(arguments[i])].slot);
+        else bound_[version_->argument_slots[i]] = arguments[i];
+    }
 }
 
 const Event* Session::next_event() const {
@@ -157,10 +165,6 @@ void Session::end_backward(std::span<const TensorRef> grads) {
     backward.end_op = static_cast<uint32_t>(rec.ops.size());
     // Tensors that only backward reads cannot be bound again without running it.
     if (rec.outside.size() != known_slots) rec.needs_tapes = true;
-}
-
-void Session::note_python_in_backward() {
-    if (is_recording()) record().needs_tapes = true;
 }
 
 // ---- replaying

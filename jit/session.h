@@ -21,8 +21,10 @@ enum class Mode : uint8_t { record_value, record_symbolic, replay };
 class Session final : public runtime::Tracer {
 public:
     // `version` is the record to follow, or null to make one. `where` gives the user's current line.
-    Session(TraceFunction& function, std::shared_ptr<Version> version, std::vector<Type> key, std::string reason,
+    Session(TraceFunction& function, std::shared_ptr<Version> version, CallKey key, std::string reason,
             std::function<std::string()> where);
+    // The positional tensors, before the body runs: they are the first outside tensors of the record.
+    void bind_arguments(std::span<const TensorRef> arguments);
     ~Session() override;
 
     Mode mode() const { return mode_; }
@@ -39,8 +41,9 @@ public:
                                                     std::span<const TensorRef> wanted);
     void begin_backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted);
     void end_backward(std::span<const TensorRef> grads);
-    void note_python_in_backward();
-    bool needs_tapes() const { return is_recording() || version_->record.needs_tapes; }
+    // What backward will do cannot be told from the recorded ops alone: Python code runs in it, or
+    // values on its way were computed outside of the trace.
+    void note_open_backward() { if (is_recording()) version_->record.needs_tapes = true; }
 
     // The body has returned: run what is left; placeholders that are alive have data after it.
     void finish();
@@ -78,7 +81,7 @@ private:
 
     TraceFunction& function_;
     std::shared_ptr<Version> version_;
-    std::vector<Type> key_;
+    CallKey key_;
     std::function<std::string()> where_;
     Mode mode_ = Mode::record_value;
     uint64_t id_ = 0;

@@ -31,7 +31,17 @@ Program& Version::program(uint32_t index, const TraceOptions& options) {
     return *programs[index];
 }
 
-std::shared_ptr<Version> TraceFunction::find(const std::vector<Type>& key) {
+std::string TraceFunction::reason_for(const CallKey& key) const {
+    if (versions.empty()) return "it was the first call";
+    const CallKey& last = versions.front()->key;
+    if (last.types.size() != key.types.size()) return runtime::cat("the call has ", key.types.size(), " tensors, not ", last.types.size());
+    for (size_t i = 0; i < key.types.size(); ++i)
+        if (!(key.types[i] == last.types[i]))
+            return runtime::cat("argument ", i, " is ", to_string(key.types[i]), ", not ", to_string(last.types[i]));
+    return "two arguments are one tensor, or no longer are";
+}
+
+std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
     for (const auto& version : versions)
         if (version->key == key) return version;
     return nullptr;
@@ -64,7 +74,7 @@ std::string TraceFunction::explain() const {
     text += "\n";
     for (const auto& version : versions) {
         std::string types;
-        for (const Type& type : version->key) types += (types.empty() ? "" : ", ") + to_string(type);
+        for (const Type& type : version->key.types) types += (types.empty() ? "" : ", ") + to_string(type);
         text += runtime::cat("  (", types, "): ", version->record.ops.size(), " ops, ", version->record.segments, " segment(s), ",
                              version->calls, " replays, compiled in ", static_cast<int>(version->compile_ms), " ms; recorded because ",
                              version->reason, "\n");

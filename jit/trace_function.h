@@ -22,10 +22,18 @@ struct TraceOptions {
     size_t max_versions = 16;
 };
 
+// What a call is looked up by: the types of its positional tensors, and which of them are one tensor.
+struct CallKey {
+    std::vector<Type> types;
+    std::vector<uint32_t> same_as;  // index of the first argument that is this very tensor
+    bool operator==(const CallKey&) const = default;
+};
+
 // One record and its programs.
 struct Version {
     Record record;
-    std::vector<Type> key;      // types of the positional tensors
+    CallKey key;
+    std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
     std::string reason;         // why it was recorded: for fn.explain()
     std::vector<Segment> segments;
     std::vector<std::unique_ptr<Program>> programs;  // by segment, compiled when first run
@@ -42,7 +50,9 @@ public:
     explicit TraceFunction(TraceOptions options) : options(std::move(options)) {}
 
     // The version last used with these types, or null.
-    std::shared_ptr<Version> find(const std::vector<Type>& key);
+    std::shared_ptr<Version> find(const CallKey& key);
+    // Why no version fits: for fn.explain().
+    std::string reason_for(const CallKey& key) const;
     // Another version that began as `like` did up to `event`, and for which `fits` holds.
     std::shared_ptr<Version> find_alternative(const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits);
     void add(std::shared_ptr<Version> version);

@@ -28,8 +28,7 @@ class Tape;
 // State of one thread. There are no other mutable globals in runtime/ but the registries.
 struct Context {
     Tracer* tracer = nullptr;
-    std::vector<Tape*> tapes;   // open tapes, outermost first
-    bool tapes_paused = false;  // while a trace replays a backward that it has recorded
+    std::vector<Tape*> tapes;  // open tapes, outermost first
 };
 Context& context();
 

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/dtype.h"
@@ -67,6 +68,9 @@ struct ScalarInst {
 // finds equal instructions, so that programs stay small and comparable.
 class ScalarProgram {
 public:
+    ScalarProgram() = default;
+    // Exactly these instructions, nothing folded: for readers of the text form.
+    explicit ScalarProgram(std::vector<ScalarInst> insts) : insts_(std::move(insts)) {}
     int emit(ScalarInst inst);
     int input(int index, ScalarType type);
     int constant(ScalarType type, uint32_t bits);

@@ -1,0 +1,43 @@
+# make demo    sets everything up, then trains on real data
+# make test    sets everything up, then runs every default test
+# make build   builds and installs the package into .venv
+# make bench   compares with peers, which are installed into an environment of their own
+PY := .venv/bin/python
+JOBS ?= $(shell nproc)
+BUILD = $(shell ls -d build/cp3* 2>/dev/null | head -n 1)
+
+.PHONY: setup build demo test test-cpp test-python lint bench fuzz sanitize clean
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+		-Ccmake.define.MEGJIT_TESTS=ON . || { echo "build: failed; see the compiler's messages above" >&2; exit 1; }
+
+demo: build
+	$(PY) examples/train_digits.py
+
+test: lint test-cpp test-python
+
+test-cpp: build
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+test-python: build
+	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
+
+lint: setup
+	$(PY) -m ruff check python tests examples benchmarks
+
+bench: build
+	benchmarks/run.sh
+
+fuzz: build
+	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
+
+# The C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+sanitize: setup
+	for kind in asan ubsan tsan; do cmake --preset $$kind && cmake --build --preset $$kind && ctest --preset $$kind || exit 1; done
+
+clean:
+	rm -rf build

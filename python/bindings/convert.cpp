@@ -1,0 +1,226 @@
+// How Python values become tensors and come back.
+#include <cstring>
+#include <string_view>
+
+#include "python/bindings/handle.h"
+#include "runtime/error.h"
+
+namespace megjit::python {
+namespace {
+
+PyTypeObject* result_class = nullptr;
+PyTypeObject* base_class = nullptr;
+
+nb::object numpy() { return nb::module_::import_("numpy"); }
+
+// np.dtype objects by DType; made at first use and kept for the life of the process.
+PyObject* dtype_objects[runtime::kDTypeCount] = {};
+
+// A view of an ndarray's bytes. Extension dtypes such as bfloat16 have no buffer: they are seen as bytes.
+class ArrayBytes {
+public:
+    ArrayBytes(nb::handle array, bool writable) {
+        nb::object bytes = array.attr("reshape")(-1).attr("view")("uint8");
+        if (PyObject_GetBuffer(bytes.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) throw nb::python_error();
+    }
+    ~ArrayBytes() { PyBuffer_Release(&view_); }
+    void* data() const { return view_.buf; }
+    size_t size() const { return static_cast<size_t>(view_.len); }
+
+private:
+    Py_buffer view_{};
+};
+
+runtime::Category category_of_number(PyObject* object) {
+    if (PyBool_Check(object)) return runtime::Category::boolean;
+    return PyLong_Check(object) ? runtime::Category::integer : runtime::Category::floating;
+}
+
+double number_value(PyObject* object) {
+    const double value = PyFloat_AsDouble(object);
+    if (value == -1.0 && PyErr_Occurred()) throw nb::python_error();
+    return value;
+}
+
+DType default_dtype(runtime::Category category) {
+    return category == runtime::Category::boolean ? DType::b8 : category == runtime::Category::integer ? DType::i32 : DType::f32;
+}
+
+TensorRef number_tensor(PyObject* object, DType dtype, bool constant) {
+    TensorRef cached = runtime::scalar_tensor(number_value(object), dtype);
+    if (constant) return cached;
+    return runtime::make_tensor(cached->type(), cached->storage());
+}
+
+bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(object); }
+
+}  // namespace
+
+void set_tensor_class(nb::handle type) {
+    result_class = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
+    base_class = reinterpret_cast<PyTypeObject*>(nb::type<Handle>().ptr());
+}
+
+PyTypeObject* tensor_class() { return result_class; }
+
+bool is_tensor(PyObject* object) {
+    return Py_TYPE(object) == result_class || (base_class && PyObject_TypeCheck(object, base_class));
+}
+
+Handle& handle_of(PyObject* object) { return *nb::inst_ptr<Handle>(nb::handle(object)); }
+
+PyObject* wrap_new(TensorRef value) {
+    PyObject* object = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(result_class))).release().ptr();
+    new (nb::inst_ptr<Handle>(nb::handle(object))) Handle{std::move(value)};
+    nb::inst_mark_ready(nb::handle(object));
+    return object;
+}
+
+nb::object wrap(TensorRef value) { return nb::steal(wrap_new(std::move(value))); }
+
+nb::object wrap_all(const Tensors& values) {
+    if (values.size() == 1) return wrap(values[0]);
+    nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+    for (size_t i = 0; i < values.size(); ++i) PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), wrap_new(values[i]));
+    return tuple;
+}
+
+nb::object numpy_dtype(DType dtype) {
+    PyObject*& known = dtype_objects[static_cast<int>(dtype)];
+    if (!known) {
+        nb::object name = dtype == DType::bf16 ? nb::object(nb::module_::import_("ml_dtypes").attr("bfloat16"))
+                                               : nb::object(nb::str(std::string(info(dtype).name).c_str()));
+        known = numpy().attr("dtype")(name).release().ptr();
+    }
+    return nb::borrow(known);
+}
+
+DType dtype_from(nb::handle dtype) {
+    for (int i = 0; i < runtime::kDTypeCount; ++i)
+        if (dtype_objects[i] == dtype.ptr()) return static_cast<DType>(i);
+    if (nb::isinstance<nb::str>(dtype)) return runtime::dtype_from_name(nb::cast<std::string>(dtype));
+    nb::object made = numpy().attr("dtype")(dtype);
+    return runtime::dtype_from_name(nb::cast<std::string>(made.attr("name")));
+}
+
+TensorRef tensor_from_numpy(nb::handle value, bool constant) {
+    nb::object array = numpy().attr("asarray")(value);
+    std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
+    const bool is_empty_list = nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
+    // There is no 64-bit tensor.
+    if (name == "float64" || is_empty_list) name = "float32";
+    else if (name == "int64" || name == "uint64" || name == "uint32") name = "int32";
+    else if (name == "complex128") name = "complex64";
+    const DType dtype = runtime::dtype_from_name(name);
+    array = numpy().attr("ascontiguousarray")(array.attr("astype")(numpy_dtype(dtype), nb::arg("copy") = false)).attr("reshape")(array.attr("shape"));
+    Type type{.dtype = dtype};
+    for (nb::handle extent : array.attr("shape")) type.shape.push_back(nb::cast<int64_t>(extent));
+    TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
+    if (type.bytes()) std::memcpy(tensor->data(), ArrayBytes(array, false).data(), type.bytes());
+    tensor->is_constant = constant;
+    return tensor;
+}
+
+TensorRef tensor_from(nb::handle value, bool constant) {
+    if (is_tensor(value.ptr())) return handle_of(value.ptr()).value;
+    if (is_number(value.ptr())) return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant);
+    if (value.is_none())
+        runtime::user_error({.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"}, runtime::ErrorKind::type);
+    return tensor_from_numpy(value, constant);
+}
+
+const void* host_read(runtime::Tensor& tensor) {
+    if (runtime::Tracer* tracer = runtime::context().tracer) {
+        nb::gil_scoped_release release;  // a segment may run
+        tracer->on_read(tensor);
+    }
+    return runtime::host_data(tensor);
+}
+
+nb::object to_numpy(const TensorRef& value) {
+    const void* data = host_read(*value);
+    const Type& type = value->type();
+    nb::object shape = nb::steal(PyTuple_New(type.rank()));
+    for (int axis = 0; axis < type.rank(); ++axis) PyTuple_SET_ITEM(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));
+    nb::object array = numpy().attr("empty")(shape, numpy_dtype(type.dtype));
+    if (type.bytes()) std::memcpy(ArrayBytes(array, true).data(), data, type.bytes());
+    return array;
+}
+
+TensorRef cast_now(const TensorRef& value, DType dtype) {
+    if (value->dtype() == dtype) return value;
+    static const runtime::OpDef& cast = runtime::find_op("cast");
+    TensorRef result = runtime::compute(cast, {std::string(info(dtype).name)}, {&value, 1})[0];
+    result->is_constant = value->is_constant;
+    return result;
+}
+
+void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result) {
+    bool any_number = false, any_tensor = false;
+    DType dtype = DType::f32;
+    const auto meet = [&](const TensorRef& tensor) {
+        dtype = any_tensor ? runtime::promote(dtype, tensor->dtype()) : tensor->dtype();
+        any_tensor = true;
+    };
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* arg = args[i];
+        if (is_tensor(arg)) {
+            result.push_back(handle_of(arg).value);
+            if (op.promotion != runtime::Promotion::none) meet(result.back());
+        } else if (is_number(arg)) {
+            any_number = true;
+            result.emplace_back();
+        } else {
+            result.push_back(tensor_from(nb::handle(arg), true));
+            if (op.promotion != runtime::Promotion::none) meet(result.back());
+        }
+    }
+    if (!any_number) return;
+    // A Python scalar only matters when its category ranks above every tensor's.
+    runtime::Category highest = runtime::Category::boolean;
+    for (size_t i = 0; i < count; ++i)
+        if (!result[i]) highest = std::max(highest, category_of_number(args[i]));
+    if (op.promotion == runtime::Promotion::none || !any_tensor || highest > info(dtype).category) {
+        const DType numbers = default_dtype(highest);
+        dtype = any_tensor && op.promotion != runtime::Promotion::none ? runtime::promote(dtype, numbers) : numbers;
+        if (any_tensor && highest > info(dtype).category) dtype = numbers;
+    }
+    for (size_t i = 0; i < count; ++i)
+        if (!result[i]) {
+            // int32 + 1.5: the scalar is a float32, whatever its neighbour becomes.
+            result[i] = number_tensor(args[i], op.promotion == runtime::Promotion::none ? default_dtype(category_of_number(args[i])) : dtype, true);
+        }
+}
+
+std::string user_location() {
+    if (!Py_IsInitialized()) return "";
+    nb::gil_scoped_acquire gil;
+    static const std::string package = [] {
+        nb::object file = nb::module_::import_("megengine").attr("__file__");
+        std::string path = nb::cast<std::string>(file);
+        return path.substr(0, path.rfind('/') + 1);
+    }();
+    PyFrameObject* frame = PyEval_GetFrame();
+    Py_XINCREF(frame);
+    std::string result;
+    while (frame) {
+        PyCodeObject* code = PyFrame_GetCode(frame);
+        const char* file = PyUnicode_AsUTF8(code->co_filename);
+        if (file && std::string_view(file).substr(0, package.size()) != package) {
+            const char* name = PyUnicode_AsUTF8(code->co_name);
+            result = runtime::cat(file, ":", PyFrame_GetLineNumber(frame));
+            if (name && name[0] != '<') result += runtime::cat(" in ", name);
+            Py_DECREF(code);
+            Py_DECREF(frame);
+            break;
+        }
+        Py_DECREF(code);
+        PyFrameObject* back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    PyErr_Clear();
+    return result;
+}
+
+}  // namespace megjit::python

@@ -1,0 +1,73 @@
+#include <new>
+
+#include "python/bindings/handle.h"
+#include "runtime/error.h"
+
+namespace megjit::python {
+namespace {
+
+using runtime::ErrorKind;
+
+PyObject* trace_error = nullptr;
+
+PyObject* class_of(ErrorKind kind) {
+    switch (kind) {
+        case ErrorKind::value: return PyExc_ValueError;
+        case ErrorKind::type: return PyExc_TypeError;
+        case ErrorKind::index: return PyExc_IndexError;
+        case ErrorKind::runtime: return PyExc_RuntimeError;
+        case ErrorKind::trace: return trace_error;
+        case ErrorKind::assertion: return PyExc_AssertionError;
+        case ErrorKind::memory: return PyExc_MemoryError;
+    }
+    return PyExc_RuntimeError;
+}
+
+void set_error(const runtime::UserError& error) {
+    runtime::Message message = error.message;
+    if (message.at.empty()) message.at = user_location();
+    PyErr_SetString(class_of(error.kind), message.text().c_str());
+}
+
+void set_memory_error(const runtime::OutOfMemory& error) {
+    runtime::Message message{.what = error.what(), .fix = "use smaller inputs, or free tensors that are no longer needed", .at = user_location()};
+    PyErr_SetString(PyExc_MemoryError, message.text().c_str());
+}
+
+}  // namespace
+
+void bind_errors(nb::module_& m) {
+    trace_error = PyErr_NewExceptionWithDoc("megengine.jit.TraceError", "A call of a traced function does not follow its record.",
+                                            PyExc_RuntimeError, nullptr);
+    m.attr("TraceError") = nb::handle(trace_error);
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const runtime::UserError& error) {
+            set_error(error);
+        } catch (const runtime::OutOfMemory& error) {
+            set_memory_error(error);
+        } catch (const runtime::Error& error) {
+            PyErr_SetString(PyExc_RuntimeError, error.what());
+        }
+    });
+}
+
+PyObject* guarded(PyObject* (*body)(void*), void* state) noexcept {
+    try {
+        return body(state);
+    } catch (nb::python_error& error) {
+        error.restore();
+    } catch (const runtime::UserError& error) {
+        set_error(error);
+    } catch (const runtime::OutOfMemory& error) {
+        set_memory_error(error);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+}  // namespace megjit::python

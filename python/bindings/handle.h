@@ -1,0 +1,67 @@
+// python/bindings/ -- the thin border between Python and C++. Everything here converts; nothing computes.
+//
+// python/bindings/handle.h -- Handle: what a Python Tensor object holds, and how Python values become tensors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/dispatch.h"
+
+namespace megjit::python {
+
+namespace nb = nanobind;
+using runtime::DType;
+using runtime::TensorRef;
+using runtime::Tensors;
+using runtime::Type;
+
+// A rebindable name for an immutable value: in-place writes of the API rebind it.
+struct Handle {
+    TensorRef value;
+};
+
+// The Python class that results are made of (megengine.Tensor); set once by tensor.py.
+void set_tensor_class(nb::handle type);
+PyTypeObject* tensor_class();
+bool is_tensor(PyObject* object);
+Handle& handle_of(PyObject* object);       // unchecked
+nb::object wrap(TensorRef value);          // a new megengine.Tensor
+PyObject* wrap_new(TensorRef value);       // the same, for slots
+nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
+
+// Any Python value as a tensor of the default dtype for it (int -> int32, float -> float32, bool;
+// float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
+TensorRef tensor_from(nb::handle value, bool constant);
+TensorRef tensor_from_numpy(nb::handle array, bool constant);  // anything np.asarray takes
+const void* host_read(runtime::Tensor& tensor);                // data on the host; a running trace is told
+nb::object to_numpy(const TensorRef& value);                   // copies
+TensorRef cast_now(const TensorRef& value, DType dtype);       // eager, unseen by traces
+
+// The operands of one op: tensors as they are, Python scalars in the dtype that promotion gives.
+void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result);
+
+DType dtype_from(nb::handle dtype);    // np.dtype, type, name
+nb::object numpy_dtype(DType dtype);
+
+// "train.py:41 in forward": the innermost frame outside of this package.
+std::string user_location();
+
+void bind_errors(nb::module_& m);
+void bind_tensor(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_autodiff(nb::module_& m);
+void bind_trace(nb::module_& m);
+void bind_system(nb::module_& m);
+
+// Runs `body` and sets the Python error that fits what it throws; for slots, which nanobind does not guard.
+PyObject* guarded(PyObject* (*body)(void*), void* state) noexcept;
+template <class Body>
+PyObject* guard(Body&& body) noexcept {
+    return guarded([](void* state) { return (*static_cast<std::remove_reference_t<Body>*>(state))(); }, &body);
+}
+
+}  // namespace megjit::python

@@ -1,0 +1,83 @@
+// The extension module megengine._core.
+#include "backends/cpu/cpu_device.h"
+#include "codegen/compiler.h"
+#include "memory/caching_allocator.h"
+#include "python/bindings/handle.h"
+#include "runtime/debug.h"
+#include "runtime/parallel.h"
+#ifdef MEGJIT_WITH_MLIR
+#include "backends/mlir/loader.h"
+#endif
+
+namespace megjit::python {
+namespace {
+
+void start() {
+    runtime::register_all_ops();
+    runtime::register_device(std::make_unique<backends::cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+#ifdef MEGJIT_WITH_MLIR
+    codegen::KernelService::instance().add(std::make_unique<backends::mlir::MlirCompiler>());
+#endif
+}
+
+}  // namespace
+
+void bind_system(nb::module_& m) {
+    m.def("memory_stats", [] {
+        const runtime::MemoryStats stats = runtime::default_device().allocator().stats();
+        nb::dict result;
+        result["in_use"] = stats.in_use;
+        result["reserved"] = stats.reserved;
+        result["peak_in_use"] = stats.peak_in_use;
+        result["peak_reserved"] = stats.peak_reserved;
+        result["allocations"] = stats.allocations;
+        return result;
+    });
+    m.def("reset_peak_memory", [] { runtime::default_device().allocator().reset_peak(); });
+    m.def("trim_memory", [] { runtime::default_device().allocator().trim(); });
+    m.def("set_memory_cap", [](size_t bytes) { runtime::default_device().allocator().set_cap(bytes ? bytes : runtime::kNoCap); });
+    m.def("thread_count", &runtime::thread_count);
+    m.def("set_thread_count", &runtime::set_thread_count);
+    m.def("backends", [] {
+        nb::list names;
+        for (std::string_view name : codegen::KernelService::instance().backends()) names.append(std::string(name));
+        return names;
+    });
+    m.def("switches", [] {
+        nb::dict table;
+        for (const runtime::Switch& row : runtime::switches()) table[std::string(row.name).c_str()] = std::string(row.doc);
+        return table;
+    });
+    m.def("reload_debug", &runtime::reload_debug);
+    m.def("op_table", [] {
+        nb::list table;
+        for (const runtime::OpDef* op : runtime::all_ops()) {
+            nb::dict row;
+            row["name"] = op->name;
+            row["doc"] = op->doc;
+            row["inputs"] = op->inputs.size();
+            row["elementwise"] = op->is_elementwise();
+            nb::list attrs;
+            for (const runtime::AttrSpec& spec : op->attrs) attrs.append(std::string(spec.name));
+            row["attrs"] = attrs;
+            nb::list samples;
+            for (double sample : op->samples) samples.append(sample);
+            row["samples"] = samples;
+            table.append(row);
+        }
+        return table;
+    });
+}
+
+}  // namespace megjit::python
+
+NB_MODULE(_core, m) {
+    using namespace megjit::python;
+    start();
+    bind_errors(m);
+    bind_tensor(m);
+    bind_ops(m);
+    bind_autodiff(m);
+    bind_trace(m);
+    bind_system(m);
+}

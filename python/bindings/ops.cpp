@@ -1,0 +1,106 @@
+// `ops.<name>(*tensors, **attributes)` for every registered op: plain C functions with fast calls.
+#include <deque>
+
+#include "python/bindings/handle.h"
+#include "runtime/error.h"
+
+namespace megjit::python {
+namespace {
+
+using runtime::Attr;
+using runtime::AttrKind;
+using runtime::AttrSpec;
+using runtime::Attrs;
+using runtime::OpDef;
+
+int64_t integer_from(PyObject* object) {
+    if (is_tensor(object)) {
+        const TensorRef& tensor = handle_of(object).value;
+        host_read(*tensor);
+        return static_cast<int64_t>(runtime::item_as_double(*tensor));
+    }
+    PyObject* index = PyNumber_Index(object);
+    if (!index) throw nb::python_error();
+    const int64_t value = PyLong_AsLongLong(index);
+    Py_DECREF(index);
+    if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+    return value;
+}
+
+Attr attr_from(PyObject* object, const AttrSpec& spec) {
+    switch (spec.kind) {
+        case AttrKind::integer: return integer_from(object);
+        case AttrKind::real: {
+            const double value = PyFloat_AsDouble(object);
+            if (value == -1.0 && PyErr_Occurred()) throw nb::python_error();
+            return value;
+        }
+        case AttrKind::integers: {
+            std::vector<int64_t> list;
+            if (PyLong_Check(object)) return std::vector<int64_t>{integer_from(object)};
+            nb::object sequence = nb::steal(PySequence_Fast(object, "an attribute must be a sequence of ints"));
+            if (!sequence.is_valid()) throw nb::python_error();
+            const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence.ptr());
+            for (Py_ssize_t i = 0; i < size; ++i) list.push_back(integer_from(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
+            return list;
+        }
+        case AttrKind::text: {
+            if (PyUnicode_Check(object)) return nb::cast<std::string>(nb::handle(object));
+            return std::string(info(dtype_from(nb::handle(object))).name);
+        }
+    }
+    throw runtime::InternalError("unknown attribute kind");
+}
+
+Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names) {
+    Attrs attrs;
+    attrs.reserve(op.attrs.size());
+    Py_ssize_t used = 0;
+    const Py_ssize_t given = names ? PyTuple_GET_SIZE(names) : 0;
+    for (const AttrSpec& spec : op.attrs) {
+        PyObject* value = nullptr;
+        for (Py_ssize_t i = 0; i < given && !value; ++i)
+            if (spec.name == PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i))) value = values[i];
+        if (value) {
+            attrs.push_back(attr_from(value, spec));
+            ++used;
+        } else if (spec.fallback) {
+            attrs.push_back(*spec.fallback);
+        } else {
+            runtime::user_error({.what = runtime::cat(op.name, ": attribute '", spec.name, "' is missing")}, runtime::ErrorKind::type);
+        }
+    }
+    if (used != given) {
+        std::string valid;
+        for (const AttrSpec& spec : op.attrs) valid += (valid.empty() ? "" : ", ") + std::string(spec.name);
+        runtime::user_error({.what = runtime::cat(op.name, ": unknown attribute"), .fix = "valid are: " + valid}, runtime::ErrorKind::type);
+    }
+    return attrs;
+}
+
+PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    return guard([&]() -> PyObject* {
+        const auto& op = *static_cast<const OpDef*>(PyCapsule_GetPointer(self, nullptr));
+        Tensors operands;
+        operands.reserve(static_cast<size_t>(count));
+        operands_from(args, static_cast<size_t>(count), op, operands);
+        const Attrs attrs = op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names);
+        Tensors results = runtime::apply(op, attrs, operands);
+        if (results.size() == 1) return wrap_new(std::move(results[0]));
+        return wrap_all(results).release().ptr();
+    });
+}
+
+}  // namespace
+
+void bind_ops(nb::module_& m) {
+    static std::deque<PyMethodDef> methods;  // functions keep pointers into it
+    nb::module_ ops = m.def_submodule("ops", "Every registered op: ops.<name>(*tensors, **attributes).");
+    for (const OpDef* op : runtime::all_ops()) {
+        methods.push_back({op->name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)), METH_FASTCALL | METH_KEYWORDS, op->doc.c_str()});
+        nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(op), nullptr, nullptr));
+        ops.attr(op->name.c_str()) = nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
+    }
+}
+
+}  // namespace megjit::python

@@ -1,0 +1,210 @@
+// The Tensor base class: slots that go straight to dispatch, and what Python needs to build the rest on.
+#include <cstring>
+
+#include "python/bindings/handle.h"
+#include "runtime/error.h"
+
+namespace megjit::python {
+namespace {
+
+// ---- operators
+
+const runtime::OpDef& op_named(std::string_view name) { return runtime::find_op(name); }
+
+PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t count) {
+    return guard([&]() -> PyObject* {
+        for (size_t i = 0; i < count; ++i)
+            if (!is_tensor(args[i]) && (args[i] == Py_None || PyUnicode_Check(args[i]) || PyDict_Check(args[i]))) {
+                if (args[i] == Py_None)
+                    runtime::user_error({.what = runtime::cat(op.name, ": None is not an operand")}, runtime::ErrorKind::type);
+                Py_RETURN_NOTIMPLEMENTED;
+            }
+        Tensors operands;
+        operands.reserve(count);
+        operands_from(args, count, op, operands);
+        return wrap_new(runtime::apply(op, {}, operands)[0]);
+    });
+}
+
+#define MEGJIT_BINARY_SLOT(slot, name)                           \
+    PyObject* slot(PyObject* a, PyObject* b) {                   \
+        static const runtime::OpDef& op = op_named(name);        \
+        PyObject* args[2] = {a, b};                              \
+        return apply_slot(op, args, 2);                          \
+    }
+MEGJIT_BINARY_SLOT(slot_add, "add")
+MEGJIT_BINARY_SLOT(slot_sub, "sub")
+MEGJIT_BINARY_SLOT(slot_mul, "mul")
+MEGJIT_BINARY_SLOT(slot_div, "true_div")
+MEGJIT_BINARY_SLOT(slot_floor_div, "floor_div")
+MEGJIT_BINARY_SLOT(slot_mod, "mod")
+MEGJIT_BINARY_SLOT(slot_and, "logical_and")
+MEGJIT_BINARY_SLOT(slot_or, "logical_or")
+MEGJIT_BINARY_SLOT(slot_xor, "logical_xor")
+MEGJIT_BINARY_SLOT(slot_lshift, "left_shift")
+MEGJIT_BINARY_SLOT(slot_rshift, "right_shift")
+MEGJIT_BINARY_SLOT(slot_pow2, "pow")
+#undef MEGJIT_BINARY_SLOT
+
+PyObject* slot_pow(PyObject* a, PyObject* b, PyObject*) { return slot_pow2(a, b); }
+
+#define MEGJIT_UNARY_SLOT(slot, name)                            \
+    PyObject* slot(PyObject* a) {                                \
+        static const runtime::OpDef& op = op_named(name);        \
+        return apply_slot(op, &a, 1);                            \
+    }
+MEGJIT_UNARY_SLOT(slot_neg, "neg")
+MEGJIT_UNARY_SLOT(slot_abs, "abs")
+MEGJIT_UNARY_SLOT(slot_invert, "logical_not")
+#undef MEGJIT_UNARY_SLOT
+
+// x += y rebinds the handle to the new value; no other handle sees it.
+template <PyObject* (*binary)(PyObject*, PyObject*)>
+PyObject* in_place(PyObject* a, PyObject* b) {
+    PyObject* result = binary(a, b);
+    if (!result || result == Py_NotImplemented) return result;
+    handle_of(a).value = handle_of(result).value;
+    Py_DECREF(result);
+    return Py_NewRef(a);
+}
+PyObject* in_place_pow(PyObject* a, PyObject* b, PyObject*) { return in_place<slot_pow2>(a, b); }
+
+PyObject* slot_compare(PyObject* a, PyObject* b, int how) {
+    static const runtime::OpDef* ops[6] = {&op_named("less"), &op_named("less_equal"), &op_named("equal"),
+                                           &op_named("not_equal"), &op_named("greater"), &op_named("greater_equal")};
+    PyObject* args[2] = {a, b};
+    return apply_slot(*ops[how], args, 2);
+}
+
+Py_hash_t slot_hash(PyObject* object) {
+    const auto bits = reinterpret_cast<uintptr_t>(object);
+    return static_cast<Py_hash_t>((bits >> 4) | (bits << (8 * sizeof bits - 4)));
+}
+
+PyType_Slot kSlots[] = {
+    {Py_nb_add, reinterpret_cast<void*>(slot_add)},
+    {Py_nb_subtract, reinterpret_cast<void*>(slot_sub)},
+    {Py_nb_multiply, reinterpret_cast<void*>(slot_mul)},
+    {Py_nb_true_divide, reinterpret_cast<void*>(slot_div)},
+    {Py_nb_floor_divide, reinterpret_cast<void*>(slot_floor_div)},
+    {Py_nb_remainder, reinterpret_cast<void*>(slot_mod)},
+    {Py_nb_power, reinterpret_cast<void*>(slot_pow)},
+    {Py_nb_and, reinterpret_cast<void*>(slot_and)},
+    {Py_nb_or, reinterpret_cast<void*>(slot_or)},
+    {Py_nb_xor, reinterpret_cast<void*>(slot_xor)},
+    {Py_nb_lshift, reinterpret_cast<void*>(slot_lshift)},
+    {Py_nb_rshift, reinterpret_cast<void*>(slot_rshift)},
+    {Py_nb_negative, reinterpret_cast<void*>(slot_neg)},
+    {Py_nb_absolute, reinterpret_cast<void*>(slot_abs)},
+    {Py_nb_invert, reinterpret_cast<void*>(slot_invert)},
+    {Py_nb_inplace_add, reinterpret_cast<void*>(in_place<slot_add>)},
+    {Py_nb_inplace_subtract, reinterpret_cast<void*>(in_place<slot_sub>)},
+    {Py_nb_inplace_multiply, reinterpret_cast<void*>(in_place<slot_mul>)},
+    {Py_nb_inplace_true_divide, reinterpret_cast<void*>(in_place<slot_div>)},
+    {Py_nb_inplace_floor_divide, reinterpret_cast<void*>(in_place<slot_floor_div>)},
+    {Py_nb_inplace_remainder, reinterpret_cast<void*>(in_place<slot_mod>)},
+    {Py_nb_inplace_power, reinterpret_cast<void*>(in_place_pow)},
+    {Py_nb_inplace_and, reinterpret_cast<void*>(in_place<slot_and>)},
+    {Py_nb_inplace_or, reinterpret_cast<void*>(in_place<slot_or>)},
+    {Py_nb_inplace_xor, reinterpret_cast<void*>(in_place<slot_xor>)},
+    {Py_nb_inplace_lshift, reinterpret_cast<void*>(in_place<slot_lshift>)},
+    {Py_nb_inplace_rshift, reinterpret_cast<void*>(in_place<slot_rshift>)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(slot_compare)},
+    {Py_tp_hash, reinterpret_cast<void*>(slot_hash)},
+    {0, nullptr},
+};
+
+// ---- construction
+
+TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
+    TensorRef value;
+    if (is_tensor(data.ptr())) {
+        value = handle_of(data.ptr()).value;
+        if (!dtype.is_none() && dtype_from(dtype) != value->dtype())
+            runtime::user_error({.what = runtime::cat("Tensor: a ", info(value->dtype()).name, " tensor was given with dtype=", info(dtype_from(dtype)).name),
+                                 .fix = "convert with astype"}, runtime::ErrorKind::runtime);
+        return value;
+    }
+    value = tensor_from(data, is_const);
+    return dtype.is_none() ? value : cast_now(value, dtype_from(dtype));
+}
+
+nb::object item_of(const TensorRef& tensor) {
+    if (tensor->type().numel() != 1)
+        runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ", to_string(tensor->type())), .fix = "index it, or use tolist()"});
+    host_read(*tensor);
+    switch (info(tensor->dtype()).category) {
+        case runtime::Category::boolean: return nb::bool_(tensor->as<uint8_t>()[0] != 0);
+        case runtime::Category::integer: return nb::int_(static_cast<int64_t>(runtime::item_as_double(*tensor)));
+        case runtime::Category::floating: return nb::float_(runtime::item_as_double(*tensor));
+        case runtime::Category::complex: break;
+    }
+    return to_numpy(tensor).attr("item")();
+}
+
+nb::tuple shape_of(const TensorRef& tensor) {
+    nb::object shape = nb::steal(PyTuple_New(tensor->shape().rank()));
+    for (int axis = 0; axis < tensor->shape().rank(); ++axis) PyTuple_SET_ITEM(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
+    return nb::cast<nb::tuple>(shape);
+}
+
+// An op's result with the dtype that the tensor's own values have.
+nb::object convert_inputs(nb::args args) {
+    static const runtime::OpDef& like = op_named("add");
+    Tensors operands;
+    std::vector<PyObject*> raw;
+    for (nb::handle arg : args) raw.push_back(arg.ptr());
+    operands_from(raw.data(), raw.size(), like, operands);
+    if (operands.empty()) return nb::list();
+    DType dtype = operands[0]->dtype();
+    for (const TensorRef& operand : operands) dtype = runtime::promote(dtype, operand->dtype());
+    nb::list result;
+    static const runtime::OpDef& cast = op_named("cast");
+    for (const TensorRef& operand : operands) {
+        if (operand->dtype() == dtype) result.append(wrap(operand));
+        else if (operand->is_constant) result.append(wrap(cast_now(operand, dtype)));
+        else result.append(wrap(runtime::apply(cast, {std::string(info(dtype).name)}, {&operand, 1})[0]));
+    }
+    return result;
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& m) {
+    nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots), "Base of megengine.Tensor: a handle to an immutable value.")
+        .def("__init__",
+             [](Handle* self, nb::handle data, nb::handle dtype, nb::handle, bool is_const, bool, nb::handle, nb::handle) {
+                 new (self) Handle{construct(data, dtype, is_const)};
+             },
+             nb::arg("data"), nb::arg("dtype").none() = nb::none(), nb::arg("device").none() = nb::none(), nb::arg("is_const") = false,
+             nb::arg("no_cache") = false, nb::arg("name").none() = nb::none(), nb::arg("format").none() = "default")
+        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); })
+        .def_prop_ro("ndim", [](const Handle& self) { return self.value->shape().rank(); })
+        .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value); })
+        .def_prop_ro("_device_name", [](const Handle&) { return std::string(runtime::default_device().name()); })
+        .def("numpy", [](const Handle& self) { return to_numpy(self.value); }, "The value as a NumPy array of the same dtype; a copy.")
+        .def("_item", [](const Handle& self) { return item_of(self.value); })
+        .def("detach", [](const Handle& self) {
+            // A new value of the same bytes: no tape knows it.
+            static const runtime::OpDef& reshape = op_named("reshape");
+            const auto& shape = self.value->shape();
+            auto& tapes = runtime::context().tapes;
+            std::vector<runtime::Tape*> saved;
+            saved.swap(tapes);
+            Tensors result = runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&self.value, 1});
+            saved.swap(tapes);
+            return wrap(result[0]);
+        }, "The same value, cut off from gradients.")
+        .def("_reset", [](Handle& self, const Handle& other) { self.value = other.value; }, nb::arg("other"))
+        .def("_value_id", [](const Handle& self) { return self.value->id(); })
+        .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
+        .def("_data_ptr", [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); });
+
+    m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
+    m.def("apply_const", [](nb::handle value) { return wrap(tensor_from_numpy(value, true)); }, nb::arg("value"),
+          "A Tensor that a trace bakes in: its value must be equal in every call.");
+    m.def("convert_inputs", &convert_inputs, "The arguments as Tensors of their promoted dtype.");
+    m.def("promote_dtype", [](nb::handle a, nb::handle b) { return numpy_dtype(runtime::promote(dtype_from(a), dtype_from(b))); });
+}
+
+}  // namespace megjit::python

@@ -1,0 +1,28 @@
+"""megjit: a JIT-compiling static-graph runtime for deep learning, with the megengine API."""
+
+from . import _core  # noqa: F401  (first: everything else stands on it)
+from .tensor import Parameter, Tensor  # isort: skip
+
+tensor = Tensor
+
+from . import (  # noqa: E402
+    amp,
+    autodiff,
+    config,
+    data,
+    device,
+    distributed,
+    distributions,
+    dtr,
+    functional,
+    hub,
+    jit,
+    module,
+    optimizer,
+    random,
+    utils,
+)
+from .device import *  # noqa: E402,F403
+from .logger import enable_debug_log, get_logger, set_log_file, set_log_level  # noqa: E402
+from .serialization import load, save  # noqa: E402
+from .version import __version__  # noqa: E402

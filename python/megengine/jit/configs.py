@@ -1,0 +1,98 @@
+"""Options of :class:`megengine.jit.trace`, as plain checked values."""
+
+from __future__ import annotations
+
+import os
+
+from ..device import get_device_count
+
+
+def _environment_int(name: str, value: int) -> int:
+    """``MGB_SUBLINEAR_MEMORY_*`` variables win over what the program says."""
+    text = os.environ.get(name)
+    if text is None:
+        return value
+    try:
+        return int(text)
+    except ValueError:
+        raise AssertionError(f"{name}={text!r} is not an integer") from None
+
+
+class SublinearMemoryConfig:
+    """How recomputation is searched for.
+
+    thresh_nr_try: number of thresholds that are tried; genetic_nr_iter: rounds of the genetic
+    search (0: none); genetic_pool_size: plans kept in a round; lb_memory_mb: memory in MiB below
+    which nothing more is dropped; num_worker: threads of the search. Each field can be set by the
+    variable ``MGB_SUBLINEAR_MEMORY_<FIELD>``. Raises AssertionError for a value below its minimum.
+    """
+
+    def __init__(
+        self,
+        thresh_nr_try: int = 10,
+        genetic_nr_iter: int = 0,
+        genetic_pool_size: int = 20,
+        lb_memory_mb: int = 0,
+        num_worker: int = max(1, get_device_count("cpu") // 2),
+    ):
+        given = {
+            "thresh_nr_try": (thresh_nr_try, 0),
+            "genetic_nr_iter": (genetic_nr_iter, 0),
+            "genetic_pool_size": (genetic_pool_size, 0),
+            "lb_memory_mb": (lb_memory_mb, 0),
+            "num_worker": (num_worker, 1),
+        }
+        names = {"lb_memory_mb": "LOWER_BOUND_MB", "num_worker": "WORKERS"}
+        for field, (value, least) in given.items():
+            variable = "MGB_SUBLINEAR_MEMORY_" + names.get(field, field.upper())
+            value = _environment_int(variable, value)
+            assert value >= least, f"{field} must be at least {least}, got {value}"
+            setattr(self, field, value)
+
+
+class DTRConfig:
+    """Dynamic tensor rematerialization inside a trace: tensors are dropped above the threshold.
+
+    eviction_threshold: bytes, must be positive; evictee_minimum_size: bytes below which a tensor is
+    never dropped; the two factors weigh memory against time.
+    """
+
+    def __init__(
+        self,
+        eviction_threshold: int = 0,
+        evictee_minimum_size: int = 1 << 20,
+        recomp_memory_factor: float = 1,
+        recomp_time_factor: float = 1,
+    ):
+        assert eviction_threshold > 0, f"eviction_threshold must be positive, got {eviction_threshold}"
+        self.eviction_threshold = eviction_threshold
+        self.evictee_minimum_size = evictee_minimum_size
+        self.recomp_memory_factor = recomp_memory_factor
+        self.recomp_time_factor = recomp_time_factor
+
+
+class GraphOptimizationConfig:
+    """Which kinds of nodes code generation may join: three-state fields, None leaves it to opt_level.
+
+    jit_fuse_dimshuffle: transposes and reshapes; jit_fuse_reduce: reductions. Setting one to True
+    turns code generation on at any opt_level; both True is an error.
+    """
+
+    def __init__(self):
+        self.jit_fuse_dimshuffle: bool | None = None
+        self.jit_fuse_reduce: bool | None = None
+
+    def _turns_fusion_on(self) -> bool:
+        if self.jit_fuse_dimshuffle and self.jit_fuse_reduce:
+            raise ValueError(
+                "jit_fuse_dimshuffle and jit_fuse_reduce are both True\n"
+                "  why: one kernel either shuffles axes or reduces\n"
+                "  fix: set one of them"
+            )
+        return bool(self.jit_fuse_dimshuffle or self.jit_fuse_reduce)
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphOptimizationConfig {{ jit_fuse_dimshuffle = {self.jit_fuse_dimshuffle}, "
+            f"jit_fuse_reduce = {self.jit_fuse_reduce} }}"
+        )

@@ -1,0 +1,72 @@
+"""What a traced function tells about itself: memory plan and generated kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class PlannedBuffer:
+    """One stretch of memory and the values that share it; ``offset`` counts from the arena's start."""
+
+    place: str  # "arena", "input", "output" or "constant"
+    offset: int  # bytes
+    bytes: int
+    first_step: int
+    last_step: int  # half-open
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes of one call.
+
+    unplanned_bytes: one buffer for each recorded value; planned_bytes: what the program uses,
+    inputs and state included; peak_live_bytes: the lower bound; arena_bytes: the part that is
+    shared over time; recompute_flops_ratio: work done again to save memory.
+    """
+
+    unplanned_bytes: int
+    planned_bytes: int
+    peak_live_bytes: int
+    arena_bytes: int
+    workspace_bytes: int
+    recompute_flops_ratio: float
+    buffers: tuple[PlannedBuffer, ...] = field(repr=False)
+    steps: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class GeneratedKernel:
+    """One compiled kernel: the operations it stands for, its code, and what compiling cost."""
+
+    backend: str
+    ops: tuple[str, ...]
+    source: str = field(repr=False)
+    ir: str = field(repr=False)
+    compile_ms: float
+    cached: bool
+
+
+def merge_plans(segments: list[dict]) -> MemoryPlan:
+    """Segments run one after the other: sums add up, and each arena counts, since all are kept."""
+    total = {
+        key: sum(plan[key] for plan in segments)
+        for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes")
+    }
+    buffers, steps = [], []
+    for plan in segments:
+        base = len(steps)
+        steps.extend(plan["steps"])
+        for row in plan["buffers"]:
+            values = {**row, "values": tuple(row["values"])}
+            values["first_step"] += base
+            values["last_step"] += base
+            buffers.append(PlannedBuffer(**values))
+    return MemoryPlan(
+        **total,
+        workspace_bytes=max((plan["workspace_bytes"] for plan in segments), default=0),
+        recompute_flops_ratio=max((plan["recompute_flops_ratio"] for plan in segments), default=0.0),
+        buffers=tuple(buffers),
+        steps=tuple(steps),
+    )

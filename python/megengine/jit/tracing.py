@@ -1,0 +1,210 @@
+"""``trace``: record a function once, then run it as a compiled, memory-planned program."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..tensor import Tensor
+from .report import GeneratedKernel, MemoryPlan, merge_plans
+
+TraceError = _core.TraceError
+
+
+def is_tracing() -> bool:
+    """Is a traced function running (and not inside exclude_from_trace)?"""
+    return _core.is_tracing()
+
+
+def exclude_from_trace():
+    """Within this block operations run at once and are not recorded.
+
+    The block runs again in every call, so its control flow may differ from call to call. Traced
+    tensors can be read in it. Outside of a trace, or nested, it does nothing.
+
+    >>> from megengine import jit, tensor
+    >>> @jit.trace
+    ... def double(x):
+    ...     x = x * 2
+    ...     with jit.exclude_from_trace():
+    ...         if x.numpy() > 4:
+    ...             x = x - 1
+    ...     return x
+    >>> double(tensor(1.0)).item(), double(tensor(3.0)).item()
+    (2.0, 5.0)
+    """
+    return _core.Excluded()
+
+
+def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
+    """Are the arrays equal, element for element? NaN is not equal to itself."""
+    return bool(np.all(lhs == rhs))
+
+
+def _tensor_leaves(value: Any, found: list[Tensor]) -> None:
+    if isinstance(value, Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _tensor_leaves(item, found)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _tensor_leaves(item, found)
+
+
+class trace:
+    """Decorates a function so that it runs as a static graph; ``@trace`` and ``@trace(...)`` both work.
+
+    The first call records what the function does. Later calls run its Python body again, match each
+    operation against the record (a mismatch raises :class:`TraceError`), and take the values from
+    the compiled program. Positional tensors are the inputs; keyword arguments (modules, optimizers,
+    gradient managers) are captured objects. New input shapes or dtypes record a further version.
+
+    symbolic: tensors are placeholders in the first call, which computes nothing until it returns;
+    reading a value in it raises ValueError.
+    capture_as_const: outside tensors other than arguments are stored as constants (for dump).
+    record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
+    sublinear_memory_config: recompute instead of keeping, to lower the memory peak.
+    opt_level: 0 as recorded; 1 arithmetic rewriting; 2 whole-graph passes; 3 also joins
+    element-wise operations into generated kernels (compiler chosen by ``MGB_JIT_BACKEND``).
+    symbolic_shape: ``x.shape`` is a Tensor inside the function.
+    without_host: after the first call the Python body does not run.
+    imperative: replay runs each operation eagerly, with the same checks.
+    """
+
+    third_party_backend = False
+
+    def __new__(cls, *args, **kwargs):
+        if not args and "function" not in kwargs:
+            return functools.partial(cls, **kwargs)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        function: Callable,
+        *,
+        symbolic: bool = False,
+        capture_as_const: bool = False,
+        record_only: bool = False,
+        sublinear_memory_config=None,
+        dtr_config=None,
+        profiling: bool = False,
+        opt_level: int = 2,
+        graph_opt_config=None,
+        symbolic_shape: bool = True,
+        without_host: bool = False,
+        imperative: bool = False,
+    ):
+        if not callable(function):
+            raise TypeError(f"trace: {function!r} is not a function")
+        if opt_level not in (0, 1, 2, 3):
+            raise ValueError(f"trace: opt_level must be 0, 1, 2 or 3, got {opt_level!r}")
+        self.__wrapped__ = function
+        self._symbolic = symbolic or record_only
+        self._capture_as_const = capture_as_const or record_only
+        self._record_only = record_only
+        self._sublinear_memory_config = sublinear_memory_config
+        self._dtr_config = dtr_config
+        self._profiling = profiling
+        self._opt_level = 0 if imperative else opt_level
+        self._graph_opt_config = graph_opt_config
+        self._without_host = without_host
+        self._imperative = imperative
+        fuse = graph_opt_config is not None and graph_opt_config._turns_fusion_on()
+        self._function = _core.TraceFunction(
+            symbolic=self._symbolic,
+            capture_as_const=self._capture_as_const,
+            record_only=record_only,
+            opt_level=self._opt_level,
+            fuse=fuse,
+            symbolic_shape=symbolic_shape,
+            max_versions=16,
+        )
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else types.MethodType(self, instance)
+
+    @property
+    def without_host(self) -> bool:
+        return self._without_host
+
+    @property
+    def check_external(self) -> bool:
+        return True
+
+    def __call__(self, *args, **kwargs):
+        if _core.is_tracing() or _core.open_tapes():
+            # Inside another trace its recorder sees everything; inside an open GradManager the
+            # intermediate values are needed for backward.
+            return self.__wrapped__(*args, **kwargs)
+        return self.trace_normal(*args, **kwargs)
+
+    def trace_normal(self, *args, **kwargs):
+        """One call with the Python body: recorded the first time, matched afterwards."""
+        begin = self._function.begin
+        begin(self.flatten_inputs(*args, **kwargs))
+        try:
+            result = self.__wrapped__(*args, **kwargs)
+        except BaseException:
+            self._function.abort()
+            raise
+        self._function.finish()
+        return result
+
+    def flatten_inputs(self, *args, **kwargs) -> list[Tensor]:
+        """The tensors among the positional arguments, containers opened, in order."""
+        if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
+            raise AssertionError("trace with capture_as_const=True: positional arguments must be Tensors")
+        leaves: list[Tensor] = []
+        for position, value in enumerate(args):
+            if isinstance(value, Tensor):
+                leaves.append(value)
+            elif isinstance(value, np.ndarray):
+                raise TypeError(
+                    f"trace: positional argument {position} ({self._argument_name(position)}) is a NumPy array\n"
+                    "  why: an array would be baked into the graph as a constant\n"
+                    "  fix: pass megengine.tensor(array), or make it a keyword argument"
+                )
+            else:
+                _tensor_leaves(value, leaves)
+        if self._capture_as_const:
+            leaves.extend(value for value in kwargs.values() if isinstance(value, Tensor))
+        return leaves
+
+    def _argument_name(self, position: int) -> str:
+        code = getattr(self.__wrapped__, "__code__", None)
+        names = code.co_varnames[: code.co_argcount] if code else ()
+        return repr(names[position]) if position < len(names) else "a variable argument"
+
+    # ---- what was made of it
+
+    def memory_plan(self) -> MemoryPlan:
+        """The plan of the version that ran last. Raises RuntimeError before the first call."""
+        return merge_plans(self._function.plans())
+
+    def kernels(self) -> list[GeneratedKernel]:
+        """The kernels that code generation made for the version that ran last."""
+        return [GeneratedKernel(**row) for row in self._function.kernels()]
+
+    def explain(self) -> str:
+        """Which versions were recorded and why, one line each."""
+        return self._function.explain()
+
+    def graph_text(self, optimized: bool = True) -> str:
+        """The graph as text, after (or before) the passes; one part for each segment."""
+        return "\n".join(self._function.graphs(optimized=optimized))
+
+    def compile(self) -> None:
+        """Compiles what was recorded last, without running it."""
+        self._function.plans()
+
+    @property
+    def ops(self) -> int:
+        """Number of recorded operations."""
+        return self._function.op_count

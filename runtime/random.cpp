@@ -1,0 +1,37 @@
+#include "runtime/random.h"
+
+
+#include "runtime/device.h"
+
+namespace megjit::runtime {
+namespace {
+
+// Keys of the current call, so that a recording can tell them from other tensors. Small: the last few.
+constexpr size_t kRemembered = 4096;
+struct Remembered {
+    uint64_t tensor = 0;
+    RandomState* stream = nullptr;
+};
+thread_local Remembered remembered[kRemembered];
+
+}  // namespace
+
+TensorRef RandomState::key() {
+    TensorRef tensor = empty_tensor(default_device(), {.dtype = DType::i32, .shape = {4}});
+    const uint64_t words[2] = {seed_, counter_++};
+    std::memcpy(tensor->data(), words, sizeof words);
+    remembered[tensor->id() % kRemembered] = {tensor->id(), this};
+    return tensor;
+}
+
+RandomState& default_random_state() {
+    static RandomState state{0};
+    return state;
+}
+
+RandomState* stream_of(const Tensor& key) {
+    const Remembered& found = remembered[key.id() % kRemembered];
+    return found.tensor == key.id() ? found.stream : nullptr;
+}
+
+}  // namespace megjit::runtime
