@@ -1,0 +1,296 @@
+// The text form of a graph: print and parse.
+#include <cctype>
+#include <charconv>
+#include <cstring>
+#include <unordered_map>
+
+#include "jit/graph.h"
+#include "runtime/dispatch.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+namespace {
+
+using runtime::cat;
+using runtime::DType;
+using runtime::Shape;
+
+// Small constants are printed as numbers, others as the hexadecimal bytes that they are.
+constexpr int64_t kLargestNumbers = 16;
+
+std::string number_text(const runtime::Tensor& tensor, int64_t i) {
+    char text[40];
+    std::snprintf(text, sizeof text, runtime::is_floating(tensor.dtype()) ? "%.9g" : "%.0f", runtime::item_as_double(tensor, i));
+    return text;
+}
+
+std::string constant_text(const runtime::Tensor& tensor) {
+    const int64_t n = tensor.type().numel();
+    if (tensor.dtype() == DType::c64 || n > kLargestNumbers) {
+        std::string hex = "x";
+        static constexpr char kDigits[] = "0123456789abcdef";
+        for (size_t i = 0; i < tensor.type().bytes(); ++i) {
+            const uint8_t byte = tensor.as<uint8_t>()[i];
+            hex += kDigits[byte >> 4];
+            hex += kDigits[byte & 15];
+        }
+        return hex;
+    }
+    std::string text;
+    for (int64_t i = 0; i < n; ++i) text += (i ? " " : "") + number_text(tensor, i);
+    return text;
+}
+
+std::string list_text(std::span<const int64_t> list) {
+    std::string text = "[";
+    for (size_t i = 0; i < list.size(); ++i) text += (i ? ", " : "") + std::to_string(list[i]);
+    return text + "]";
+}
+
+void print_node(const Graph& graph, const Node& node, std::string& text) {
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+        text += cat(i ? ", %" : "%", at(node.outputs[i]), ": ", to_string(graph.type(node.outputs[i])));
+    text += " = ";
+    switch (node.kind) {
+        case NodeKind::input: text += cat("input ", node.slot); break;
+        case NodeKind::constant: text += "const " + constant_text(*node.constant); break;
+        case NodeKind::op: text += node.op->name; break;
+        case NodeKind::fused: text += "fused"; break;
+    }
+    for (ValueId input : node.inputs) text += cat(" %", at(input));
+    if (node.kind == NodeKind::op && !node.attrs.empty()) {
+        text += " {";
+        for (size_t i = 0; i < node.attrs.size(); ++i)
+            text += cat(i ? ", " : "", node.op->attrs[i].name, "=", runtime::to_string(node.attrs[i]));
+        text += "}";
+    }
+    if (node.kind == NodeKind::fused) {
+        text += " {ops=";
+        for (size_t i = 0; i < node.ops.size(); ++i) text += (i ? "," : "") + node.ops[i];
+        text += cat(", extents=", list_text(node.kernel->launch.extents), ", strides=", list_text(node.kernel->launch.strides), "}");
+    }
+    if (!node.where.empty()) text += "  # " + node.where;
+    text += "\n";
+    if (node.kind == NodeKind::fused) {
+        const std::string kernel = codegen::print(node.kernel->kernel);
+        for (size_t from = 0; from < kernel.size();) {
+            const size_t end = std::min(kernel.find('\n', from), kernel.size());
+            text += "  | " + kernel.substr(from, end - from) + "\n";
+            from = end + 1;
+        }
+    }
+}
+
+// A cursor over one line. Every failure is a UserError that names the line.
+class LineReader {
+public:
+    LineReader(std::string_view line, int number) : line_(line), number_(number) {}
+
+    [[noreturn]] void fail(const std::string& why) const {
+        runtime::user_error({.what = cat("graph text, line ", number_, ": ", why), .why = cat("the line is '", line_, "'")});
+    }
+    void skip_spaces() { while (at_ < line_.size() && line_[at_] == ' ') ++at_; }
+    bool done() {
+        skip_spaces();
+        return at_ >= line_.size() || line_.substr(at_, 2) == "# ";
+    }
+    bool accept(std::string_view token) {
+        skip_spaces();
+        if (line_.substr(at_, token.size()) != token) return false;
+        at_ += token.size();
+        return true;
+    }
+    void expect(std::string_view token) { if (!accept(token)) fail(cat("expected '", token, "'")); }
+    std::string_view word() {
+        skip_spaces();
+        const size_t from = at_;
+        while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) || std::strchr("_.+-", line_[at_]))) ++at_;
+        if (at_ == from) fail("expected a name or a number");
+        return line_.substr(from, at_ - from);
+    }
+    int64_t integer() {
+        const std::string_view text = word();
+        int64_t value = 0;
+        if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size()) fail("expected an integer");
+        return value;
+    }
+    double real() {
+        const std::string text(word());
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (end != text.c_str() + text.size()) fail("expected a number");
+        return value;
+    }
+    std::vector<int64_t> integers() {
+        std::vector<int64_t> list;
+        expect("[");
+        if (accept("]")) return list;
+        do list.push_back(integer()); while (accept(","));
+        expect("]");
+        return list;
+    }
+    std::string quoted() {
+        expect("\"");
+        std::string text;
+        while (at_ < line_.size() && line_[at_] != '"') {
+            if (line_[at_] == '\\' && at_ + 1 < line_.size()) ++at_;
+            text += line_[at_++];
+        }
+        expect("\"");
+        return text;
+    }
+    Type type() {
+        Type type{.dtype = runtime::dtype_from_name(word())};
+        type.shape = Shape(integers());
+        if (accept("@channels_last")) type.layout = runtime::Layout::channels_last;
+        return type;
+    }
+
+private:
+    std::string_view line_;
+    int number_ = 0;
+    size_t at_ = 0;
+};
+
+class Parser {
+public:
+    explicit Parser(std::string_view text) {
+        for (size_t from = 0; from < text.size();) {
+            const size_t end = std::min(text.find('\n', from), text.size());
+            lines_.push_back(text.substr(from, end - from));
+            from = end + 1;
+        }
+    }
+
+    Graph run() {
+        bool returned = false;
+        for (size_t i = 0; i < lines_.size(); ++i) {
+            LineReader reader(lines_[i], static_cast<int>(i) + 1);
+            if (reader.done()) continue;
+            if (returned) reader.fail("nothing may follow 'return'");
+            if (reader.accept("return")) {
+                while (!reader.done()) graph_.outputs.push_back(value(reader));
+                returned = true;
+            } else {
+                node(reader, i);
+            }
+        }
+        if (!returned) LineReader("", static_cast<int>(lines_.size())).fail("'return' is missing");
+        return std::move(graph_);
+    }
+
+private:
+    ValueId value(LineReader& reader) {
+        reader.expect("%");
+        const std::string name(reader.word());
+        auto found = names_.find(name);
+        if (found == names_.end()) reader.fail(cat("%", name, " is not defined"));
+        return found->second;
+    }
+
+    void node(LineReader& reader, size_t& line) {
+        std::vector<std::string> names;
+        std::vector<Type> types;
+        do {
+            reader.expect("%");
+            names.emplace_back(reader.word());
+            reader.expect(":");
+            types.push_back(reader.type());
+        } while (reader.accept(","));
+        reader.expect("=");
+        const std::string op(reader.word());
+        std::vector<ValueId> outputs;
+        if (op == "input") outputs = {graph_.add_input(types[0], static_cast<int>(reader.integer()))};
+        else if (op == "const") outputs = {graph_.add_constant(constant(reader, types[0]))};
+        else outputs = graph_.add(op == "fused" ? fused(reader, line) : application(reader, op), types);
+        if (!reader.done()) reader.fail("unexpected text at the end");
+        for (size_t i = 0; i < names.size(); ++i)
+            if (!names_.emplace(names[i], outputs.at(i)).second) reader.fail(cat("%", names[i], " is defined twice"));
+    }
+
+    TensorRef constant(LineReader& reader, const Type& type) {
+        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
+        const int64_t n = type.numel();
+        if (type.dtype == DType::c64 || n > kLargestNumbers) {
+            const std::string_view hex = reader.word();
+            if (hex.size() != 1 + 2 * type.bytes() || hex[0] != 'x') reader.fail("expected the bytes of the constant");
+            for (size_t i = 0; i < type.bytes(); ++i) {
+                int byte = 0;
+                if (std::from_chars(hex.data() + 1 + 2 * i, hex.data() + 3 + 2 * i, byte, 16).ptr != hex.data() + 3 + 2 * i) reader.fail("bad byte");
+                tensor->as<uint8_t>()[i] = static_cast<uint8_t>(byte);
+            }
+            return tensor;
+        }
+        const size_t size = size_of(type.dtype);
+        for (int64_t i = 0; i < n; ++i) {
+            const TensorRef number = runtime::scalar_tensor(reader.real(), type.dtype);
+            std::memcpy(tensor->as<uint8_t>() + i * size, number->data(), size);
+        }
+        return tensor;
+    }
+
+    std::vector<ValueId> operands(LineReader& reader) {
+        std::vector<ValueId> result;
+        while (!reader.done() && reader.accept("%")) {
+            const std::string name(reader.word());
+            auto found = names_.find(name);
+            if (found == names_.end()) reader.fail(cat("%", name, " is not defined"));
+            result.push_back(found->second);
+        }
+        return result;
+    }
+
+    Node application(LineReader& reader, const std::string& name) {
+        const OpDef* op = runtime::find_op_or_null(name);
+        if (!op) reader.fail(cat("there is no op named '", name, "'"));
+        Node node{.kind = NodeKind::op, .op = op, .inputs = operands(reader)};
+        for (const runtime::AttrSpec& spec : op->attrs) {
+            reader.expect(node.attrs.empty() ? "{" : ",");
+            reader.expect(spec.name);
+            reader.expect("=");
+            switch (spec.kind) {
+                case runtime::AttrKind::integer: node.attrs.emplace_back(reader.integer()); break;
+                case runtime::AttrKind::real: node.attrs.emplace_back(reader.real()); break;
+                case runtime::AttrKind::integers: node.attrs.emplace_back(reader.integers()); break;
+                case runtime::AttrKind::text: node.attrs.emplace_back(reader.quoted()); break;
+            }
+        }
+        if (!op->attrs.empty()) reader.expect("}");
+        return node;
+    }
+
+    Node fused(LineReader& reader, size_t& line) {
+        Node node{.kind = NodeKind::fused, .inputs = operands(reader)};
+        auto kernel = std::make_shared<codegen::BoundKernel>();
+        reader.expect("{ops=");
+        do node.ops.emplace_back(reader.word()); while (reader.accept(",") && !reader.accept("extents="));
+        kernel->launch.extents = reader.integers();
+        reader.expect(",");
+        reader.expect("strides=");
+        kernel->launch.strides = reader.integers();
+        reader.expect("}");
+        std::string text;
+        for (; line + 1 < lines_.size() && lines_[line + 1].substr(0, 4) == "  | "; ++line) text += std::string(lines_[line + 1].substr(4)) + "\n";
+        kernel->kernel = codegen::parse_kernel(text);
+        node.kernel = std::move(kernel);
+        return node;
+    }
+
+    std::vector<std::string_view> lines_;
+    std::unordered_map<std::string, ValueId> names_;
+    Graph graph_;
+};
+
+}  // namespace
+
+std::string print(const Graph& graph) {
+    std::string text;
+    for (const Node& node : graph.nodes()) print_node(graph, node, text);
+    text += "return";
+    for (ValueId output : graph.outputs) text += cat(" %", at(output));
+    return text + "\n";
+}
+
+Graph parse_graph(std::string_view text) { return Parser(text).run(); }
+
+}  // namespace megjit::jit
