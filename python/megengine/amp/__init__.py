@@ -1,0 +1,24 @@
+"""Automatic mixed precision: ``with amp.autocast(): ...`` and ``amp.GradScaler``."""
+
+from ..core._module_property import add_properties, attribute_of
+from ..core.tensor.amp import check_dtype, state
+from .autocast import autocast
+from .convert_format import convert_module_format, convert_tensor_format
+from .grad_scaler import GradScaler, Xla_GradScaler
+
+__all__ = [
+    "GradScaler",
+    "Xla_GradScaler",
+    "autocast",
+    "convert_module_format",
+    "convert_tensor_format",
+]
+
+add_properties(
+    __name__,
+    {
+        "enabled": attribute_of(state, "enabled", bool),
+        "high_prec_dtype": attribute_of(state, "high", check_dtype),
+        "low_prec_dtype": attribute_of(state, "low", check_dtype),
+    },
+)

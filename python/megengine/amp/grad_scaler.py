@@ -1,0 +1,160 @@
+"""Loss scaling against underflow of low precision gradients (Micikevicius et al., 2018)."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..core import ops
+from ..tensor import Tensor
+
+
+class GradScaler:
+    """Scales the loss, unscales gradients, and adapts the scale.
+
+    After ``growth_interval`` good steps the scale is multiplied by growth_factor; a step with an infinite or nan
+    gradient gets None gradients (optimizers then skip it) and multiplies it by backoff_factor. growth_interval 0
+    fixes the scale.
+
+    >>> from megengine.amp import GradScaler
+    >>> GradScaler(init_scale=8.0).scale_factor
+    8.0
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**4,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+    ):
+        self.scale_factor = float(init_scale)
+        self.growth_factor = float(growth_factor)
+        self.backoff_factor = float(backoff_factor)
+        self.growth_interval = growth_interval
+        self._growth_tracker = 0
+        self._found_non_finite = False
+
+    def backward(
+        self,
+        gm,
+        y: Tensor = None,
+        dy: Tensor = None,
+        *,
+        unscale_grad: bool = True,
+        update_scale: bool = "if_unscale_grad",
+    ):
+        """``gm.backward(y, dy)`` with dy scaled; then unscales the gradients and updates the scale."""
+        if y is None:
+            ys = []
+        elif isinstance(y, (tuple, list)):
+            ys = list(y)
+        else:
+            ys = [y]
+        if dy is None:
+            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name) for v in ys]
+        else:
+            dys = list(dy) if isinstance(dy, (tuple, list)) else [dy]
+        gm.backward(y=ys, dy=[ops.mul(d, self.scale_factor) for d in dys])
+        if unscale_grad:
+            self.unscale(gm.attached_tensors())
+        if unscale_grad if update_scale == "if_unscale_grad" else update_scale:
+            self.update()
+
+    def unscale(self, grad_tensors: Iterable[Tensor]):
+        """Divides ``.grad`` of the tensors by the scale; sets all to None when one of them is not finite."""
+        tensors = [t for t in grad_tensors if getattr(t, "grad", None) is not None]
+        inverse = 1.0 / self.scale_factor
+        found = False
+        for t in tensors:
+            t.grad = ops.mul(t.grad, inverse)
+            if self.growth_interval != 0 and not found:
+                found = not bool(_all_finite(t.grad).item())
+        if found:
+            self._found_non_finite = True
+            for t in tensors:
+                t.grad = None
+        return self
+
+    def update(self, new_scale: float = None):
+        """Adapts the scale to what `unscale` found since the last update, or sets it."""
+        if self.growth_interval == 0:
+            return
+        if new_scale is not None:
+            self.scale_factor = float(new_scale)
+        elif self._found_non_finite:
+            self.scale_factor *= self.backoff_factor
+            self._growth_tracker = 0
+        else:
+            self._growth_tracker += 1
+            if self._growth_tracker >= self.growth_interval:
+                self.scale_factor *= self.growth_factor
+                self._growth_tracker = 0
+        self._found_non_finite = False
+
+    def state_dict(self) -> dict:
+        """Settings and state."""
+        return {
+            "scale_factor": self.scale_factor,
+            "growth_factor": self.growth_factor,
+            "backoff_factor": self.backoff_factor,
+            "growth_interval": self.growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }
+
+    def load_state_dict(self, state: dict):
+        """Restores what `state_dict` gave."""
+        for name in self.state_dict():
+            setattr(self, name, state[name])
+
+
+def _all_finite(x: Tensor) -> Tensor:
+    """Whether every element is finite, as a 0-d bool."""
+    return ops.reduce_min(ops.isfinite(x), axes=tuple(range(x.ndim)), keepdims=False)
+
+
+class Xla_GradScaler(GradScaler):
+    """A GradScaler for steps compiled as a whole: non-finite steps restore the parameters afterwards."""
+
+    def __init__(
+        self,
+        model,
+        init_scale: float = 2.0**4,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+    ):
+        super().__init__(init_scale, growth_factor, backoff_factor, growth_interval)
+        self.scale_factor = Tensor(float(init_scale))
+        self.origin_params = [np.copy(p.numpy()) for p in model.parameters()]
+
+    def backward(self, gm, scale_factor: Tensor, y: Tensor = None, dy: Tensor = None):
+        """``gm.backward`` with dy times ``scale_factor``; gradients are divided by it."""
+        ys = list(y) if isinstance(y, (tuple, list)) else [y]
+        if dy is None:
+            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name) for v in ys]
+        else:
+            dys = list(dy) if isinstance(dy, (tuple, list)) else [dy]
+        gm.backward(y=ys, dy=[ops.mul(d, scale_factor) for d in dys])
+        for t in gm.attached_tensors():
+            if t.grad is not None:
+                t.grad = ops.true_div(t.grad, scale_factor)
+
+    def update(self, model, new_scale: float = None):
+        """After an optimizer step: keeps it when all parameters are finite, else restores the ones before."""
+        if self.growth_interval == 0:
+            return
+        parameters = list(model.parameters())
+        values = [p.numpy() for p in parameters]
+        if all(np.isfinite(v).all() for v in values):
+            self.origin_params = [np.copy(v) for v in values]
+            self._growth_tracker += 1
+            grown = self._growth_tracker >= self.growth_interval
+            factor = self.growth_factor if grown else 1.0
+        else:
+            for p, before in zip(parameters, self.origin_params, strict=False):
+                p[...] = Tensor(before, dtype=p.dtype)
+            grown, factor = True, self.backoff_factor
+        if grown:
+            self._growth_tracker = 0
+        scale = float(self.scale_factor.item()) * factor if new_scale is None else float(new_scale)
+        self.scale_factor[...] = scale

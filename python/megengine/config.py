@@ -1,0 +1,31 @@
+"""Switches of this process, as live properties: ``megengine.config.async_level = 0``."""
+
+from .core import _config
+from .core._module_property import add_properties, attribute_of
+
+_override = _config.override
+
+
+def _check_level(level) -> int:
+    assert level in (0, 1, 2), (
+        f"async_level: {level!r} is not 0 (all at once), 1 or 2 (errors when a value is read)"
+    )
+    return int(level)
+
+
+add_properties(
+    __name__,
+    {
+        "benchmark_kernel": attribute_of(_config.options, "benchmark_kernel", bool),
+        "benchmark_with_subprocess": attribute_of(
+            _config.options, "benchmark_with_subprocess", bool
+        ),
+        "deterministic_kernel": attribute_of(_config.options, "deterministic_kernel", bool),
+        "async_level": attribute_of(_config.options, "async_level", _check_level),
+        "disable_memory_forwarding": attribute_of(
+            _config.options, "disable_memory_forwarding", bool
+        ),
+        "_compute_mode": attribute_of(_config.options, "compute_mode"),
+        "_conv_format": attribute_of(_config.options, "conv_format"),
+    },
+)

@@ -1,0 +1,25 @@
+"""Interpreter functions that published programs import."""
+
+from ..._core import Tensor
+from .._config import get_option, options, set_option
+from ..ops.builtin import apply
+
+__all__ = ["Tensor", "apply", "config_async_level", "full_sync", "get_option", "set_option", "sync"]
+
+
+def config_async_level(level: int) -> None:
+    """Sets ``megengine.config.async_level``."""
+    assert level in (0, 1, 2), f"async_level: {level!r} is not 0, 1 or 2"
+    options.async_level = int(level)
+
+
+def full_sync() -> None:
+    """Waits for all work."""
+    from ... import _core
+
+    wait = getattr(_core, "full_sync", None)
+    if wait is not None:
+        wait()
+
+
+sync = full_sync

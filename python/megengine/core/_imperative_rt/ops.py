@@ -1,0 +1,3 @@
+"""Op objects, see ``megengine.core.ops.builtin``."""
+
+from ..ops.builtin import *  # noqa: F403

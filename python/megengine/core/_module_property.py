@@ -1,0 +1,21 @@
+"""Live properties of a module: ``config.async_level = 1`` runs a setter."""
+
+import sys
+import types
+
+
+def add_properties(module_name: str, properties: dict) -> None:
+    """Gives the module ``module_name`` the properties ``{name: property}``."""
+    module = sys.modules[module_name]
+    base = type(module)
+    assert issubclass(base, types.ModuleType)
+    module.__class__ = type(base.__name__, (base,), dict(properties))
+
+
+def attribute_of(state: object, field: str, check=None) -> property:
+    """Property of a module that reads and writes ``state.field``; ``check(value)`` may replace the value."""
+
+    def write(module, value):
+        setattr(state, field, value if check is None else check(value))
+
+    return property(lambda module: getattr(state, field), write)

@@ -1,0 +1,189 @@
+"""Op objects of older programs: ``apply(Elemwise(mode="add"), x, y)``. New code calls ``megengine.functional``."""
+
+from .. import ops
+from ..tensor import shapes
+from ..tensor.dtype import dtype_name
+from ..tensor.elemwise_modes import function_of, mode_of
+
+__all__ = [
+    "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape", "InplaceAdd",
+    "MatrixMul", "OpDef", "Reduce", "RemoveAxis", "Reshape", "TypeCvt", "apply",
+]  # fmt: skip
+
+
+class OpDef:
+    """An op with its parameters; ``run(*tensors)`` applies it."""
+
+    def __init__(self, **params):
+        self.__dict__.update(params)
+
+    def run(self, *inputs):
+        """The op's result for ``inputs``."""
+        raise TypeError(f"{type(self).__name__} is abstract; use one of {', '.join(__all__)}")
+
+    def __call__(self, *inputs):
+        return self.run(*inputs)
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self):
+        return hash((type(self), repr(sorted(self.__dict__.items()))))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
+
+
+def apply(op, *inputs) -> list:
+    """Outputs of ``op`` as a list."""
+    out = op.run(*inputs)
+    return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+class _Modes(type):
+    """``Elemwise.Mode.ADD`` is the mode's name."""
+
+    def __getattr__(cls, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name
+
+
+class Elemwise(OpDef):
+    class Mode(metaclass=_Modes):
+        pass
+
+    def __init__(self, mode="relu"):
+        super().__init__(mode=mode_of(mode))
+        function_of(mode)
+
+    def run(self, *inputs):
+        return function_of(self.mode)(*inputs)
+
+
+class Reduce(OpDef):
+    class Mode(metaclass=_Modes):
+        pass
+
+    _OPS = {
+        "sum": "reduce_sum",
+        "product": "reduce_prod",
+        "min": "reduce_min",
+        "max": "reduce_max",
+        "mean": "reduce_mean",
+    }
+
+    def __init__(self, mode="sum", axis=2**31 - 1, keepdim=True, data_type="default"):
+        super().__init__(mode=mode_of(mode), axis=axis, keepdim=bool(keepdim))
+        if self.mode not in self._OPS and self.mode != "sum_sqr":
+            raise ValueError(f"Reduce: no mode {mode!r}; there are sum_sqr, {', '.join(self._OPS)}")
+
+    def run(self, x):
+        if self.mode == "sum_sqr":
+            x, mode = ops.square(x), "sum"
+        else:
+            mode = self.mode
+        axes = (
+            tuple(range(x.ndim))
+            if self.axis == 2**31 - 1
+            else shapes.normalize_axes(self.axis, x.ndim, "Reduce")
+        )
+        return getattr(ops, self._OPS[mode])(x, axes=axes, keepdims=self.keepdim)
+
+
+class RemoveAxis(OpDef):
+    def __init__(self, axis=()):
+        super().__init__(axis=list(shapes.as_ints(axis, "RemoveAxis")))
+
+    def run(self, x):
+        """Axes are removed one after the other, each counted in what is left."""
+        shape = list(x._tuple_shape)
+        for axis in self.axis:
+            if shape.pop(axis) != 1:
+                raise ValueError(f"RemoveAxis: axis {axis} of {list(x._tuple_shape)} is not 1 long")
+        return ops.reshape(x, shape=tuple(shape))
+
+
+class AddAxis(OpDef):
+    def __init__(self, axis=()):
+        super().__init__(axis=list(shapes.as_ints(axis, "AddAxis")))
+
+    def run(self, x):
+        shape = list(x._tuple_shape)
+        for axis in self.axis:
+            shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
+        return ops.reshape(x, shape=tuple(shape))
+
+
+class Dimshuffle(OpDef):
+    def __init__(self, pattern=()):
+        super().__init__(pattern=["x" if p in (-1, "x") else p for p in pattern])
+
+    def run(self, x):
+        return shapes.transpose(x, tuple(self.pattern))
+
+
+class GetVarShape(OpDef):
+    def __init__(self, axis=2**31 - 1):
+        super().__init__(axis=axis)
+
+    def run(self, x):
+        import numpy as np
+
+        from ..._core import apply_const
+
+        shape = x._tuple_shape
+        return apply_const(
+            np.array(shape if self.axis == 2**31 - 1 else (shape[self.axis],), np.int32)
+        )
+
+
+class TypeCvt(OpDef):
+    def __init__(self, dtype="float32", idtype=None):
+        super().__init__(dtype=dtype_name(dtype))
+
+    def run(self, x):
+        return ops.cast(x, dtype=self.dtype)
+
+
+class Concat(OpDef):
+    def __init__(self, axis=0, comp_node=None):
+        super().__init__(axis=axis)
+
+    def run(self, *inputs):
+        return ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
+
+
+class Reshape(OpDef):
+    def __init__(self, axis=2**31 - 1, shape=()):
+        super().__init__(shape=shapes.as_ints(shape))
+
+    def run(self, x, shape=None):
+        return shapes.reshape(x, self.shape if shape is None else shape)
+
+
+class Broadcast(OpDef):
+    def __init__(self, shape=()):
+        super().__init__(shape=shapes.as_ints(shape))
+
+    def run(self, x, shape=None):
+        return shapes.broadcast_to(x, self.shape if shape is None else shape)
+
+
+class MatrixMul(OpDef):
+    def __init__(self, transposeA=False, transposeB=False, **_):
+        super().__init__(transposeA=bool(transposeA), transposeB=bool(transposeB))
+
+    def run(self, a, b):
+        return ops.matmul(a, b, transpose_a=self.transposeA, transpose_b=self.transposeB)
+
+
+class BatchedMatrixMul(MatrixMul):
+    pass
+
+
+class InplaceAdd(OpDef):
+    """alpha * dest + beta * delta, as a new value."""
+
+    def run(self, dest, delta, alpha, beta):
+        return ops.add(ops.mul(dest, alpha), ops.mul(delta, beta))

@@ -1,0 +1,1 @@
+"""Shapes, indexing, dtypes and precision of tensors, below ``megengine.Tensor``."""

@@ -1,0 +1,63 @@
+"""Automatic mixed precision: the switch, and the two casts that ops of either kind ask for.
+
+Matrix products and convolutions run in ``low_prec_dtype`` and accumulate in float32;
+transcendental functions and normalization run in ``high_prec_dtype``.
+"""
+
+from .. import ops
+from .._module_property import add_properties, attribute_of
+
+__all__ = ["enabled", "high_prec_dtype", "low_prec_dtype"]  # noqa: F822 (module properties)
+
+_FLOATS = ("float32", "float16", "bfloat16")
+
+
+class State:
+    __slots__ = ("enabled", "low", "high")
+
+    def __init__(self):
+        self.enabled = False
+        self.low = "float16"
+        self.high = "float32"
+
+
+state = State()
+
+
+def check_dtype(value) -> str:
+    name = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value)
+    if name not in _FLOATS:
+        raise ValueError(f"amp: {value!r} is not one of {', '.join(_FLOATS)}")
+    return name
+
+
+def to_low(*tensors):
+    """Float tensors cast to the low precision; None and other dtypes pass."""
+    return [_cast(x, state.low) for x in tensors]
+
+
+def to_high(x):
+    """A float tensor cast to the high precision; others pass."""
+    return _cast(x, state.high)
+
+
+def _cast(x, to: str):
+    dtype = getattr(x, "dtype", None)
+    if (
+        dtype is None
+        or not hasattr(x, "_tuple_shape")
+        or dtype.name == to
+        or dtype.name not in _FLOATS
+    ):
+        return x
+    return ops.cast(x, dtype=to)
+
+
+add_properties(
+    __name__,
+    {
+        "enabled": attribute_of(state, "enabled", bool),
+        "high_prec_dtype": attribute_of(state, "high", check_dtype),
+        "low_prec_dtype": attribute_of(state, "low", check_dtype),
+    },
+)

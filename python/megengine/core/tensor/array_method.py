@@ -1,0 +1,179 @@
+"""Methods of a tensor that mirror NumPy's ndarray."""
+
+import numpy as np
+
+from ..._core import Tensor as _Tensor
+from .. import ops
+from . import shapes
+from .elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
+from .indexing import getitem, setitem
+
+
+class ArrayMethodMixin:
+    """Arithmetic lies in the extension; here is what works by shapes, indices and host values."""
+
+    __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return type(self)._plain(array, device=str(self.device))
+
+    def __pos__(self):
+        return self
+
+    def __round__(self, ndigits=0):
+        if ndigits:
+            scale = 10.0**ndigits
+            return ops.true_div(ops.round(ops.mul(self, scale)), scale)
+        return ops.round(self)
+
+    def __trunc__(self):
+        return ops.trunc(self)
+
+    def __floor__(self):
+        return ops.floor(self)
+
+    def __ceil__(self):
+        return ops.ceil(self)
+
+    def __matmul__(self, other):
+        from ...functional.math import matmul
+
+        return matmul(self, other)
+
+    def __rmatmul__(self, other):
+        from ...functional.math import matmul
+
+        return matmul(other, self)
+
+    def __imatmul__(self, other):
+        self._reset(self.__matmul__(other))
+        return self
+
+    def __index__(self):
+        return self.item().__index__()
+
+    def __bool__(self):
+        return bool(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __complex__(self):
+        return complex(self.item())
+
+    def __len__(self):
+        shape = self._tuple_shape
+        if not shape:
+            raise TypeError("len() of a 0-d tensor; use x.reshape(-1) for a tensor with one axis")
+        return shape[0]
+
+    def __iter__(self):
+        for i in range(len(self)):
+            yield getitem(self, i)
+
+    def __contains__(self, value):
+        return bool((self == value).numpy().any())
+
+    def __getitem__(self, index):
+        return getitem(self, index)
+
+    def __setitem__(self, index, value):
+        if index is Ellipsis:
+            if not isinstance(value, _Tensor):
+                value = type(self)._plain(value, dtype=self.dtype, device=str(self.device))
+            self._reset(value)
+        else:
+            self._reset(setitem(self, index, value))
+
+    @property
+    def size(self):
+        """Number of elements."""
+        n = 1
+        for extent in self._tuple_shape:
+            n *= extent
+        return n
+
+    @property
+    def T(self):
+        """The tensor with its axes reversed."""
+        return self.transpose()
+
+    def item(self, *args):
+        """The only element (or element ``*args``) as a Python number. ValueError when there are several."""
+        if args:
+            return self.numpy().item(*args)
+        if self.size != 1:
+            raise ValueError(
+                f"item: a tensor of shape {list(self._tuple_shape)} has {self.size} elements, not one"
+            )
+        return self.numpy().item()
+
+    def tolist(self):
+        """Nested lists of Python numbers; a number for a 0-d tensor."""
+        return self.numpy().tolist()
+
+    def astype(self, dtype):
+        """The tensor converted to ``dtype``."""
+        from .dtype import dtype_name, is_quantize, quantize
+
+        if is_quantize(dtype) or is_quantize(self.dtype):
+            return quantize(self, dtype)
+        return ops.cast(self, dtype=dtype_name(dtype))
+
+    def reshape(self, *args):
+        """The same elements in another shape; one extent may be -1."""
+        return shapes.reshape(self, args[0] if len(args) == 1 else args)
+
+    def transpose(self, *args):
+        """Axes in another order (reversed without arguments); "x" stands for a new axis."""
+        if not args:
+            args = range(self.ndim - 1, -1, -1)
+        elif len(args) == 1 and not isinstance(args[0], (int, str)):
+            args = args[0]
+        return shapes.transpose(self, args if isinstance(args, _Tensor) else tuple(args))
+
+    def flatten(self, start_axis: int = 0, end_axis: int = -1):
+        """Joins the axes from ``start_axis`` to ``end_axis``."""
+        return shapes.flatten(self, start_axis, end_axis)
+
+    def sum(self, axis=None, keepdims=False):
+        """Sum over ``axis`` (all axes when None); bool is summed as int32."""
+        return shapes.reduce(self, ops.reduce_sum, axis, keepdims, "sum")
+
+    def prod(self, axis=None, keepdims=False):
+        """Product over ``axis``."""
+        return shapes.reduce(self, ops.reduce_prod, axis, keepdims, "prod")
+
+    def min(self, axis=None, keepdims=False):
+        """Smallest element over ``axis``."""
+        return shapes.reduce(self, ops.reduce_min, axis, keepdims, "min")
+
+    def max(self, axis=None, keepdims=False):
+        """Largest element over ``axis``."""
+        return shapes.reduce(self, ops.reduce_max, axis, keepdims, "max")
+
+    def mean(self, axis=None, keepdims=False):
+        """Arithmetic mean over ``axis``, in float32."""
+        return shapes.reduce(self, ops.reduce_mean, axis, keepdims, "mean")
+
+    def var(self, axis=None, keepdims=False):
+        """Biased variance over ``axis``, in float32."""
+        from ...functional.math import var
+
+        return var(self, axis, keepdims)
+
+
+def as_tensor(x):
+    """``x`` if it is a tensor, else a constant tensor of it."""
+    if isinstance(x, _Tensor):
+        return x
+    from ..._core import apply_const
+
+    return apply_const(np.asarray(x))

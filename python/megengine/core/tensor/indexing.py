@@ -1,0 +1,315 @@
+"""NumPy indexing on ops that know no views.
+
+An index is read once into an `Access`: a strided region, then the shape of that region with new axes
+put in, then advanced indices on some of its axes. Reading applies the three in order, writing in
+reverse.  x[1:, None, [0, 2]] on [4, 5, 6]: region [3, 5, 6], shape [3, 1, 5, 6], index [0, 2] on axis 2.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..._core import Tensor as _Tensor
+from ..._core import apply_const
+from .. import ops
+
+_FULL = slice(None)
+
+
+@dataclass
+class Access:
+    begin: list = field(default_factory=list)
+    end: list = field(default_factory=list)
+    step: list = field(default_factory=list)
+    region: list = field(default_factory=list)  # extents that begin, end and step select
+    shape: list = field(default_factory=list)  # the region with ints dropped and new axes put in
+    axes: list = field(default_factory=list)  # axes of `shape` that `indices` address
+    indices: list = field(default_factory=list)  # int32 tensors
+    whole: bool = True  # the region is all of x
+
+    def take(self, extent: int, item: slice) -> int:
+        """Adds the slice of one axis; returns how many elements it selects."""
+        begin, end, step = _bounds(item, extent)
+        count = max(0, -((begin - end) // step))
+        if count == 0:
+            begin = end = 0
+            step = 1
+        self.begin.append(begin)
+        self.end.append(end)
+        self.step.append(step)
+        self.region.append(count)
+        if count != extent or step != 1:
+            self.whole = False
+        return count
+
+
+def _bounds(item: slice, extent: int):
+    parts = [_bound(p) for p in (item.start, item.stop, item.step)]
+    if parts[2] == 0:
+        raise ValueError("index: the step of a slice is 0")
+    return slice(*parts).indices(extent)
+
+
+def _bound(value):
+    if value is None or type(value) is int:
+        return value
+    if isinstance(value, (_Tensor, np.ndarray)):
+        return int(value.item())
+    return value.__index__()
+
+
+def _is_bool_array(item) -> bool:
+    return isinstance(item, (_Tensor, np.ndarray)) and item.dtype == np.bool_
+
+
+def _classify(item):
+    """An index item in one of the forms int, slice, None, Ellipsis, bool array, int array."""
+    if item is None or item is Ellipsis or type(item) in (int, slice):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return np.asarray(item)
+    if isinstance(item, (_Tensor, np.ndarray)):
+        if item.dtype.kind not in "iub":
+            raise IndexError(f"index: an array of {item.dtype} cannot index; cast it to int32")
+        return item
+    if isinstance(item, np.integer):
+        return int(item)
+    if isinstance(item, (list, tuple, range)):
+        return _sequence(item)
+    if hasattr(item, "__index__"):
+        return item.__index__()
+    if isinstance(item, float):
+        raise IndexError(f"index: {item!r} is a float; use an int")
+    raise IndexError(f"index: {item!r} ({type(item).__name__}) cannot index a tensor")
+
+
+def _sequence(item):
+    if any(isinstance(v, _Tensor) for v in item):
+        parts = [
+            v if isinstance(v, _Tensor) else apply_const(np.asarray(v, np.int32)) for v in item
+        ]
+        width = np.broadcast_shapes(*(p._tuple_shape for p in parts))
+        return ops.concat(*(ops.reshape(p, shape=(1,) + width) for p in parts), axis=0)
+    array = np.asarray(item) if len(item) else np.zeros(0, np.int32)
+    if array.dtype.kind not in "iub":
+        raise ValueError(f"index: {item!r} holds values that are not integers")
+    return array
+
+
+def _split(index) -> list:
+    """The items of ``x[index]``. A list of anything but ints is a tuple of items."""
+    if type(index) is tuple:
+        return [_classify(i) for i in index]
+    if isinstance(index, list) and any(
+        i is None or i is Ellipsis or isinstance(i, slice) for i in index
+    ):
+        return [_classify(i) for i in index]
+    return [_classify(index)]
+
+
+def _expand_ellipsis(items: list, ndim: int) -> list:
+    used = 0
+    at = -1
+    for i, item in enumerate(items):
+        if item is Ellipsis:
+            if at >= 0:
+                raise IndexError("index: '...' may stand only once")
+            at = i
+        elif _is_bool_array(item):
+            used += item.ndim
+        elif item is not None:
+            used += 1
+    if used > ndim:
+        raise IndexError(f"index: {used} indices for a tensor with {ndim} axes")
+    fill = [_FULL] * (ndim - used)
+    return items + fill if at < 0 else items[:at] + fill + items[at + 1 :]
+
+
+def parse(shape: tuple, index) -> Access:
+    """Reads ``x[index]`` for a tensor of ``shape``. IndexError, ValueError as NumPy has them."""
+    items = _expand_ellipsis(_split(index), len(shape))
+    advanced = any(isinstance(i, (_Tensor, np.ndarray)) for i in items)
+    access = Access()
+    axis = 0
+    for item in items:
+        if item is None:
+            access.shape.append(1)
+        elif _is_bool_array(item):
+            _add_mask(access, item, shape, axis)
+            axis += item.ndim
+        else:
+            _add_axis(access, item, shape, axis, advanced)
+            axis += 1
+    return access
+
+
+def _add_axis(access: Access, item, shape: tuple, axis: int, advanced: bool):
+    extent = shape[axis]
+    if type(item) is slice:
+        access.shape.append(access.take(extent, item))
+    elif type(item) is int:
+        if not -extent <= item < extent:
+            raise IndexError(f"index: {item} is out of range for axis {axis} of {list(shape)}")
+        item %= extent
+        if (
+            advanced
+        ):  # an int next to arrays broadcasts with them, and counts for where their axes go
+            _add_index(access, np.asarray(item, np.int32), extent)
+        else:
+            access.take(extent, slice(item, item + 1))
+    else:
+        if isinstance(item, np.ndarray) and item.size:
+            low, high = int(item.min()), int(item.max())
+            if low < -extent or high >= extent:
+                bad = low if low < -extent else high
+                raise IndexError(f"index: {bad} is out of range for axis {axis} of {list(shape)}")
+        _add_index(access, item, extent)
+
+
+def _add_index(access: Access, item, extent: int):
+    access.take(extent, _FULL)
+    access.axes.append(len(access.shape))
+    access.indices.append(_index_tensor(item))
+    access.shape.append(extent)
+
+
+def _index_tensor(item):
+    if isinstance(item, np.ndarray):
+        return apply_const(np.ascontiguousarray(item, np.int32).reshape(item.shape))
+    return item if item.dtype == np.int32 else ops.cast(item, dtype="int32")
+
+
+def _add_mask(access: Access, mask, shape: tuple, axis: int):
+    rank = mask.ndim
+    covered = shape[axis : axis + rank]
+    if rank == 0:  # a bool scalar adds an axis of extent 1 (True) or selects nothing of it
+        access.axes.append(len(access.shape))
+        access.indices.append(apply_const(np.zeros(1 if bool(mask) else 0, np.int32)))
+        access.shape.append(1)
+        return
+    own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
+    if own != covered:
+        raise IndexError(
+            f"index: a mask of {list(own)} does not fit the axes {list(covered)} it covers"
+        )
+    if isinstance(mask, _Tensor):
+        found = ops.nonzero(mask)
+        n = found._tuple_shape[0]
+        columns = [
+            ops.reshape(ops.slice(found, begin=(0, k), end=(n, k + 1), step=(1, 1)), shape=(n,))
+            for k in range(rank)
+        ]
+    else:
+        columns = np.nonzero(mask)
+    for extent, column in zip(covered, columns, strict=False):
+        _add_index(access, column, extent)
+
+
+def getitem(x, index):
+    """``x[index]``."""
+    shape = x._tuple_shape
+    if type(index) is int and shape:  # the common case, without an Access
+        extent = shape[0]
+        if not -extent <= index < extent:
+            raise IndexError(f"index: {index} is out of range for axis 0 of {list(shape)}")
+        index %= extent
+        rest = shape[1:]
+        zeros = (0,) * len(rest)
+        row = ops.slice(x, begin=(index,) + zeros, end=(index + 1,) + rest, step=(1,) * len(shape))
+        return ops.reshape(row, shape=rest)
+    if (
+        isinstance(index, _Tensor)
+        and shape
+        and index.dtype == np.bool_
+        and index._tuple_shape == shape
+    ):
+        return ops.mask_select(x, index)[0]
+    access = parse(shape, index)
+    y = _region_of(x, access)
+    if access.indices:
+        y = ops.index_get(y, *access.indices, axes=tuple(access.axes))
+    return y
+
+
+def _region_of(x, access: Access):
+    y = x
+    if not access.whole:
+        y = ops.slice(x, begin=tuple(access.begin), end=tuple(access.end), step=tuple(access.step))
+    if access.shape != access.region:
+        y = ops.reshape(y, shape=tuple(access.shape))
+    return ops.identity(x) if y is x and not access.indices else y
+
+
+def setitem(x, index, value):
+    """The value that ``x`` has after ``x[index] = value``: a new tensor of x's dtype."""
+    shape = x._tuple_shape
+    if _is_bool_array(index) and index.ndim:
+        filled = _masked_fill(x, index, value, shape)
+        if filled is not None:
+            return filled
+    access = parse(shape, index)
+    value = as_operand(value, x)
+    region = tuple(access.region)
+    if access.indices:
+        value = _write_indices(_region_of(x, access), access, value)
+    else:
+        value = _fit(value, tuple(access.shape))
+    if value._tuple_shape != region:
+        value = ops.reshape(value, shape=region)
+    if access.whole or 0 in region:
+        return ops.identity(value) if access.whole else ops.identity(x)
+    return ops.slice_set(
+        x, value, begin=tuple(access.begin), end=tuple(access.end), step=tuple(access.step)
+    )
+
+
+def _write_indices(target, access: Access, value):
+    selected = ops.index_get(target, *access.indices, axes=tuple(access.axes))._tuple_shape
+    value = _fit(value, selected)
+    if 0 in selected:
+        return target
+    return ops.index_set(target, value, *access.indices, axes=tuple(access.axes))
+
+
+def _masked_fill(x, mask, value, shape: tuple):
+    """x[mask] = scalar as one selection, so that a trace needs no data-dependent shape."""
+    own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
+    if own != shape[: len(own)]:
+        raise IndexError(
+            f"index: a mask of {list(own)} does not fit the axes {list(shape[: len(own)])} it covers"
+        )
+    value = as_operand(value, x)
+    if any(extent != 1 for extent in value._tuple_shape):
+        return None
+    if not isinstance(mask, _Tensor):
+        mask = apply_const(mask)
+    if len(own) != len(shape):
+        mask = ops.reshape(mask, shape=own + (1,) * (len(shape) - len(own)))
+    value = ops.reshape(value, shape=()) if value.ndim else value
+    return ops.where(mask, value, x)
+
+
+def as_operand(value, x):
+    """``value`` as a tensor of x's dtype, to be written into x."""
+    if not isinstance(value, _Tensor):
+        value = apply_const(np.asarray(value).astype(x.dtype))
+    elif value.dtype != x.dtype:
+        value = ops.cast(value, dtype=x.dtype.name)
+    return value
+
+
+def _fit(value, shape: tuple):
+    own = value._tuple_shape
+    if own == shape:
+        return value
+    while len(own) > len(shape) and own[0] == 1:
+        own = own[1:]
+    if len(own) > len(shape) or any(
+        a != b and a != 1 for a, b in zip(own[::-1], shape[::-1], strict=False)
+    ):
+        raise ValueError(
+            f"index: a value of shape {list(value._tuple_shape)} does not broadcast to the selected {list(shape)}"
+        )
+    if own != value._tuple_shape:
+        value = ops.reshape(value, shape=own)
+    return value if own == shape else ops.broadcast_to(value, shape=shape)

@@ -1,0 +1,189 @@
+"""Shapes as programs write them (ints, tensors, both mixed) made plain tuples of ints."""
+
+import operator
+from math import prod
+
+import numpy as np
+
+from ..._core import Tensor as _Tensor
+from .. import ops
+
+
+def as_ints(values, what: str = "shape") -> tuple:
+    """Ints, 0-d and 1-d tensors or arrays, or a sequence that mixes them, as one tuple of ints."""
+    if type(values) is tuple:
+        for value in values:
+            if type(value) is not int:
+                break
+        else:
+            return values
+    if isinstance(values, (_Tensor, np.ndarray)):
+        return tuple(int(v) for v in _read(values))
+    if not isinstance(values, (tuple, list)):
+        return (_as_int(values, what),)
+    out = []
+    for value in values:
+        if isinstance(value, (_Tensor, np.ndarray)):
+            out.extend(int(v) for v in _read(value))
+        else:
+            out.append(_as_int(value, what))
+    return tuple(out)
+
+
+def as_int(value, what: str) -> int:
+    """One int, from a number or a one-element tensor."""
+    if type(value) is int:
+        return value
+    if isinstance(value, (_Tensor, np.ndarray)):
+        return int(value.item())
+    return _as_int(value, what)
+
+
+def _as_int(value, what):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: {value!r} ({type(value).__name__}) is not an integer") from None
+
+
+def _read(values) -> list:
+    array = values.numpy() if isinstance(values, _Tensor) else values
+    return np.reshape(array, -1).tolist()
+
+
+def as_pair(value, what: str, n: int = 2) -> tuple:
+    """One int for all ``n`` spatial axes, or one int each."""
+    if type(value) is int:
+        return (value,) * n
+    ints = as_ints(value, what)
+    if len(ints) == 1:
+        return ints * n
+    if len(ints) != n:
+        raise ValueError(f"{what}: {value!r} has {len(ints)} values; give one, or {n}")
+    return ints
+
+
+def normalize_axis(axis, ndim: int, op: str) -> int:
+    """A non-negative axis. ValueError outside ``[-ndim, ndim)``."""
+    if type(axis) is not int:
+        axis = as_int(axis, f"{op}: axis")
+    if axis < 0:
+        axis += ndim
+    if not 0 <= axis < ndim:
+        raise ValueError(
+            f"{op}: axis {axis - ndim if axis < 0 else axis} of a tensor with {ndim} axes"
+        )
+    return axis
+
+
+def normalize_axes(axis, ndim: int, op: str) -> tuple:
+    """Sorted, non-negative, distinct axes of an int or a sequence of ints."""
+    if type(axis) is int and 0 <= axis < ndim:
+        return (axis,)
+    axes = sorted(normalize_axis(a, ndim, op) for a in as_ints(axis, f"{op}: axis"))
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{op}: axis {axis!r} names an axis twice")
+    return tuple(axes)
+
+
+def solve_reshape(shape: tuple, old: tuple) -> tuple:
+    """``shape`` with its -1 filled in for a tensor of shape ``old``. ValueError when it cannot be."""
+    unknown = -1
+    known = 1
+    for i, extent in enumerate(shape):
+        if extent == -1 and unknown < 0:
+            unknown = i
+        elif extent < 0:
+            why = "only one axis may be -1" if extent == -1 else "an extent is negative"
+            raise ValueError(f"reshape: cannot reshape {list(old)} to {list(shape)}\n  why: {why}")
+        else:
+            known *= extent
+    total = prod(old)
+    if unknown < 0:
+        if known == total:
+            return shape
+    elif known and total % known == 0:
+        return shape[:unknown] + (total // known,) + shape[unknown + 1 :]
+    raise ValueError(
+        f"reshape: cannot reshape {list(old)} to {list(shape)}\n"
+        f"  why: {total} elements do not fill {known if unknown < 0 else f'a multiple of {known}'}"
+    )
+
+
+def reshape(x, shape):
+    """``x`` in another shape; one extent may be -1."""
+    shape = as_ints(shape)
+    old = x._tuple_shape
+    return ops.reshape(x, shape=solve_reshape(shape, old))
+
+
+def permutation_of(pattern, ndim: int) -> tuple:
+    """Splits a transpose pattern, where "x" makes a new axis, into (permutation, output positions of "x")."""
+    new_axes = tuple(i for i, p in enumerate(pattern) if isinstance(p, str) and p == "x")
+    axes = [as_int(p, "transpose") for p in pattern if not (isinstance(p, str) and p == "x")]
+    perm = tuple(a + ndim if a < 0 else a for a in axes)
+    if len(perm) != ndim or sorted(perm) != list(range(ndim)):
+        raise ValueError(
+            f"transpose: pattern {list(pattern)} does not name each of {ndim} axes once"
+        )
+    return perm, new_axes
+
+
+def transpose(x, pattern):
+    """Axes of ``x`` in the order of ``pattern``; the string "x" stands for a new axis."""
+    shape = x._tuple_shape
+    if not isinstance(pattern, (tuple, list)):
+        pattern = as_ints(pattern, "transpose")
+    perm, new_axes = permutation_of(pattern, len(shape))
+    y = ops.transpose(x, perm=perm)
+    if not new_axes:
+        return y
+    out = [shape[p] for p in perm]
+    for position in new_axes:
+        out.insert(position, 1)
+    return ops.reshape(y, shape=tuple(out))
+
+
+def broadcast_to(x, shape):
+    """``x`` repeated along new and size-1 axes; None keeps the size of an axis of ``x``."""
+    old = x._tuple_shape
+    if isinstance(shape, (tuple, list)) and any(s is None for s in shape):
+        offset = len(shape) - len(old)
+        if any(s is None and i < offset for i, s in enumerate(shape)):
+            raise ValueError(f"broadcast_to: {shape} has None for an axis that {list(old)} lacks")
+        shape = tuple(old[i - offset] if s is None else s for i, s in enumerate(shape))
+    shape = as_ints(shape)
+    if shape == old:
+        return ops.identity(x)
+    if any(s < 0 for s in shape):
+        raise ValueError(f"broadcast_to: {list(shape)} has a negative extent")
+    offset = len(shape) - len(old)
+    if offset < 0 or any(a != b and a != 1 for a, b in zip(old, shape[offset:], strict=False)):
+        raise RuntimeError(
+            f"broadcast_to: {list(old)} does not broadcast to {list(shape)}\n"
+            "  fix: trailing axes must be equal, or 1 in the tensor"
+        )
+    return ops.broadcast_to(x, shape=shape)
+
+
+def flatten(x, start_axis: int = 0, end_axis: int = -1):
+    """Joins the axes from ``start_axis`` to ``end_axis``, both included."""
+    shape = x._tuple_shape
+    ndim = len(shape)
+    if ndim == 0:
+        return ops.reshape(x, shape=(1,))
+    start = normalize_axis(start_axis, ndim, "flatten")
+    end = normalize_axis(end_axis, ndim, "flatten")
+    if end < start:
+        raise ValueError(f"flatten: end_axis {end_axis} lies before start_axis {start_axis}")
+    joined = prod(shape[start : end + 1])
+    return ops.reshape(x, shape=shape[:start] + (joined,) + shape[end + 1 :])
+
+
+def reduce(x, op, axis, keepdims: bool, name: str):
+    """Applies the reduction op over ``axis``; None reduces all axes and then takes no keepdims."""
+    ndim = x.ndim
+    if axis is None:
+        assert not keepdims, f"{name}: keepdims needs an axis; give axis=list(range(x.ndim))"
+        return op(x, axes=tuple(range(ndim)), keepdims=False)
+    return op(x, axes=normalize_axes(axis, ndim, name), keepdims=bool(keepdims))

@@ -1,0 +1,292 @@
+"""Devices: names, the default one, what there is, and memory counters.
+
+A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default, and optionally
+``:stream``. ``xpux`` is a GPU if there is one, else the CPU.
+"""
+
+import os
+import re
+from enum import Enum
+
+from . import _core
+
+__all__ = [
+    "is_cuda_available", "is_cambricon_available", "is_atlas_available", "is_rocm_available", "get_device_count",
+    "get_default_device", "set_default_device", "get_mem_status_bytes", "get_cuda_compute_capability",
+    "get_cuda_device_property", "get_cuda_version", "get_cudnn_version", "get_tensorrt_version",
+    "get_cuda_driver_version", "get_allocated_memory", "get_reserved_memory", "get_max_reserved_memory",
+    "get_max_allocated_memory", "reset_max_memory_stats", "set_prealloc_config", "coalesce_free_memory",
+]  # fmt: skip
+
+_KINDS = ("cpu", "gpu", "xpu", "cuda", "rocm", "cambricon", "atlas", "multithread")
+_NAME = re.compile(rf"({'|'.join(_KINDS)})(default|x|\d+)?(?::(\d+|x))?(?::(\d+|x))?$")
+
+
+class DeviceType(Enum):
+    """Kinds of device."""
+
+    CPU = "cpu"
+    CUDA = "gpu"
+    ROCM = "rocm"
+    CAMBRICON = "cambricon"
+    ATLAS = "atlas"
+    MULTITHREAD = "multithread"
+
+
+def _native(name: str, *args, default=None):
+    """Result of the extension's function, or ``default`` in a build without it."""
+    function = getattr(_core, name, None)
+    return default if function is None else function(*args)
+
+
+def physical_name(name: str) -> str:
+    """The place that a logical name means: "xpux" -> "cpu0:0". ValueError for a malformed name."""
+    match = _NAME.match(name) if isinstance(name, str) else None
+    if match is None:
+        raise ValueError(
+            f"device: {name!r} is not a device name; write for example 'cpu0', 'gpu0', 'xpux'"
+        )
+    kind, number, stream = match[1], match[2], match[3]
+    if kind == "xpu":
+        kind = "gpu" if is_cuda_available() else "cpu"
+    elif kind == "cuda":
+        kind = "gpu"
+    number = "0" if number in (None, "x", "default") else number
+    stream = "0" if stream in (None, "x") else stream
+    return f"{kind}{number}:{stream}"
+
+
+class Device:
+    """A place where tensors live; equal to every name of that place."""
+
+    __slots__ = ("logical_name", "physical_name")
+
+    def __init__(self, name: str):
+        self.logical_name = _with_stream(name)
+        self.physical_name = physical_name(name)
+
+    def __eq__(self, other):
+        if isinstance(other, Device):
+            return self.physical_name == other.physical_name
+        if isinstance(other, str):
+            try:
+                return self.physical_name == physical_name(other)
+            except ValueError:
+                return False
+        return NotImplemented
+
+    def __hash__(self):
+        return hash(self.physical_name)
+
+    def __str__(self):
+        return self.physical_name
+
+    def __repr__(self):
+        return f'CompNode("{self.physical_name}" from "{self.logical_name}")'
+
+    def __reduce__(self):
+        return Device, (self.logical_name,)
+
+
+CompNode = Device
+
+
+def _with_stream(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
+
+
+_default = os.environ.get("MGE_DEFAULT_DEVICE", "xpux")
+_devices = {}
+
+
+def device_of(physical: str) -> Device:
+    """The Device of a physical name, with the default's logical name where it is the default place."""
+    device = _devices.get((physical, _default))
+    if device is None:
+        logical = _default if physical_name(_default) == physical else physical
+        device = _devices[(physical, _default)] = Device(logical)
+    return device
+
+
+def require(name: str) -> str:
+    """Physical name of a device that this process can use. RuntimeError when it cannot."""
+    physical = physical_name(name)
+    if not physical.startswith(("cpu", "multithread")) and not physical.startswith("gpu"):
+        raise RuntimeError(f"device: {name} is not supported by this build; use a cpu or a gpu")
+    if physical.startswith("gpu") and int(physical[3:].split(":")[0]) >= get_device_count("gpu"):
+        raise RuntimeError(
+            f"device: {name} does not exist; this machine has {get_device_count('gpu')} GPUs"
+        )
+    return physical
+
+
+def get_default_device() -> str:
+    """The name given to `set_default_device`, "xpux" at first."""
+    return _default
+
+
+def set_default_device(device: str = "xpux") -> None:
+    """Where new tensors go. ValueError for a malformed name."""
+    global _default
+    name = str(device)
+    physical = physical_name(name)
+    _native("set_default_device", physical)
+    _default = name
+
+
+def is_cuda_available() -> bool:
+    """Whether there is an NVIDIA GPU that this build can use."""
+    return get_device_count("gpu") > 0
+
+
+def is_cambricon_available() -> bool:
+    """False: there is no backend for Cambricon."""
+    return False
+
+
+def is_atlas_available() -> bool:
+    """False: there is no backend for Atlas."""
+    return False
+
+
+def is_rocm_available() -> bool:
+    """False: there is no backend for ROCm."""
+    return False
+
+
+def get_device_count(device_type: str) -> int:
+    """Number of devices of a kind: "gpu", "cpu" (cores), ... ValueError for an unknown kind."""
+    kind = device_type.value if isinstance(device_type, DeviceType) else str(device_type).lower()
+    kind = {
+        "cuda": "gpu",
+        "xpu": "gpu" if _native("device_count", "gpu", default=0) else "cpu",
+    }.get(kind, kind)
+    if kind not in _KINDS:
+        raise ValueError(
+            f"get_device_count: no kind {device_type!r}; there are {', '.join(_KINDS)}"
+        )
+    if kind in ("cpu", "multithread"):
+        return os.cpu_count() or 1
+    return int(_native("device_count", kind, default=0)) if kind == "gpu" else 0
+
+
+def _where(device) -> str:
+    return require(_default if device is None else str(device))
+
+
+def _memory(device) -> dict:
+    """Counters of one device, in bytes."""
+    _where(device)
+    stats = _core.memory_stats()
+    return {
+        "allocated": stats["in_use"],
+        "reserved": stats["reserved"],
+        "max_allocated": stats["peak_in_use"],
+        "max_reserved": stats["peak_reserved"],
+    }
+
+
+def get_mem_status_bytes(device: str = None) -> tuple:
+    """(total, free) bytes of a device."""
+    known = _native("memory_status", _where(device))
+    if known is not None:
+        return tuple(known)
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+
+
+def get_allocated_memory(device: str = None) -> int:
+    """Bytes that live tensors hold."""
+    return _memory(device)["allocated"]
+
+
+def get_reserved_memory(device: str = None) -> int:
+    """Bytes taken from the system, free blocks included."""
+    return _memory(device)["reserved"]
+
+
+def get_max_reserved_memory(device: str = None) -> int:
+    """Peak of `get_reserved_memory`."""
+    return _memory(device)["max_reserved"]
+
+
+def get_max_allocated_memory(device: str = None) -> int:
+    """Peak of `get_allocated_memory`."""
+    return _memory(device)["max_allocated"]
+
+
+def reset_max_memory_stats(device: str = None) -> None:
+    """Peaks count from now on."""
+    _where(device)
+    _core.reset_peak_memory()
+
+
+def set_prealloc_config(
+    alignment: int = 1,
+    min_req: int = 32 * 1024 * 1024,
+    max_overhead: int = 0,
+    growth_factor: float = 2.0,
+    device_type: DeviceType = DeviceType.CUDA,
+) -> None:
+    """How much the allocator asks from the system at a time. A hint: only memory use changes."""
+    assert alignment > 0, f"set_prealloc_config: alignment {alignment} is not positive"
+    assert min_req > 0, f"set_prealloc_config: min_req {min_req} is not positive"
+    assert max_overhead >= 0, f"set_prealloc_config: max_overhead {max_overhead} is negative"
+    assert growth_factor >= 1, f"set_prealloc_config: growth_factor {growth_factor} is below 1"
+    _native(
+        "set_prealloc_config",
+        alignment,
+        min_req,
+        max_overhead,
+        growth_factor,
+        DeviceType(device_type).value,
+    )
+
+
+def coalesce_free_memory() -> None:
+    """Gives free blocks back to the system."""
+    _core.trim_memory()
+
+
+def _cuda(what: str, *args):
+    value = _native(what, *args)
+    if value is None:
+        raise RuntimeError(
+            f"{what}: there is no CUDA device; check megengine.is_cuda_available() first"
+        )
+    return value
+
+
+def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceType.CUDA) -> int:
+    """Compute capability of a GPU, 90 for 9.0. RuntimeError without one."""
+    return _cuda("cuda_compute_capability", device)
+
+
+def get_cuda_device_property(device: int, device_type: DeviceType = DeviceType.CUDA):
+    """Name, compute capability and memory of a GPU. RuntimeError without one."""
+    return _cuda("cuda_device_property", device)
+
+
+def get_cuda_version() -> int:
+    """CUDA version as 1000 * major + 10 * minor; 0 without CUDA."""
+    return int(_native("cuda_version", default=0))
+
+
+def get_cuda_driver_version() -> int:
+    """Driver's CUDA version; 0 without a driver."""
+    return int(_native("cuda_driver_version", default=0))
+
+
+def get_cudnn_version() -> int:
+    """cuDNN version; 0 without cuDNN."""
+    return int(_native("cudnn_version", default=0))
+
+
+def get_tensorrt_version() -> int:
+    """0: TensorRT is not used."""
+    return 0
+
+
+def what_is_xpu() -> str:
+    """The kind of device behind "xpu"."""
+    return re.match(r"[a-z]+", physical_name("xpux"))[0]

@@ -1,0 +1,185 @@
+"""Multi-head attention (Vaswani et al., 2017), composed of matrix products and softmax."""
+
+import math
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..tensor import Tensor
+from ._activation import dropout
+from .math import matmul
+
+_MASKED = -1e9  # added to scores of positions that may not be seen
+
+
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    attn_drop: float,
+    out_drop: float,
+    io_weight_bias: Tensor | None,
+    qproj_size: int | None = None,
+    kproj_size: int | None = None,
+    vproj_size: int | None = None,
+    oproj_size: int | None = None,
+    qbias: bool = False,
+    kbias: bool = False,
+    vbias: bool = False,
+    obias: bool = False,
+    bias_k: Tensor | None = None,
+    bias_v: Tensor | None = None,
+    add_zero_attn: bool = False,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    need_weights: bool = False,
+    average_attn_weights: bool = False,
+    is_causal: bool = False,
+    maybe_cudnn_style_mask: bool = False,
+    reslink: bool = False,
+    training: bool = True,
+):
+    """``softmax(q @ k.T / sqrt(head size) + mask) @ v`` per head, between input and output projections.
+
+    query [n, lq, eq], key [n, lk, ek], value [n, lk, ev], or all unbatched. io_weight_bias is one 1-d tensor: the
+    projections q, k, v, o as [in, out] matrices, then their biases, of those whose size is not None or 0. Masks are
+    bool (true is hidden) or added to the scores: key_padding_mask [n, lk], attn_mask [lq, lk] or [n * heads, lq, lk].
+    With maybe_cudnn_style_mask attn_mask may be [2, lq], the first and past-the-last key seen, and
+    key_padding_mask [2, n], whose row 1 counts valid keys.
+    Returns (out, weights): weights [n, heads, lq, lk] or their mean over heads, None unless need_weights.
+    """
+    batched = query.ndim == 3
+    if not batched:
+        query, key, value = (_unsqueeze(t) for t in (query, key, value))
+    packed = _Packed(io_weight_bias)
+    vsize = vproj_size or value._tuple_shape[-1]
+    sizes = [
+        (query._tuple_shape[-1], qproj_size, qbias), (key._tuple_shape[-1], kproj_size, kbias),
+        (value._tuple_shape[-1], vproj_size, vbias), (vsize, oproj_size, obias),
+    ]  # fmt: skip
+    weights = [packed.take((fan_in, size)) if size else None for fan_in, size, _ in sizes]
+    biases = [packed.take((size,)) if size and has else None for _, size, has in sizes]
+    q, k, v = (
+        _project(t, w, b) for t, w, b in zip((query, key, value), weights, biases, strict=False)
+    )
+    k, v = _extend(k, v, bias_k, bias_v, add_zero_attn)
+    q, k, v = (_heads(t, num_heads) for t in (q, k, v))
+    scores = ops.mul(matmul(q, k, transpose_b=True), 1.0 / math.sqrt(q._tuple_shape[-1]))
+    for mask in _masks(scores, key_padding_mask, attn_mask, is_causal, maybe_cudnn_style_mask):
+        scores = ops.add(scores, mask)
+    attention = ops.softmax(scores, axis=3)
+    out = matmul(dropout(attention, attn_drop, training), v)
+    n, heads, lq, size = out._tuple_shape
+    out = ops.reshape(ops.transpose(out, perm=(0, 2, 1, 3)), shape=(n, lq, heads * size))
+    out = dropout(_project(out, weights[3], biases[3]), out_drop, training)
+    if reslink:
+        out = ops.add(out, query)
+    if average_attn_weights and need_weights:
+        attention = ops.reduce_mean(attention, axes=(1,), keepdims=False)
+    if not batched:
+        out, attention = (ops.reshape(t, shape=t._tuple_shape[1:]) for t in (out, attention))
+    return out, attention if need_weights else None
+
+
+class _Packed:
+    """Reads matrices and vectors one after the other out of a flat tensor."""
+
+    def __init__(self, flat: Tensor | None):
+        self.flat = None if flat is None else ops.reshape(flat, shape=(flat.size,))
+        self.at = 0
+
+    def take(self, shape: tuple) -> Tensor:
+        begin, self.at = self.at, self.at + math.prod(shape)
+        have = 0 if self.flat is None else self.flat.size
+        if self.at > have:
+            raise ValueError(
+                f"multi_head_attention: io_weight_bias has {have} elements, needed are at least {self.at}"
+            )
+        return ops.reshape(
+            ops.slice(self.flat, begin=(begin,), end=(self.at,), step=(1,)), shape=shape
+        )
+
+
+def _unsqueeze(x: Tensor) -> Tensor:
+    return ops.reshape(x, shape=(1,) + x._tuple_shape)
+
+
+def _project(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = matmul(x, weight)
+    return x if bias is None else ops.add(x, bias)
+
+
+def _extend(k: Tensor, v: Tensor, bias_k, bias_v, add_zero_attn: bool):
+    """Adds learned keys and values, and a zero one, behind the others."""
+    for extra in ((bias_k, bias_v), (0.0, 0.0) if add_zero_attn else (None, None)):
+        pair = []
+        for x, more in zip((k, v), extra, strict=False):
+            if more is not None:
+                n, _, size = x._tuple_shape
+                if isinstance(more, Tensor):
+                    more = ops.broadcast_to(
+                        ops.reshape(more, shape=(1, 1, size)), shape=(n, 1, size)
+                    )
+                else:
+                    more = ops.full(shape=(n, 1, size), value=more, dtype=x.dtype.name)
+                x = ops.concat(x, more, axis=1)
+            pair.append(x)
+        k, v = pair
+    return k, v
+
+
+def _heads(x: Tensor, num_heads: int) -> Tensor:
+    n, length, size = x._tuple_shape
+    if size % num_heads:
+        raise ValueError(f"multi_head_attention: size {size} does not split into {num_heads} heads")
+    return ops.transpose(
+        ops.reshape(x, shape=(n, length, num_heads, size // num_heads)), perm=(0, 2, 1, 3)
+    )
+
+
+def _masks(
+    scores: Tensor, key_padding_mask, attn_mask, is_causal: bool, maybe_cudnn_style: bool
+) -> list:
+    """What is added to the scores [n, heads, lq, lk]."""
+    n, heads, lq, lk = scores._tuple_shape
+    out = []
+    if key_padding_mask is not None:
+        if maybe_cudnn_style and key_padding_mask._tuple_shape == (2, n) and (2, n) != (n, lk):
+            valid = ops.reshape(
+                ops.slice(key_padding_mask, begin=(1, 0), end=(2, n), step=(1, 1)), shape=(n, 1)
+            )
+            key_padding_mask = ops.greater_equal(_range(lk), valid)
+        out.append(ops.reshape(_padded(_additive(key_padding_mask), lk), shape=(n, 1, 1, lk)))
+    if attn_mask is not None:
+        if maybe_cudnn_style and attn_mask._tuple_shape == (2, lq) and lq != 2:
+            low, high = (ops.reshape(attn_mask[i], shape=(lq, 1)) for i in (0, 1))
+            keys = _range(lk)
+            attn_mask = ops.logical_or(ops.less(keys, low), ops.greater_equal(keys, high))
+        mask = _padded(_additive(attn_mask), lk)
+        out.append(
+            ops.reshape(mask, shape=(n, heads, lq, lk) if mask.ndim == 3 else (1, 1, lq, lk))
+        )
+    elif is_causal:
+        hidden = np.arange(lk)[None, :] > np.arange(lq)[:, None]
+        out.append(_additive(apply_const(hidden[None, None])))
+    return out
+
+
+def _range(n: int) -> Tensor:
+    return apply_const(np.arange(n, dtype=np.int32)[None, :])
+
+
+def _additive(mask: Tensor) -> Tensor:
+    return ops.mul(ops.cast(mask, dtype="float32"), _MASKED) if mask.dtype == np.bool_ else mask
+
+
+def _padded(mask: Tensor, lk: int) -> Tensor:
+    """Keys that `_extend` added are seen by all."""
+    extra = lk - mask._tuple_shape[-1]
+    if extra == 0:
+        return mask
+    before = (0,) * mask.ndim
+    return ops.pad(mask, before=before, after=before[1:] + (extra,), mode="constant", value=0.0)

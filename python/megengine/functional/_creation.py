@@ -1,0 +1,159 @@
+"""Tensors made from numbers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..core.tensor.dtype import dtype_name
+from ..core.tensor.shapes import as_int, as_ints
+from ..core.tensor.shapes import broadcast_to as _broadcast_to
+from ..tensor import Tensor
+
+__all__ = [
+    "arange", "complex", "eye", "full", "full_like", "imag", "linspace", "ones", "ones_like", "polar", "real", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+Shape = int | Sequence[int] | Tensor
+
+
+def on(device, x: Tensor) -> Tensor:
+    """``x`` on ``device``; None leaves it where it is."""
+    return x if device is None else x.to(device)
+
+
+def full(
+    shape: Shape, value: bool | int | float | Tensor, *, dtype=None, device: str | None = None
+) -> Tensor:
+    """Every element is ``value``. dtype None takes the value's: float32, int32 or bool.
+
+    >>> full((2,), 1.5).numpy()
+    array([1.5, 1.5], dtype=float32)
+    """
+    shape = as_ints(shape)
+    if isinstance(value, Tensor):
+        if dtype is not None:
+            value = ops.cast(value, dtype=dtype_name(dtype))
+        return on(device, _broadcast_to(value, shape))
+    if dtype is None:
+        dtype = np.asarray(value).dtype
+    return on(device, ops.full(shape=_checked(shape), value=float(value), dtype=dtype_name(dtype)))
+
+
+def _checked(shape: tuple) -> tuple:
+    for extent in shape:
+        if extent < 0:
+            raise ValueError(f"shape {list(shape)} has a negative extent")
+    return shape
+
+
+def zeros(shape: Shape, *, dtype="float32", device: str | None = None) -> Tensor:
+    """Every element is 0."""
+    return on(device, ops.full(shape=_checked(as_ints(shape)), value=0.0, dtype=dtype_name(dtype)))
+
+
+def ones(shape: Shape, *, dtype="float32", device: str | None = None) -> Tensor:
+    """Every element is 1."""
+    return on(device, ops.full(shape=_checked(as_ints(shape)), value=1.0, dtype=dtype_name(dtype)))
+
+
+def full_like(inp: Tensor, value: int | float) -> Tensor:
+    """``value`` in the shape, dtype and device of ``inp``."""
+    if isinstance(value, Tensor):
+        return _broadcast_to(ops.cast(value, dtype=inp.dtype.name), inp._tuple_shape)
+    return ops.full(shape=inp._tuple_shape, value=float(value), dtype=inp.dtype.name)
+
+
+def zeros_like(inp: Tensor) -> Tensor:
+    """0 in the shape, dtype and device of ``inp``."""
+    return ops.full(shape=inp._tuple_shape, value=0.0, dtype=inp.dtype.name)
+
+
+def ones_like(inp: Tensor) -> Tensor:
+    """1 in the shape, dtype and device of ``inp``."""
+    return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name)
+
+
+def eye(N: int, M: int = None, *, dtype="float32", device: str | None = None) -> Tensor:
+    """Ones on the diagonal of an [N, M] matrix; M defaults to N."""
+    if isinstance(N, (tuple, list)) or getattr(N, "ndim", 0) == 1:
+        N, M = as_ints(N)
+    n = as_int(N, "eye")
+    array = np.eye(n, n if M is None else as_int(M, "eye"), dtype=np.dtype("float32"))
+    return on(device, _constant(array, dtype))
+
+
+def _constant(array: np.ndarray, dtype) -> Tensor:
+    name = dtype_name(dtype)
+    if name == "bfloat16":
+        return ops.cast(apply_const(array.astype(np.float32)), dtype=name)
+    return apply_const(array.astype(name))
+
+
+def _number(value):
+    return value.item() if isinstance(value, (Tensor, np.ndarray)) else value
+
+
+def arange(
+    start: int | float | Tensor = 0,
+    stop: int | float | Tensor | None = None,
+    step: int | float | Tensor = 1,
+    *,
+    dtype="float32",
+    device: str | None = None,
+) -> Tensor:
+    """start, start + step, ... below stop. With one argument that is stop, and start is 0.
+
+    >>> arange(5, 1, -2).numpy()
+    array([5., 3.], dtype=float32)
+    """
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = _number(start), _number(stop), _number(step)
+    if step == 0:
+        raise ValueError("arange: step is 0")
+    count = int(np.ceil((stop - start) / step))
+    values = start + step * np.arange(max(count, 0), dtype=np.float64)
+    return on(device, _constant(values, dtype))
+
+
+def linspace(
+    start: int | float | Tensor,
+    stop: int | float | Tensor,
+    num: int | Tensor,
+    *,
+    dtype="float32",
+    device: str | None = None,
+) -> Tensor:
+    """``num`` evenly spaced values from start to stop, both included."""
+    count = as_int(num, "linspace: num")
+    if count < 1:
+        raise ValueError(f"linspace: num {count} is below 1")
+    if isinstance(start, Tensor) or isinstance(
+        stop, Tensor
+    ):  # stays differentiable, and live in a trace
+        weight = apply_const(np.linspace(0, 1, count, dtype=np.float32))
+        values = ops.add(start, ops.mul(weight, ops.sub(stop, start)))
+        return on(device, ops.cast(values, dtype=dtype_name(dtype)))
+    return on(device, _constant(np.linspace(start, stop, count), dtype))
+
+
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """complex64 from two float32 tensors."""
+    return ops.complex(real, imag)
+
+
+def real(complex: Tensor) -> Tensor:
+    """Real part of a complex64 tensor, float32."""
+    return ops.real(complex)
+
+
+def imag(complex: Tensor) -> Tensor:
+    """Imaginary part of a complex64 tensor, float32."""
+    return ops.imag(complex)
+
+
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """complex64 of the given magnitude and angle (radians)."""
+    return ops.complex(ops.mul(abs, ops.cos(angle)), ops.mul(abs, ops.sin(angle)))

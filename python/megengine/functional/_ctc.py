@@ -1,0 +1,108 @@
+"""Connectionist temporal classification (Graves et al., 2006), by the forward recursion in log space."""
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..tensor import Tensor
+
+_NEVER = -1e30  # log of a probability 0 that stays finite under additions
+
+
+def ctc_loss(
+    pred: Tensor,
+    pred_lengths: Tensor,
+    label: Tensor,
+    label_lengths: Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of label sequences under frame-wise class probabilities.
+
+    pred: probabilities [time, batch, classes]; pred_lengths, label_lengths: [batch]; label: [batch, longest], or
+    all labels one after the other in 1-d. "mean" divides each loss by its label length, then averages.
+    The lengths are read on the host. Returns a 0-d tensor, [batch] for reduction "none".
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction {reduction!r} is not one of 'mean', 'sum', 'none'")
+    time, batch, classes = pred._tuple_shape
+    if not 0 <= blank < classes:
+        raise ValueError(f"ctc_loss: blank {blank} is not one of {classes} classes")
+    lengths = _host(pred_lengths, batch, "pred_lengths")
+    label_len = _host(label_lengths, batch, "label_lengths")
+    if lengths.max(initial=0) > time:
+        raise ValueError(f"ctc_loss: pred_lengths has {lengths.max()}, pred only {time} steps")
+    extended = _with_blanks(label, label_len, blank)  # [batch, 2 * longest + 1]
+    loss = ops.neg(_log_likelihood(pred, lengths, extended, label_len, blank))
+    if reduction == "none":
+        return loss
+    if reduction == "mean":
+        loss = ops.true_div(loss, apply_const(np.maximum(label_len, 1).astype(np.float32)))
+        return ops.reduce_mean(loss, axes=(0,), keepdims=False)
+    return ops.reduce_sum(loss, axes=(0,), keepdims=False)
+
+
+def _host(values, batch: int, what: str) -> np.ndarray:
+    array = (
+        np.asarray(values.numpy() if isinstance(values, Tensor) else values)
+        .astype(np.int64)
+        .reshape(-1)
+    )
+    if array.size != batch:
+        raise ValueError(f"ctc_loss: {what} has {array.size} values for a batch of {batch}")
+    return array
+
+
+def _with_blanks(label, label_len: np.ndarray, blank: int) -> np.ndarray:
+    labels = np.asarray(label.numpy() if isinstance(label, Tensor) else label)
+    longest = int(label_len.max(initial=0))
+    out = np.full((len(label_len), 2 * longest + 1), blank, np.int32)
+    starts = np.concatenate([[0], np.cumsum(label_len)])
+    for i, n in enumerate(label_len):
+        out[i, 1 : 2 * n : 2] = (
+            labels[i, :n] if labels.ndim == 2 else labels[starts[i] : starts[i] + n]
+        )
+    return out
+
+
+def _log_likelihood(pred, lengths, extended, label_len, blank):
+    time, batch, _ = pred._tuple_shape
+    states = extended.shape[1]
+    # A step may skip a blank between two different labels.
+    skip = np.zeros((batch, states), bool)
+    skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
+    index = apply_const(np.broadcast_to(extended, (time, batch, states)).astype(np.int32))
+    logp = ops.log(ops.maximum(ops.gather(pred, index, axis=2), 1e-37))  # [time, batch, states]
+    no_skip = apply_const(np.where(skip, 0, _NEVER).astype(np.float32))
+    first = np.full((batch, states), _NEVER, np.float32)
+    first[:, :2] = 0
+    alpha = ops.add(_row(logp, 0), apply_const(first))
+    for t in range(1, time):
+        stay_or_step = ops.logaddexp(alpha, _shifted(alpha, 1))
+        reached = ops.logaddexp(stay_or_step, ops.add(_shifted(alpha, 2), no_skip))
+        going = apply_const((t < lengths)[:, None])
+        alpha = ops.where(going, ops.add(reached, _row(logp, t)), alpha)
+    end = apply_const(
+        np.stack([2 * label_len, np.maximum(2 * label_len - 1, 0)], 1).astype(np.int32)
+    )
+    last = ops.gather(alpha, end, axis=1)  # [batch, 2]
+    only_blank = apply_const(np.where(label_len == 0, _NEVER, 0).astype(np.float32))
+    final = [
+        ops.reshape(ops.slice(last, begin=(0, k), end=(batch, k + 1), step=(1, 1)), shape=(batch,))
+        for k in (0, 1)
+    ]
+    return ops.logaddexp(final[0], ops.add(final[1], only_blank))
+
+
+def _row(logp, t: int):
+    _, batch, states = logp._tuple_shape
+    row = ops.slice(logp, begin=(t, 0, 0), end=(t + 1, batch, states), step=(1, 1, 1))
+    return ops.reshape(row, shape=(batch, states))
+
+
+def _shifted(alpha, by: int):
+    """alpha[:, s - by], never reached for s < by."""
+    batch, states = alpha._tuple_shape
+    if by >= states:
+        return ops.full(shape=(batch, states), value=_NEVER, dtype="float32")
+    kept = ops.slice(alpha, begin=(0, 0), end=(batch, states - by), step=(1, 1))
+    return ops.pad(kept, before=(0, by), after=(0, 0), mode="constant", value=_NEVER)

@@ -1,0 +1,160 @@
+"""Deformable convolution (Zhu et al., 2018) and correlation of feature maps (Dosovitskiy et al., 2015)."""
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..core.tensor.amp import state as _amp
+from ..core.tensor.amp import to_low as _to_low
+from ..core.tensor.shapes import as_pair
+from ..tensor import Tensor
+from ._conv import _check_modes
+from ._sample import sample
+
+IntPair = int | tuple[int, int]
+
+
+def deformable_conv2d(
+    inp: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+    stride: IntPair = 1,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
+    groups: int = 1,
+    conv_mode="cross_correlation",
+    compute_mode="default",
+) -> Tensor:
+    """conv2d whose taps are moved by ``offset`` and scaled by ``mask``; outside of the image is 0.
+
+    offset: [n, 2 * k * d, oh, ow], for each of d channel groups and k = kh * kw taps its (y, x) shift;
+    mask: [n, k * d, oh, ow] or None.
+    """
+    _check_modes(conv_mode, compute_mode)
+    if _amp.enabled:
+        inp, weight, offset, mask, bias = _to_low(inp, weight, offset, mask, bias)
+    shape = weight._tuple_shape if weight.ndim == 5 else (1,) + weight._tuple_shape
+    g, oc, ic, kh, kw = shape
+    n, c, _, _ = inp._tuple_shape
+    if g != groups or g * ic != c:
+        raise ValueError(
+            f"deformable_conv2d: weight {list(weight._tuple_shape)} does not fit {c} channels, groups={groups}"
+        )
+    taps = kh * kw
+    oh, ow = offset._tuple_shape[2:]
+    parts = offset._tuple_shape[1] // (2 * taps)
+    if offset._tuple_shape[1] != 2 * taps * parts or c % max(parts, 1):
+        raise ValueError(
+            f"deformable_conv2d: offset {list(offset._tuple_shape)} does not fit a {kh}x{kw} kernel"
+        )
+    base = _tap_places(
+        (kh, kw),
+        (oh, ow),
+        as_pair(stride, "stride"),
+        as_pair(padding, "padding"),
+        as_pair(dilation, "dilation"),
+    )
+    places = ops.add(ops.reshape(offset, shape=(n, parts, taps, 2, oh, ow)), apply_const(base))
+    columns = [_columns_of_part(inp, places, mask, part, parts) for part in range(parts)]
+    columns = columns[0] if parts == 1 else ops.concat(*columns, axis=1)  # [n, c, taps, oh, ow]
+    columns = ops.reshape(columns, shape=(n, g, ic * taps, oh * ow))
+    y = ops.matmul(ops.reshape(weight, shape=(1, g, oc, ic * taps)), columns)
+    y = ops.reshape(y, shape=(n, g * oc, oh, ow))
+    return y if bias is None else ops.add(y, bias)
+
+
+def _tap_places(kernel, out, stride, padding, dilation) -> np.ndarray:
+    """[1, 1, taps, 2, oh, ow]: (y, x) of each tap without offset."""
+    rows = (
+        np.arange(kernel[0])[:, None, None, None] * dilation[0]
+        + np.arange(out[0])[None, None, :, None] * stride[0]
+    )
+    cols = (
+        np.arange(kernel[1])[None, :, None, None] * dilation[1]
+        + np.arange(out[1])[None, None, None, :] * stride[1]
+    )
+    both = np.stack(np.broadcast_arrays(rows - padding[0], cols - padding[1]), axis=2)
+    return both.reshape(1, 1, kernel[0] * kernel[1], 2, *out).astype(np.float32)
+
+
+def _columns_of_part(inp: Tensor, places: Tensor, mask, part: int, parts: int) -> Tensor:
+    n, _, taps, _, oh, ow = places._tuple_shape
+    c, h, w = inp._tuple_shape[1:]
+    y, x = (
+        ops.reshape(
+            ops.slice(
+                places,
+                begin=(0, part, 0, i, 0, 0),
+                end=(n, part + 1, taps, i + 1, oh, ow),
+                step=(1,) * 6,
+            ),
+            shape=(n, taps, oh, ow),
+        )
+        for i in (0, 1)
+    )
+    first, last = part * c // parts, (part + 1) * c // parts
+    images = ops.slice(inp, begin=(0, first, 0, 0), end=(n, last, h, w), step=(1, 1, 1, 1))
+    values = sample(images, y, x, "constant")  # [n, taps, oh, ow, c]
+    if mask is not None:
+        own = ops.slice(
+            mask,
+            begin=(0, part * taps, 0, 0),
+            end=(n, (part + 1) * taps, oh, ow),
+            step=(1, 1, 1, 1),
+        )
+        values = ops.mul(values, ops.reshape(own, shape=(n, taps, oh, ow, 1)))
+    return ops.transpose(values, perm=(0, 4, 1, 2, 3))
+
+
+def correlation(
+    data1: Tensor,
+    data2: Tensor,
+    kernel_size: int = 1,
+    max_displacement: int = 1,
+    stride1: int = 1,
+    stride2: int = 1,
+    pad_size: int = 0,
+    is_multiply: bool = True,
+) -> Tensor:
+    """Mean product (or absolute difference unless is_multiply) of patches of data1 with displaced patches of data2.
+
+    data1, data2: [n, c, h, w]; one output channel per displacement in steps of stride2, row by row.
+    """
+    n, c, _, _ = data1._tuple_shape
+    pads = (0, 0, pad_size, pad_size)
+    a, b = (ops.pad(d, before=pads, after=pads, mode="constant", value=0.0) for d in (data1, data2))
+    h, w = a._tuple_shape[2:]
+    radius = (kernel_size - 1) // 2
+    border = max_displacement + radius
+    oh, ow = -(-(h - 2 * border) // stride1), -(-(w - 2 * border) // stride1)
+    if oh < 1 or ow < 1:
+        raise ValueError(
+            f"correlation: images of {h} by {w} with padding leave nothing inside a border of {border}"
+        )
+    steps = max_displacement // stride2
+    shifts = [d * stride2 for d in range(-steps, steps + 1)]
+
+    def patch(x, dy, dx):
+        top, left = max_displacement + dy, max_displacement + dx
+        bottom = top + (oh - 1) * stride1 + kernel_size
+        right = left + (ow - 1) * stride1 + kernel_size
+        return ops.slice(x, begin=(0, 0, top, left), end=(n, c, bottom, right), step=(1, 1, 1, 1))
+
+    own = patch(a, 0, 0)
+    maps = []
+    for dy in shifts:
+        for dx in shifts:
+            other = patch(b, dy, dx)
+            match = ops.mul(own, other) if is_multiply else ops.abs(ops.sub(own, other))
+            match = ops.reduce_mean(match, axes=(1,), keepdims=True)
+            if kernel_size > 1 or stride1 > 1:
+                match = ops.avg_pool(
+                    match,
+                    kernel=(kernel_size,) * 2,
+                    stride=(stride1,) * 2,
+                    padding=(0, 0),
+                    count_include_padding=True,
+                )
+            maps.append(match)
+    return maps[0] if len(maps) == 1 else ops.concat(*maps, axis=1)

@@ -1,0 +1,270 @@
+"""Normalization over a batch, a group, an instance or trailing axes."""
+
+from collections.abc import Sequence
+
+from ..core import ops
+from ..core.tensor.amp import state as _amp
+from ..core.tensor.amp import to_high as _to_high
+from ..core.tensor.amp import to_low as _to_low
+from ..core.tensor.shapes import as_ints, normalize_axes
+from ..tensor import Tensor
+
+
+def _channels(x: Tensor | None, c: int, fallback: float) -> Tensor:
+    """A per-channel term as [c]."""
+    if x is None:
+        return ops.full(shape=(c,), value=fallback, dtype="float32")
+    if x.size != c:
+        raise ValueError(f"batch_norm: a term of shape {list(x._tuple_shape)} for {c} channels")
+    return x if x._tuple_shape == (c,) else ops.reshape(x, shape=(c,))
+
+
+def batch_norm(
+    inp: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    training: bool = False,
+    momentum: float = 0.9,
+    eps: float = 1e-5,
+    inplace: bool = True,
+):
+    """``(x - mean) / sqrt(var + eps) * weight + bias`` per channel (axis 1). Source: Ioffe and Szegedy, 2015.
+
+    Training uses the batch's statistics (biased variance) and moves the running ones, ``momentum * old +
+    (1 - momentum) * new`` with the unbiased variance: in place, or returned as (out, mean, var) unless inplace.
+    AssertionError for missing running statistics in inference.
+    """
+    if not training:
+        assert running_mean is not None and running_var is not None, (
+            "batch_norm: inference needs running_mean and running_var"
+        )
+        out = _normalize_by(inp, running_mean, running_var, weight, bias, eps)
+        return out if inplace else (out, running_mean, running_var)
+    if _amp.enabled:
+        (inp,) = _to_low(inp)
+    c = inp._tuple_shape[1]
+    out, mean, var = ops.batch_norm(
+        inp, _channels(weight, c, 1.0), _channels(bias, c, 0.0), eps=float(eps)
+    )
+    if inp._format != "default":
+        out._format = inp._format
+    count = inp.size // c if c else 0
+    if running_mean is not None:
+        running_mean = _moved(running_mean, mean.detach(), momentum, 1.0, inplace)
+    if running_var is not None:
+        running_var = _moved(
+            running_var, var.detach(), momentum, count / (count - 1) if count > 1 else 1.0, inplace
+        )
+    return out if inplace else (out, running_mean, running_var)
+
+
+def _moved(
+    running: Tensor, batch: Tensor, momentum: float, correction: float, inplace: bool
+) -> Tensor:
+    batch = ops.reshape(batch, shape=running._tuple_shape)
+    moved = ops.add(ops.mul(running, momentum), ops.mul(batch, (1 - momentum) * correction))
+    if not inplace:
+        return moved
+    running._reset(moved)
+    return running
+
+
+def _normalize_by(inp, mean, var, weight, bias, eps) -> Tensor:
+    """The affine map of given statistics, as one multiply-add over the input."""
+    c = inp._tuple_shape[1]
+    across = (1, c) + (1,) * (inp.ndim - 2)
+    scale = ops.rsqrt(ops.add(_channels(var, c, 1.0), float(eps)))
+    if weight is not None:
+        scale = ops.mul(scale, _channels(weight, c, 1.0))
+    shift = ops.neg(ops.mul(_channels(mean, c, 0.0), scale))
+    if bias is not None:
+        shift = ops.add(shift, _channels(bias, c, 0.0))
+    scale, shift = ops.reshape(scale, shape=across), ops.reshape(shift, shape=across)
+    if inp.dtype != scale.dtype:
+        scale, shift = (ops.cast(t, dtype=inp.dtype.name) for t in (scale, shift))
+    y = ops.fma3(inp, scale, shift)
+    if inp._format != "default":
+        y._format = inp._format
+    return y
+
+
+def sync_batch_norm(
+    inp: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.9,
+    eps: float = 1e-5,
+    eps_mode="additive",
+    group=None,
+) -> Tensor:
+    """`batch_norm` whose training statistics are those of all processes of ``group`` (the world when None).
+
+    eps_mode: "additive" adds eps to the variance, "max" takes the larger of both.
+    """
+    if eps_mode.lower() not in ("additive", "max"):
+        raise ValueError(f"sync_batch_norm: eps_mode {eps_mode!r} is neither 'additive' nor 'max'")
+    additive = eps_mode.lower() == "additive"
+    if additive and (not training or _group_size(group) == 1):
+        return batch_norm(
+            inp,
+            running_mean,
+            running_var,
+            weight,
+            bias,
+            training=training,
+            momentum=momentum,
+            eps=eps,
+        )
+    if not training:
+        return _normalize_by(inp, running_mean, ops.maximum(running_var, eps), weight, bias, 0.0)
+    mean, var, count = _group_statistics(inp, group)
+    if running_mean is not None:
+        _moved(running_mean, mean.detach(), momentum, 1.0, True)
+    if running_var is not None:
+        _moved(running_var, var.detach(), momentum, count / max(count - 1, 1), True)
+    if additive:
+        return _normalize_by(inp, mean, var, weight, bias, eps)
+    return _normalize_by(inp, mean, ops.maximum(var, eps), weight, bias, 0.0)
+
+
+def _group_size(group) -> int:
+    from .. import distributed
+
+    if not distributed.is_distributed():
+        return 1
+    return distributed.get_world_size() if group is None else group.size
+
+
+def _group_statistics(inp: Tensor, group):
+    """Mean and biased variance per channel over all processes, and how many elements they are of."""
+    c = inp._tuple_shape[1]
+    axes = tuple(a for a in range(inp.ndim) if a != 1)
+    x = ops.cast(inp, dtype="float32")
+    sums = ops.concat(
+        ops.reduce_sum(x, axes=axes, keepdims=False),
+        ops.reduce_sum(ops.square(x), axes=axes, keepdims=False),
+        axis=0,
+    )
+    size = _group_size(group)
+    if size > 1:
+        from .. import distributed
+
+        sums = distributed.functional.all_reduce_sum(
+            sums, distributed.WORLD if group is None else group
+        )
+    count = inp.size // c * size
+    moments = ops.mul(sums, 1.0 / count)
+    mean = ops.slice(moments, begin=(0,), end=(c,), step=(1,))
+    square = ops.slice(moments, begin=(c,), end=(2 * c,), step=(1,))
+    return mean, ops.sub(square, ops.square(mean)), count
+
+
+def _layer_norm(
+    x: Tensor, axes: int, eps: float, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """Over the last ``axes`` axes; weight and bias of that shape, or None."""
+    inner = x._tuple_shape[x.ndim - axes :]
+    if weight is None and bias is None:
+        return ops.layer_norm(x, axes=axes, eps=float(eps), affine=False)[0]
+    weight = (
+        ops.full(shape=inner, value=1.0, dtype="float32")
+        if weight is None
+        else _shaped(weight, inner)
+    )
+    bias = (
+        ops.full(shape=inner, value=0.0, dtype="float32") if bias is None else _shaped(bias, inner)
+    )
+    return ops.layer_norm(x, weight, bias, axes=axes, eps=float(eps), affine=True)[0]
+
+
+def _shaped(x: Tensor, shape: tuple) -> Tensor:
+    return x if x._tuple_shape == shape else ops.reshape(x, shape=shape)
+
+
+def _terms(affine: bool, weight, bias, op: str):
+    if not affine:
+        return None, None
+    assert weight is not None and bias is not None, f"{op}: affine needs weight and bias"
+    return weight, bias
+
+
+def layer_norm(
+    inp: Tensor,
+    normalized_shape: int | Sequence[int],
+    affine: bool,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalizes over the trailing axes of ``normalized_shape``. Source: Ba et al., 2016."""
+    if _amp.enabled:
+        inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
+    shape = as_ints(normalized_shape, "layer_norm: normalized_shape")
+    if inp._tuple_shape[-len(shape) :] != shape:
+        raise ValueError(
+            f"layer_norm: inp has shape {list(inp._tuple_shape)}, which does not end in {list(shape)}"
+        )
+    weight, bias = _terms(affine, weight, bias, "layer_norm")
+    return _layer_norm(inp, len(shape), eps, weight, bias)
+
+
+def general_norm(
+    inp: Tensor,
+    normalized_axis: int | Sequence[int],
+    affine: bool = True,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalizes over any axes; weight and bias have the extents of those axes, in their order."""
+    if _amp.enabled:
+        inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
+    ndim = inp.ndim
+    axes = normalize_axes(normalized_axis, ndim, "general_norm")
+    weight, bias = _terms(affine, weight, bias, "general_norm")
+    perm = tuple(a for a in range(ndim) if a not in axes) + axes
+    if perm == tuple(range(ndim)):
+        return _layer_norm(inp, len(axes), eps, weight, bias)
+    y = _layer_norm(ops.transpose(inp, perm=perm), len(axes), eps, weight, bias)
+    return ops.transpose(y, perm=tuple(perm.index(a) for a in range(ndim)))
+
+
+def group_norm(
+    inp: Tensor,
+    num_groups: int,
+    affine: bool,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalizes each of ``num_groups`` groups of channels of [n, c, ...]; weight and bias per channel."""
+    if _amp.enabled:
+        inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
+    shape = inp._tuple_shape
+    n, c = shape[:2]
+    if num_groups < 1 or c % num_groups:
+        raise ValueError(f"group_norm: {c} channels do not split into {num_groups} groups")
+    weight, bias = _terms(affine, weight, bias, "group_norm")
+    y = ops.reshape(inp, shape=(n, num_groups, inp.size // (n * num_groups) if n else 0))
+    y = ops.reshape(_layer_norm(y, 1, eps, None, None), shape=shape)
+    if weight is None:
+        return y
+    across = (1, c) + (1,) * (len(shape) - 2)
+    return ops.fma3(y, _shaped(weight, across), _shaped(bias, across))
+
+
+def instance_norm(
+    inp: Tensor,
+    affine: bool,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalizes each channel of each image of [n, c, ...]; weight and bias per channel."""
+    return group_norm(inp, inp._tuple_shape[1], affine, weight, bias, eps)

@@ -1,0 +1,99 @@
+"""Resizing of images."""
+
+from collections.abc import Sequence
+
+from ..core import ops
+from ..core.tensor.shapes import as_int, as_ints, as_pair
+from ..tensor import Tensor
+from ._sample import back_to_dtype, to_nchw, to_nhwc
+
+_RANKS = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "nearest": 4}
+
+
+def interpolate(
+    inp: Tensor,
+    size: int | tuple[int, int] | None = None,
+    scale_factor: float | tuple[float, float] | None = None,
+    mode: str = "bilinear",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """[n, c, spatial...] resized to ``size`` or by ``scale_factor`` (exactly one: ValueError).
+
+    mode: "bilinear", "bicubic", "nearest" (4-d), "linear" (3-d), "trilinear" (5-d). align_corners puts the corner
+    pixels' centres on each other (linear family only: ValueError); else pixels cover half-open cells.
+    """
+    kind = str(mode).lower()
+    if kind not in _RANKS:
+        raise ValueError(f"interpolate: mode {mode!r} is not one of {', '.join(_RANKS)}")
+    if kind in ("bicubic", "nearest"):
+        if align_corners is not None:
+            raise ValueError(
+                f"interpolate: align_corners is for linear, bilinear and trilinear, not {kind}"
+            )
+    if inp.ndim != _RANKS[kind]:
+        raise ValueError(
+            f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}"
+        )
+    out = _out_size(inp._tuple_shape[2:], size, scale_factor)
+    return ops.resize(inp, size=out, mode=_KERNEL[kind], align_corners=bool(align_corners))
+
+
+_KERNEL = {
+    "linear": "linear",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "bicubic": "cubic",
+    "nearest": "nearest",
+}
+
+
+def _out_size(spatial: tuple, size, scale_factor) -> tuple:
+    n = len(spatial)
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate: give exactly one of size and scale_factor")
+    if size is not None:
+        out = as_pair(size, "interpolate: size", n)
+    else:
+        scales = (
+            [float(s) for s in scale_factor]
+            if isinstance(scale_factor, (list, tuple))
+            else [float(scale_factor)]
+        )
+        if len(scales) == 1:
+            scales *= n
+        if len(scales) != n:
+            raise ValueError(f"interpolate: {len(scales)} scale factors for {n} spatial axes")
+        out = tuple(int(extent * scale) for extent, scale in zip(spatial, scales, strict=False))
+    if any(extent < 1 for extent in out):
+        raise ValueError(f"interpolate: {list(spatial)} would become {list(out)}, which is empty")
+    return out
+
+
+def resize(
+    inp: Tensor,
+    size: int | Sequence[int],
+    format: str = "NCHW",
+    imode: str = "bilinear",
+    max_size: int | None = None,
+) -> Tensor:
+    """Images resized to ``size`` (h, w), or with one number their shorter edge to it, the longer at most max_size.
+
+    format is NCHW or NHWC; imode is "bilinear", "bicubic" or "nearest".
+    """
+    nhwc = format.upper() == "NHWC"
+    if not nhwc and format.upper() != "NCHW":
+        raise ValueError(f"resize: format {format!r} is neither 'NCHW' nor 'NHWC'")
+    kind = {"linear": "bilinear", "cubic": "bicubic"}.get(imode.lower(), imode.lower())
+    images = to_nchw(inp) if nhwc else inp
+    extents = as_ints(size, "resize: size")
+    if len(extents) == 1:
+        h, w = images._tuple_shape[2:]
+        short, long = min(h, w), max(h, w)
+        new_short, new_long = extents[0], int(extents[0] * long / short)
+        if max_size is not None and new_long > as_int(max_size, "resize: max_size"):
+            new_short, new_long = int(max_size * new_short / new_long), int(max_size)
+        extents = (new_short, new_long) if h <= w else (new_long, new_short)
+    if images.dtype.kind in "iu":
+        images = ops.cast(images, dtype="float32")
+    out = back_to_dtype(interpolate(images, size=extents, mode=kind), inp.dtype)
+    return to_nhwc(out) if nhwc else out

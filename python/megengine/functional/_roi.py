@@ -1,0 +1,242 @@
+"""Regions of interest: sampling boxes of feature maps, and non-maximum suppression.
+
+rois: [m, 5], each (batch index, x1, y1, x2, y2) in image units; feature map units are image units * scale.
+"""
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..core.tensor.shapes import as_pair
+from ..tensor import Tensor
+from ._sample import sample
+
+IntPair = int | tuple[int, int]
+
+
+def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None = None) -> Tensor:
+    """int32 indices of the boxes that are kept, by falling score; a box goes when a better one overlaps it more than iou_thresh.
+
+    boxes: [n, 4] as x1, y1, x2, y2; scores: [n]. At most max_output are kept, which a traced function must give.
+    No gradient. AssertionError for other shapes.
+    """
+    assert boxes.ndim == 2 and boxes._tuple_shape[1] == 4, (
+        f"nms: boxes has shape {list(boxes._tuple_shape)}, not [n, 4]"
+    )
+    assert scores.ndim == 1, f"nms: scores has {scores.ndim} axes, not 1"
+    assert boxes._tuple_shape[0] == scores._tuple_shape[0], (
+        f"nms: {boxes._tuple_shape[0]} boxes but {scores._tuple_shape[0]} scores"
+    )
+    limit = boxes._tuple_shape[0] if max_output is None else int(max_output)
+    return ops.nms(boxes.detach(), scores.detach(), iou_thresh=float(iou_thresh), max_output=limit)
+
+
+def _column(rois: Tensor, i: int) -> Tensor:
+    m = rois._tuple_shape[0]
+    return ops.reshape(ops.slice(rois, begin=(0, i), end=(m, i + 1), step=(1, 1)), shape=(m, 1))
+
+
+def roi_align(
+    inp: Tensor,
+    rois: Tensor,
+    output_shape: IntPair,
+    mode: str = "average",
+    spatial_scale: float = 1.0,
+    sample_points: IntPair = 2,
+    aligned: bool = True,
+) -> Tensor:
+    """Boxes of [n, c, h, w] as [m, c, *output_shape]: each bin the mean (or "max") of bilinear samples.
+
+    aligned shifts boxes by half a pixel, so that pixel centres lie at integers. Source: He et al., 2017.
+    """
+    if mode.lower() not in ("max", "average"):
+        raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")
+    ph, pw = as_pair(output_shape, "roi_align: output_shape")
+    sh, sw = as_pair(sample_points, "roi_align: sample_points")
+    batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))
+    shift = 0.5 if aligned else 0.0
+    x1, y1, x2, y2 = (ops.sub(ops.mul(v, float(spatial_scale)), shift) for v in (x1, y1, x2, y2))
+    width, height = ops.sub(x2, x1), ops.sub(y2, y1)
+    if not aligned:
+        width, height = ops.maximum(width, 1.0), ops.maximum(height, 1.0)
+    y = _bin_samples(y1, height, ph, sh)  # [m, ph * sh]
+    x = _bin_samples(x1, width, pw, sw)
+    m = rois._tuple_shape[0]
+    y = ops.broadcast_to(ops.reshape(y, shape=(m, ph * sh, 1)), shape=(m, ph * sh, pw * sw))
+    x = ops.broadcast_to(ops.reshape(x, shape=(m, 1, pw * sw)), shape=(m, ph * sh, pw * sw))
+    values = _clamped_sample(inp, y, x, ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,)))
+    c = inp._tuple_shape[1]
+    values = ops.reshape(values, shape=(m, ph, sh, pw, sw, c))
+    reduce = ops.reduce_max if mode.lower() == "max" else ops.reduce_mean
+    return ops.transpose(reduce(values, axes=(2, 4), keepdims=False), perm=(0, 3, 1, 2))
+
+
+def _bin_samples(start: Tensor, extent: Tensor, bins: int, points: int) -> Tensor:
+    """Sample places along one axis: ``points`` evenly spread in each of ``bins``."""
+    share = (np.arange(bins)[:, None] + (np.arange(points)[None, :] + 0.5) / points).reshape(
+        1, -1
+    ) / bins
+    return ops.add(start, ops.mul(extent, apply_const(share.astype(np.float32))))
+
+
+def _clamped_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
+    """Bilinear, clamped to the image, and 0 more than one pixel outside of it."""
+    h, w = images._tuple_shape[2:]
+    inside_y = ops.logical_and(ops.greater_equal(y, -1.0), ops.less_equal(y, float(h)))
+    inside_x = ops.logical_and(ops.greater_equal(x, -1.0), ops.less_equal(x, float(w)))
+    inside = ops.logical_and(inside_y, inside_x)
+    y = ops.minimum(ops.maximum(y, 0.0), float(h - 1))
+    x = ops.minimum(ops.maximum(x, 0.0), float(w - 1))
+    values = sample(images, y, x, "replicate", batch=batch)
+    mask = ops.cast(ops.reshape(inside, shape=inside._tuple_shape + (1,)), dtype=values.dtype.name)
+    return ops.mul(values, mask)
+
+
+def roi_pooling(
+    inp: Tensor, rois: Tensor, output_shape: IntPair, mode: str = "max", scale: float = 1.0
+) -> Tensor:
+    """Boxes of [n, c, h, w] as [m, c, *output_shape]: the largest element (or mean) of whole pixels per bin.
+
+    Box corners are rounded to pixels, both included; empty bins are 0. Source: Girshick, 2015.
+    """
+    kind = mode.lower()
+    if kind not in ("max", "average"):
+        raise ValueError(f"roi_pooling: mode {mode!r} is neither 'max' nor 'average'")
+    ph, pw = as_pair(output_shape, "roi_pooling: output_shape")
+    h, w = inp._tuple_shape[2:]
+    m = rois._tuple_shape[0]
+    batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))
+    x1, y1, x2, y2 = (ops.round(ops.mul(v, float(scale))) for v in (x1, y1, x2, y2))
+    rows = _bin_mask(y1, y2, ph, h)  # [m, ph, h]
+    cols = _bin_mask(x1, x2, pw, w)
+    maps = ops.index_get(inp, ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,)), axes=(0,))
+    if kind == "average":
+        return _mean_of_bins(maps, rows, cols)
+    low = ops.full(shape=(), value=-3e38, dtype=maps.dtype.name)
+    bands = [_masked_max(maps, rows, i, 2, low) for i in range(ph)]
+    bands = bands[0] if ph == 1 else ops.concat(*bands, axis=2)  # [m, c, ph, w]
+    bins = [_masked_max(bands, cols, j, 3, low) for j in range(pw)]
+    bins = bins[0] if pw == 1 else ops.concat(*bins, axis=3)
+    empty = ops.less_equal(bins, -2e38)
+    return ops.where(empty, ops.full(shape=(), value=0.0, dtype=maps.dtype.name), bins)
+
+
+def _bin_mask(first: Tensor, last: Tensor, bins: int, extent: int) -> Tensor:
+    """[m, bins, extent] bool: which pixels each bin covers."""
+    size = ops.true_div(ops.maximum(ops.add(ops.sub(last, first), 1.0), 1.0), float(bins))
+    steps = np.arange(bins, dtype=np.float32)[None]
+    begin = ops.add(ops.floor(ops.mul(size, apply_const(steps))), first)
+    end = ops.add(ops.ceil(ops.mul(size, apply_const(steps + 1))), first)
+    m = first._tuple_shape[0]
+    begin, end = (ops.reshape(v, shape=(m, bins, 1)) for v in (begin, end))
+    pixels = apply_const(np.arange(extent, dtype=np.float32)[None, None])
+    return ops.logical_and(ops.greater_equal(pixels, begin), ops.less(pixels, end))
+
+
+def _masked_max(x: Tensor, mask: Tensor, i: int, axis: int, low: Tensor) -> Tensor:
+    m, _, extent = mask._tuple_shape
+    own = ops.slice(mask, begin=(0, i, 0), end=(m, i + 1, extent), step=(1, 1, 1))
+    own = ops.reshape(own, shape=(m, 1, extent, 1) if axis == 2 else (m, 1, 1, extent))
+    return ops.reduce_max(ops.where(own, x, low), axes=(axis,), keepdims=True)
+
+
+def _mean_of_bins(maps: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+    m, ph, h = rows._tuple_shape
+    pw, w = cols._tuple_shape[1:]
+
+    def share(mask, shape):
+        mask = ops.cast(mask, dtype=maps.dtype.name)
+        count = ops.maximum(ops.reduce_sum(mask, axes=(2,), keepdims=True), 1.0)
+        return ops.reshape(ops.true_div(mask, count), shape=shape)
+
+    bands = ops.matmul(share(rows, (m, 1, ph, h)), maps)
+    return ops.matmul(bands, share(cols, (m, 1, pw, w)), transpose_b=True)
+
+
+def deformable_psroi_pooling(
+    inp: Tensor,
+    rois: Tensor,
+    trans: Tensor,
+    no_trans: bool,
+    part_size: int,
+    pooled_h: int,
+    pooled_w: int,
+    sample_per_part: int,
+    spatial_scale: float,
+    trans_std: float = 0.1,
+) -> Tensor:
+    """Boxes of [n, c, h, w] as [m, c, pooled_h, pooled_w], each bin moved by a learned offset. Source: Dai et al., 2017.
+
+    trans: [m, 2 * k, part_size, part_size], x and y offsets in box extents per class k (channels split evenly among
+    classes); ignored with no_trans. Samples more than half a pixel outside do not count.
+    """
+    m = rois._tuple_shape[0]
+    n, c, h, w = inp._tuple_shape
+    batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))
+    x1, y1 = (ops.sub(ops.mul(ops.round(v), spatial_scale), 0.5) for v in (x1, y1))
+    x2, y2 = (ops.sub(ops.mul(ops.add(ops.round(v), 1.0), spatial_scale), 0.5) for v in (x2, y2))
+    width, height = ops.maximum(ops.sub(x2, x1), 0.1), ops.maximum(ops.sub(y2, y1), 0.1)
+    batch = ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,))
+    classes = 1 if no_trans else trans._tuple_shape[1] // 2
+    outs = []
+    for k in range(classes):
+        dx = dy = None
+        if not no_trans:
+            dx, dy = (
+                _part_offsets(trans, 2 * k + i, part_size, pooled_h, pooled_w, trans_std)
+                for i in (0, 1)
+            )
+        y = _moved_samples(y1, height, pooled_h, sample_per_part, dy, 2, (pooled_h, pooled_w))
+        x = _moved_samples(x1, width, pooled_w, sample_per_part, dx, 3, (pooled_h, pooled_w))
+        first, last = k * c // classes, (k + 1) * c // classes
+        maps = ops.slice(inp, begin=(0, first, 0, 0), end=(n, last, h, w), step=(1, 1, 1, 1))
+        outs.append(_mean_of_samples(maps, y, x, batch))
+    return outs[0] if classes == 1 else ops.concat(*outs, axis=1)
+
+
+def _part_offsets(trans: Tensor, channel: int, part: int, ph: int, pw: int, std: float) -> Tensor:
+    """[m, ph, pw] offsets of the part that each bin lies in."""
+    m = trans._tuple_shape[0]
+    own = ops.slice(
+        trans, begin=(0, channel, 0, 0), end=(m, channel + 1, part, part), step=(1, 1, 1, 1)
+    )
+    own = ops.reshape(own, shape=(m, part, part))
+    rows = (np.arange(ph) * part // ph).astype(np.int32)[:, None]
+    cols = (np.arange(pw) * part // pw).astype(np.int32)[None, :]
+    return ops.mul(
+        ops.index_get(own, apply_const(rows), apply_const(cols), axes=(1, 2)), float(std)
+    )
+
+
+def _moved_samples(
+    start, extent, bins: int, points: int, offset, axis: int, pooled: tuple
+) -> Tensor:
+    """[m, ph, pw, points] places along one axis (2: rows, 3: columns)."""
+    m = start._tuple_shape[0]
+    share = (np.arange(bins)[:, None] + np.arange(points)[None, :] / points) / bins
+    share = share.reshape((1, bins, 1, points) if axis == 2 else (1, 1, bins, points)).astype(
+        np.float32
+    )
+    start, extent = (ops.reshape(v, shape=(m, 1, 1, 1)) for v in (start, extent))
+    place = ops.add(start, ops.mul(extent, apply_const(share)))
+    if offset is not None:
+        place = ops.add(place, ops.mul(ops.reshape(offset, shape=(m,) + pooled + (1,)), extent))
+    return ops.broadcast_to(place, shape=(m,) + pooled + (points,))
+
+
+def _mean_of_samples(maps: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
+    m, ph, pw, points = y._tuple_shape
+    h, w = maps._tuple_shape[2:]
+    shape = (m, ph, pw, points, points)
+    y = ops.broadcast_to(ops.reshape(y, shape=(m, ph, pw, points, 1)), shape=shape)
+    x = ops.broadcast_to(ops.reshape(x, shape=(m, ph, pw, 1, points)), shape=shape)
+    inside_y = ops.logical_and(ops.greater_equal(y, -0.5), ops.less_equal(y, h - 0.5))
+    inside = ops.logical_and(
+        inside_y, ops.logical_and(ops.greater_equal(x, -0.5), ops.less_equal(x, w - 0.5))
+    )
+    inside = ops.cast(ops.reshape(inside, shape=shape + (1,)), dtype="float32")
+    y, x = ops.minimum(ops.maximum(y, 0.0), h - 1.0), ops.minimum(ops.maximum(x, 0.0), w - 1.0)
+    total = ops.reduce_sum(
+        ops.mul(sample(maps, y, x, "replicate", batch=batch), inside), axes=(3, 4), keepdims=False
+    )
+    count = ops.maximum(ops.reduce_sum(inside, axes=(3, 4), keepdims=False), 1.0)
+    return ops.transpose(ops.true_div(total, count), perm=(0, 3, 1, 2))

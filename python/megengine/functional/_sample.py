@@ -1,0 +1,162 @@
+"""Reading images at real-valued places. Coordinates count pixels: (0, 0) is the centre of the first."""
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..tensor import Tensor
+
+BORDERS = ("replicate", "reflect", "reflect_101", "wrap", "constant", "transparent", "isolated")
+INTERPOLATIONS = ("nearest", "linear", "area", "cubic", "lanczos4")
+
+
+def check_border(mode: str, op: str) -> str:
+    kind = str(mode).lower()
+    if kind not in BORDERS:
+        raise ValueError(f"{op}: border_mode {mode!r} is not one of {', '.join(BORDERS)}")
+    return kind
+
+
+def check_interpolation(mode: str, op: str) -> str:
+    kind = str(mode).lower()
+    kind = {"bilinear": "linear", "bicubic": "cubic"}.get(kind, kind)
+    if kind not in INTERPOLATIONS:
+        raise ValueError(f"{op}: interp_mode {mode!r} is not one of {', '.join(INTERPOLATIONS)}")
+    return kind
+
+
+def _folded(index: Tensor, extent: int, border: str):
+    """int32 positions inside [0, extent), and for constant-like borders where they were inside (else None)."""
+    top = extent - 1
+    if border in ("constant", "transparent", "isolated"):
+        inside = ops.logical_and(ops.greater_equal(index, 0), ops.less_equal(index, top))
+        return ops.minimum(ops.maximum(index, 0), top), inside
+    if border == "wrap":
+        return ops.mod(index, extent), None
+    if border == "replicate" or extent == 1:
+        return ops.minimum(ops.maximum(index, 0), top), None
+    if border == "reflect":  # fedcba|abcdef|fedcba
+        place = ops.mod(index, 2 * extent)
+        return ops.minimum(place, ops.sub(2 * extent - 1, place)), None
+    place = ops.mod(index, 2 * top)  # reflect_101: fedcb|abcdef|edcba
+    return ops.minimum(place, ops.sub(2 * top, place)), None
+
+
+def _weights(fraction: Tensor, interp: str) -> list:
+    """(offset from the floor, weight) of each tap along one axis."""
+    if interp in ("linear", "area"):
+        return [(0, ops.sub(1.0, fraction)), (1, fraction)]
+    if interp == "cubic":
+        return _cubic(fraction)
+    return _lanczos4(fraction)
+
+
+def _cubic(t: Tensor, a: float = -0.75) -> list:
+    """Keys' cubic convolution. Source: Keys, 1981, with the a of common image libraries."""
+    taps = []
+    for offset in (-1, 0, 1, 2):
+        d = ops.abs(ops.sub(t, float(offset)))
+        if offset in (0, 1):
+            w = ops.add(ops.mul(ops.sub(ops.mul(d, a + 2), a + 3), ops.mul(d, d)), 1.0)
+        else:
+            w = ops.mul(ops.sub(ops.mul(ops.add(ops.mul(ops.sub(d, 5.0), d), 8.0), d), 4.0), a)
+        taps.append((offset, w))
+    return taps
+
+
+def _lanczos4(t: Tensor) -> list:
+    """sinc(d) * sinc(d / 4) at eight taps, scaled to a sum of 1."""
+    taps = []
+    for offset in range(-3, 5):
+        d = ops.mul(ops.sub(t, float(offset)), np.pi)
+        near = ops.less(ops.abs(d), 1e-4)
+        safe = ops.where(near, ops.full(shape=(), value=1.0, dtype="float32"), d)
+        w = ops.true_div(
+            ops.mul(ops.sin(safe), ops.sin(ops.mul(safe, 0.25))), ops.mul(ops.square(safe), 0.25)
+        )
+        taps.append((offset, ops.where(near, ops.full(shape=(), value=1.0, dtype="float32"), w)))
+    total = taps[0][1]
+    for _, w in taps[1:]:
+        total = ops.add(total, w)
+    return [(offset, ops.true_div(w, total)) for offset, w in taps]
+
+
+def sample(
+    images: Tensor,
+    y: Tensor,
+    x: Tensor,
+    border: str,
+    value: float = 0.0,
+    interp: str = "linear",
+    batch=None,
+) -> Tensor:
+    """Images [n, c, h, w] read at rows ``y`` and columns ``x`` [m, ...]: [m, ..., c].
+
+    ``batch`` [m] (int32) says which image; None is one each. Differentiable in images, y and x (not for nearest).
+    """
+    n, _, h, w = images._tuple_shape
+    rank = y.ndim
+    if batch is None:
+        batch = apply_const(np.arange(n, dtype=np.int32))
+    batch = ops.reshape(batch, shape=(batch.size,) + (1,) * (rank - 1))
+    if interp == "nearest":
+        rows = [(_to_int(ops.floor(ops.add(y, 0.5))), None)]
+        cols = [(_to_int(ops.floor(ops.add(x, 0.5))), None)]
+    else:
+        rows, cols = _taps(y, interp), _taps(x, interp)
+    folded_cols = [(_folded(i, w, border), weight) for i, weight in cols]
+    out = None
+    for index, row_weight in rows:
+        row, row_inside = _folded(index, h, border)
+        for (col, col_inside), col_weight in folded_cols:
+            pixel = ops.index_get(images, batch, row, col, axes=(0, 2, 3))  # [m, ..., c]
+            if row_inside is not None:
+                inside = _last_axis(ops.logical_and(row_inside, col_inside))
+                pixel = ops.where(
+                    inside, pixel, ops.full(shape=(), value=float(value), dtype=pixel.dtype.name)
+                )
+            if row_weight is not None:
+                pixel = ops.mul(pixel, _last_axis(ops.mul(row_weight, col_weight)))
+            out = pixel if out is None else ops.add(out, pixel)
+    return out
+
+
+def _taps(place: Tensor, interp: str) -> list:
+    base = ops.floor(place.detach())
+    start = _to_int(base)
+    return [
+        (ops.add(start, offset), weight)
+        for offset, weight in _weights(ops.sub(place, base), interp)
+    ]
+
+
+def _to_int(x: Tensor) -> Tensor:
+    # Far-away and nan coordinates must not overflow int32.
+    return ops.cast(ops.minimum(ops.maximum(x.detach(), -1e6), 1e6), dtype="int32")
+
+
+def _last_axis(x: Tensor) -> Tensor:
+    return ops.reshape(x, shape=x._tuple_shape + (1,))
+
+
+def to_nchw(x: Tensor) -> Tensor:
+    return ops.transpose(x, perm=(0, 3, 1, 2))
+
+
+def to_nhwc(x: Tensor) -> Tensor:
+    return ops.transpose(x, perm=(0, 2, 3, 1))
+
+
+def back_to_dtype(sampled: Tensor, dtype) -> Tensor:
+    """Results of integer images are rounded and clipped back."""
+    if sampled.dtype == dtype:
+        return sampled
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        sampled = ops.minimum(ops.maximum(ops.round(sampled), float(info.min)), float(info.max))
+    return ops.cast(sampled, dtype=dtype.name)
+
+
+def grid(h: int, w: int):
+    """Row and column numbers of an h by w image, each [1, h, w], float32."""
+    rows, cols = np.mgrid[0:h, 0:w].astype(np.float32)
+    return apply_const(rows[None]), apply_const(cols[None])

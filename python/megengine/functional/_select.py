@@ -1,0 +1,134 @@
+"""Selecting elements by masks and index tensors."""
+
+import numpy as np
+
+from ..core import apply_const, convert_inputs, ops
+from ..core.tensor.shapes import normalize_axis
+from ..tensor import Tensor
+
+__all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
+
+
+def where(mask: Tensor, x: Tensor = None, y: Tensor = None) -> Tensor:
+    """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true elements.
+
+    TypeError unless mask is a Tensor, ValueError unless it is bool.
+    """
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"where: mask is {type(mask).__name__}, not a Tensor")
+    if mask.dtype != np.bool_:
+        raise ValueError(
+            f"where: mask is {mask.dtype}, not bool; compare first, as in where(m != 0, x, y)"
+        )
+    if x is None and y is None:
+        return non_zero(mask, as_tuple=True)
+    if x is None or y is None:
+        raise TypeError("where: give both x and y, or neither")
+    if (
+        not isinstance(x, Tensor)
+        and not isinstance(y, Tensor)
+        and not np.isscalar(x)
+        and not np.isscalar(y)
+    ):
+        raise TypeError(
+            f"where: x is {type(x).__name__} and y is {type(y).__name__}; make one of them a Tensor"
+        )
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor) and x.dtype == y.dtype):
+        x, y = convert_inputs(x, y)
+    return ops.where(mask, x, y)
+
+
+def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of ``x`` where the mask is true, and their int32 places in the flattened tensor.
+
+    TypeError unless both are Tensors, ValueError unless mask is bool and has x's shape.
+    """
+    if not isinstance(x, Tensor) or not isinstance(mask, Tensor):
+        raise TypeError("cond_take: mask and x must be Tensors")
+    if mask.dtype != np.bool_:
+        raise ValueError(f"cond_take: mask is {mask.dtype}, not bool")
+    if mask._tuple_shape != x._tuple_shape:
+        raise ValueError(
+            f"cond_take: mask has shape {list(mask._tuple_shape)}, x {list(x._tuple_shape)}"
+        )
+    return tuple(ops.mask_select(x, mask))
+
+
+def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """int32 indices of the non-zero elements: [found, ndim], or one 1-d tensor per axis for as_tuple."""
+    if not isinstance(condition, Tensor):
+        raise TypeError(f"non_zero: {type(condition).__name__} is not a Tensor")
+    mask = condition if condition.dtype == np.bool_ else ops.not_equal(condition, 0)
+    found = ops.nonzero(mask)
+    if not as_tuple:
+        return found
+    n, rank = found._tuple_shape
+    return tuple(
+        ops.reshape(ops.slice(found, begin=(0, k), end=(n, k + 1), step=(1, 1)), shape=(n,))
+        for k in range(rank)
+    )
+
+
+def _index(index, op: str) -> Tensor:
+    if not isinstance(index, Tensor):
+        index = apply_const(np.asarray(index, np.int32))
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"{op}: index is {index.dtype}, not an integer dtype")
+    return index if index.dtype == np.int32 else ops.cast(index, dtype="int32")
+
+
+def _check_index(inp: Tensor, index: Tensor, axis: int, op: str):
+    shape, own = inp._tuple_shape, index._tuple_shape
+    if len(shape) != len(own):
+        raise ValueError(f"{op}: index has {len(own)} axes, the tensor {len(shape)}")
+    if any(i > n for a, (i, n) in enumerate(zip(own, shape, strict=False)) if a != axis):
+        raise ValueError(
+            f"{op}: index {list(own)} is larger than {list(shape)} outside axis {axis}"
+        )
+
+
+def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
+    """``out[i][j] = inp[index[i][j]][j]`` (axis 0; other axes alike). index: integers of inp's rank."""
+    axis = normalize_axis(axis, inp.ndim, "gather")
+    index = _index(index, "gather")
+    _check_index(inp, index, axis, "gather")
+    return ops.gather(inp, index, axis=axis)
+
+
+def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+    """``inp`` with ``out[index[i][j]][j] = source[i][j]`` (axis 0; other axes alike); the last write wins."""
+    axis = normalize_axis(axis, inp.ndim, "scatter")
+    index = _index(index, "scatter")
+    _check_index(inp, index, axis, "scatter")
+    source = source if isinstance(source, Tensor) else apply_const(np.asarray(source))
+    if source._tuple_shape != index._tuple_shape:
+        if (
+            any(i > n for i, n in zip(index._tuple_shape, source._tuple_shape, strict=False))
+            or source.ndim != index.ndim
+        ):
+            raise ValueError(
+                f"scatter: index {list(index._tuple_shape)} does not fit source {list(source._tuple_shape)}"
+            )
+        source = ops.slice(
+            source, begin=(0,) * index.ndim, end=index._tuple_shape, step=(1,) * index.ndim
+        )
+    if source.dtype != inp.dtype:
+        source = ops.cast(source, dtype=inp.dtype.name)
+    return ops.scatter(inp, index, source, axis=axis)
+
+
+def diag(inp: Tensor, k: int = 0) -> Tensor:
+    """The k-th diagonal of a matrix, or the matrix with a vector there. ValueError for other ranks."""
+    shape = inp._tuple_shape
+    if len(shape) == 1:
+        n = shape[0] + abs(k)
+        rows = np.arange(shape[0], dtype=np.int32) + max(-k, 0)
+        zero = ops.full(shape=(n, n), value=0.0, dtype=inp.dtype.name)
+        return ops.index_set(
+            zero, inp, apply_const(rows), apply_const(rows + np.int32(k)), axes=(0, 1)
+        )
+    if len(shape) != 2:
+        raise ValueError(f"diag: a tensor with {len(shape)} axes; 1 or 2 are possible")
+    count = max(0, min(shape[0] + min(k, 0), shape[1] - max(k, 0)))
+    rows = np.arange(count, dtype=np.int32) + max(-k, 0)
+    return ops.index_get(inp, apply_const(rows), apply_const(rows + np.int32(k)), axes=(0, 1))

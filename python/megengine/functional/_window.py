@@ -1,0 +1,212 @@
+"""Windows of images, padding, and pooling over windows."""
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..core.tensor.shapes import as_ints, as_pair
+from ..tensor import Tensor
+
+IntPair = int | tuple[int, int]
+
+_PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}
+
+
+def pad(
+    src: Tensor,
+    pad_width: tuple[tuple[int, int], ...],
+    mode: str = "constant",
+    constant_value: float = 0.0,
+) -> Tensor:
+    """Adds (before, after) elements on each axis: a constant, the edge ("edge", "replicate"), or its mirror ("reflect").
+
+    pad_width has one pair per axis; axes without a pair keep their extent. ValueError for an unknown mode.
+    """
+    kind = _PAD_MODES.get(str(mode).lower())
+    if kind is None:
+        raise ValueError(f"pad: mode {mode!r} is not one of {', '.join(_PAD_MODES)}")
+    widths = as_widths(pad_width, src.ndim)
+    before = tuple(w[0] for w in widths)
+    after = tuple(w[1] for w in widths)
+    return ops.pad(src, before=before, after=after, mode=kind, value=float(constant_value))
+
+
+def as_widths(pad_width, ndim: int) -> list:
+    """One (before, after) pair per axis."""
+    if isinstance(pad_width, (Tensor, np.ndarray)):
+        pad_width = pad_width.tolist()
+    if isinstance(pad_width, int) or (
+        len(pad_width) == 2 and all(isinstance(w, int) for w in pad_width)
+    ):
+        pad_width = [as_pair(pad_width, "pad: pad_width")]
+    widths = [as_pair(w, "pad: pad_width") for w in pad_width]
+    if len(widths) > ndim:
+        raise ValueError(f"pad: {len(widths)} pairs for a tensor with {ndim} axes")
+    if any(v < 0 for w in widths for v in w):
+        raise ValueError(f"pad: pad_width {pad_width} has a negative width")
+    return widths + [(0, 0)] * (ndim - len(widths))
+
+
+def _positions(extent: int, kernel: int, stride: int, dilation: int, axis: str) -> np.ndarray:
+    """[windows, kernel] positions along one axis."""
+    count = (extent - dilation * (kernel - 1) - 1) // stride + 1
+    if count < 1:
+        raise ValueError(
+            f"window: a kernel of {kernel} (dilation {dilation}) exceeds the {axis} of {extent}"
+        )
+    return (np.arange(count)[:, None] * stride + np.arange(kernel)[None, :] * dilation).astype(
+        np.int32
+    )
+
+
+def _pad_images(x: Tensor, padding: tuple) -> Tensor:
+    if padding == (0, 0):
+        return x
+    widths = (0, 0) + padding
+    return ops.pad(x, before=widths, after=widths, mode="constant", value=0.0)
+
+
+def windows_of(inp: Tensor, kernel_size, padding=0, stride=1, dilation=1) -> Tensor:
+    """[n, c, h, w] as its windows [n, c, oh, ow, kh, kw]; padding is zero."""
+    kh, kw = as_pair(kernel_size, "window: kernel_size")
+    sh, sw = as_pair(stride, "window: stride")
+    dh, dw = as_pair(dilation, "window: dilation")
+    x = _pad_images(inp, as_pair(padding, "window: padding"))
+    h, w = x._tuple_shape[2:]
+    rows = _positions(h, kh, sh, dh, "height")
+    cols = _positions(w, kw, sw, dw, "width")
+    return ops.index_get(
+        x, apply_const(rows[:, None, :, None]), apply_const(cols[None, :, None, :]), axes=(2, 3)
+    )
+
+
+def sliding_window(
+    inp: Tensor,
+    kernel_size: IntPair,
+    padding: IntPair = 0,
+    stride: IntPair = 1,
+    dilation: IntPair = 1,
+) -> Tensor:
+    """Windows of [n, c, h, w] as [n, c, oh, ow, kh, kw]."""
+    if inp.ndim != 4:
+        raise ValueError(
+            f"sliding_window: inp has shape {list(inp._tuple_shape)}, not [n, c, h, w]"
+        )
+    return windows_of(inp, kernel_size, padding, stride, dilation)
+
+
+def sliding_window_transpose(
+    inp: Tensor,
+    output_size: IntPair,
+    kernel_size: IntPair,
+    padding: IntPair = 0,
+    stride: IntPair = 1,
+    dilation: IntPair = 1,
+) -> Tensor:
+    """Adds windows [n, c, oh, ow, kh, kw] back into images [n, c, *output_size]: the adjoint of `sliding_window`."""
+    h, w = as_pair(output_size, "sliding_window_transpose: output_size")
+    kh, kw = as_pair(kernel_size, "sliding_window_transpose: kernel_size")
+    sh, sw = as_pair(stride, "sliding_window_transpose: stride")
+    dh, dw = as_pair(dilation, "sliding_window_transpose: dilation")
+    ph, pw = as_pair(padding, "sliding_window_transpose: padding")
+    rows = _positions(h + 2 * ph, kh, sh, dh, "height")
+    cols = _positions(w + 2 * pw, kw, sw, dw, "width")
+    n, c = inp._tuple_shape[:2]
+    if inp._tuple_shape[2:] != (len(rows), len(cols), kh, kw):
+        raise ValueError(
+            f"sliding_window_transpose: inp has shape {list(inp._tuple_shape)}\n"
+            f"  why: an output of {h} by {w} has windows {[n, c, len(rows), len(cols), kh, kw]}"
+        )
+    zero = ops.full(shape=(n, c, h + 2 * ph, w + 2 * pw), value=0.0, dtype=inp.dtype.name)
+    index = apply_const(rows[:, None, :, None]), apply_const(cols[None, :, None, :])
+    y = ops.index_add(zero, inp, *index, axes=(2, 3))
+    if (ph, pw) == (0, 0):
+        return y
+    return ops.slice(y, begin=(0, 0, ph, pw), end=(n, c, ph + h, pw + w), step=(1, 1, 1, 1))
+
+
+def _pool_args(kernel_size, stride, padding, op: str) -> dict:
+    kernel = as_pair(kernel_size, f"{op}: kernel_size")
+    return {
+        "kernel": kernel,
+        "stride": kernel if stride is None else as_pair(stride, f"{op}: stride"),
+        "padding": as_pair(padding, f"{op}: padding"),
+    }
+
+
+def _keep_format(y: Tensor, inp: Tensor) -> Tensor:
+    if inp._format != "default":
+        y._format = inp._format
+    return y
+
+
+def max_pool2d(
+    inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0
+) -> Tensor:
+    """Largest element of each window of [n, c, h, w]; stride defaults to the kernel, sizes round down."""
+    return _keep_format(
+        ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d")), inp
+    )
+
+
+def avg_pool2d(
+    inp: Tensor,
+    kernel_size: IntPair,
+    stride: IntPair | None = None,
+    padding: IntPair = 0,
+    mode: str = "average_count_exclude_padding",
+) -> Tensor:
+    """Mean of each window of [n, c, h, w]; mode "average" counts padding as zeros."""
+    kind = str(mode).lower()
+    if kind not in ("average", "average_count_exclude_padding"):
+        raise ValueError(
+            f"avg_pool2d: mode {mode!r} is neither 'average' nor 'average_count_exclude_padding'"
+        )
+    args = _pool_args(kernel_size, stride, padding, "avg_pool2d")
+    return _keep_format(ops.avg_pool(inp, **args, count_include_padding=kind == "average"), inp)
+
+
+def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
+    """Largest element of each of ``oshp`` even parts of [n, c, h, w]."""
+    return _keep_format(
+        ops.adaptive_max_pool(inp, output=as_pair(oshp, "adaptive_max_pool2d: oshp")), inp
+    )
+
+
+def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
+    """Mean of each of ``oshp`` even parts of [n, c, h, w]."""
+    return _keep_format(
+        ops.adaptive_avg_pool(inp, output=as_pair(oshp, "adaptive_avg_pool2d: oshp")), inp
+    )
+
+
+def local_response_norm(
+    inp: Tensor, kernel_size: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75
+) -> Tensor:
+    """``x / (k + alpha * sum of x ** 2 over kernel_size neighbouring channels) ** beta``, x [n, c, h, w]."""
+    if kernel_size % 2 == 0:
+        raise ValueError(f"local_response_norm: kernel_size {kernel_size} is even; it must be odd")
+    half = kernel_size // 2
+    n, c, h, w = inp._tuple_shape
+    squares = ops.pad(
+        ops.square(inp), before=(0, half, 0, 0), after=(0, half, 0, 0), mode="constant", value=0.0
+    )
+    total = None
+    for i in range(kernel_size):
+        part = ops.slice(squares, begin=(0, i, 0, 0), end=(n, c + i, h, w), step=(1, 1, 1, 1))
+        total = part if total is None else ops.add(total, part)
+    return ops.mul(inp, ops.pow(ops.add(ops.mul(total, alpha), k), -float(beta)))
+
+
+def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
+    """[..., c * r * r, h, w] as [..., c, h * r, w * r] for r = upscale_factor."""
+    r = as_ints(upscale_factor, "pixel_shuffle")[0]
+    *outer, c, h, w = inp._tuple_shape
+    if c % (r * r):
+        raise ValueError(f"pixel_shuffle: {c} channels are not a multiple of {r}**2")
+    n = 1
+    for extent in outer:
+        n *= extent
+    y = ops.transpose(
+        ops.reshape(inp, shape=(n, c // (r * r), r, r, h, w)), perm=(0, 1, 4, 2, 5, 3)
+    )
+    return ops.reshape(y, shape=(*outer, c // (r * r), h * r, w * r))

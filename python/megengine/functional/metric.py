@@ -1,0 +1,36 @@
+"""Measures of a model's results."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..tensor import Tensor
+
+__all__ = ["topk_accuracy"]
+
+
+def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1):
+    """Share of rows whose class is among the ``topk`` highest scores.
+
+    logits: [n, classes]; target: [n] class indices. Returns a 0-d float32 tensor, a list of them when
+    ``topk`` is a sequence.
+    >>> from megengine import Tensor
+    >>> topk_accuracy(Tensor([[0.1, 0.9], [0.8, 0.2]]), Tensor([1, 1])).item()
+    0.5
+    """
+    wanted = (topk,) if isinstance(topk, int) else tuple(topk)
+    classes = logits._tuple_shape[1]
+    if max(wanted) > classes:
+        raise ValueError(f"topk_accuracy: top {max(wanted)} of only {classes} classes")
+    _, indices = ops.topk(logits.detach(), k=max(wanted), axis=1, descending=True)
+    hits = ops.equal(
+        indices, ops.reshape(ops.cast(target, dtype="int32"), shape=(logits._tuple_shape[0], 1))
+    )
+    positions = apply_const(np.arange(max(wanted), dtype=np.int32))
+    rank = ops.reduce_min(ops.where(hits, positions, classes), axes=(1,), keepdims=False)
+    accuracies = [
+        ops.reduce_mean(ops.cast(rank < k, dtype="float32"), axes=(0,), keepdims=False)
+        for k in wanted
+    ]
+    return accuracies[0] if isinstance(topk, int) else accuracies

@@ -1,0 +1,30 @@
+"""Scalar constants that are made once."""
+
+from functools import lru_cache
+
+from ..tensor import Tensor
+
+
+@lru_cache(maxsize=64)
+def _scalar(value: float, dtype, device) -> Tensor:
+    return Tensor(value, dtype=dtype or "float32", device=device, is_const=True)
+
+
+def get_scalar_zero(dtype=None, device=None) -> Tensor:
+    """0 as a 0-d tensor."""
+    return _scalar(0.0, dtype, device)
+
+
+def get_scalar_zero_point_five(dtype=None, device=None) -> Tensor:
+    """0.5 as a 0-d tensor."""
+    return _scalar(0.5, dtype, device)
+
+
+def get_scalar_one(dtype=None, device=None) -> Tensor:
+    """1 as a 0-d tensor."""
+    return _scalar(1.0, dtype, device)
+
+
+def get_scalar_two(dtype=None, device=None) -> Tensor:
+    """2 as a 0-d tensor."""
+    return _scalar(2.0, dtype, device)

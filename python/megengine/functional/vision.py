@@ -1,0 +1,187 @@
+"""Images: resizing, warping, regions, colours."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..core import apply_const, ops
+from ..core.tensor.shapes import as_pair
+from ..tensor import Tensor
+from ._colour import cvt_color
+from ._deform import correlation
+from ._resize import interpolate, resize
+from ._roi import nms, roi_align, roi_pooling
+from ._sample import back_to_dtype, check_border, check_interpolation, grid, sample, to_nchw
+
+__all__ = [
+    "correlation", "cvt_color", "interpolate", "nms", "nvof", "remap", "roi_align", "roi_pooling", "warp_affine",
+    "warp_perspective", "flip", "rotate", "rot90", "resize",
+]  # fmt: skip
+
+
+def remap(
+    inp: Tensor,
+    map_xy: Tensor,
+    border_mode: str = "replicate",
+    scalar: float = 0.0,
+    interp_mode: str = "linear",
+) -> Tensor:
+    """``out[n, c, y, x] = inp[n, c, map_xy[n, y, x, 1], map_xy[n, y, x, 0]]``, map_xy [n, h, w, 2] in pixels.
+
+    border_mode says what lies outside; "constant" is ``scalar``. Differentiable in both.
+    """
+    border, interp = check_border(border_mode, "remap"), check_interpolation(interp_mode, "remap")
+    n, h, w, two = map_xy._tuple_shape
+    if two != 2 or n != inp._tuple_shape[0]:
+        raise ValueError(
+            f"remap: map_xy {list(map_xy._tuple_shape)} is not [{inp._tuple_shape[0]}, h, w, 2]"
+        )
+    x, y = (
+        ops.reshape(
+            ops.slice(map_xy, begin=(0, 0, 0, i), end=(n, h, w, i + 1), step=(1,) * 4),
+            shape=(n, h, w),
+        )
+        for i in (0, 1)
+    )
+    return back_to_dtype(to_nchw(sample(inp, y, x, border, scalar, interp)), inp.dtype)
+
+
+def warp_perspective(
+    inp: Tensor,
+    mat: Tensor,
+    out_shape: tuple[int, int] | int | Tensor,
+    mat_idx: Iterable[int] | Tensor | None = None,
+    border_mode: str = "replicate",
+    border_val: float = 0.0,
+    format: str = "NCHW",
+    interp_mode: str = "linear",
+) -> Tensor:
+    """Reads ``inp`` where the [n, 3, 3] matrix sends output pixels: (x, y, 1) -> (u, v, d), at column u / d, row v / d.
+
+    mat_idx gives, for each matrix, the image that it reads; None is one each. format is NCHW or NHWC.
+    """
+    border, interp = (
+        check_border(border_mode, "warp_perspective"),
+        check_interpolation(interp_mode, "warp_perspective"),
+    )
+    nhwc = _is_nhwc(format, "warp_perspective")
+    images = to_nchw(inp) if nhwc else inp
+    if mat.ndim != 3 or mat._tuple_shape[1:] != (3, 3):
+        raise ValueError(f"warp_perspective: mat has shape {list(mat._tuple_shape)}, not [n, 3, 3]")
+    h, w = as_pair(out_shape, "warp_perspective: out_shape")
+    batch = None
+    if mat_idx is not None:
+        batch = (
+            mat_idx if isinstance(mat_idx, Tensor) else apply_const(np.asarray(mat_idx, np.int32))
+        )
+        batch = ops.cast(batch, dtype="int32")
+    if mat._tuple_shape[0] != (images._tuple_shape[0] if batch is None else batch.size):
+        raise ValueError(
+            f"warp_perspective: {mat._tuple_shape[0]} matrices for {images._tuple_shape[0]} images"
+        )
+    y, x = _project(mat, h, w)
+    out = back_to_dtype(sample(images, y, x, border, border_val, interp, batch), inp.dtype)
+    return out if nhwc else to_nchw(out)
+
+
+def _is_nhwc(format: str, op: str) -> bool:
+    if format.upper() in ("NCHW", "DEFAULT"):
+        return False
+    if format.upper() != "NHWC":
+        raise ValueError(f"{op}: format {format!r} is neither 'NCHW' nor 'NHWC'")
+    return True
+
+
+def _project(mat: Tensor, h: int, w: int):
+    """Rows and columns, [n, h, w], that the matrices send the output pixels to."""
+    n = mat._tuple_shape[0]
+    rows, cols = grid(h, w)
+    m = [
+        [
+            ops.reshape(
+                ops.slice(mat, begin=(0, i, j), end=(n, i + 1, j + 1), step=(1, 1, 1)),
+                shape=(n, 1, 1),
+            )
+            for j in range(3)
+        ]
+        for i in range(3)
+    ]
+    u, v, d = (ops.add(ops.add(ops.mul(cols, r[0]), ops.mul(rows, r[1])), r[2]) for r in m)
+    return ops.true_div(v, d), ops.true_div(u, d)
+
+
+def warp_affine(
+    inp: Tensor,
+    mat: Tensor,
+    out_shape: tuple[int, int] | int | Tensor,
+    border_mode: str = "replicate",
+    border_val: float = 0.0,
+    format: str = "NHWC",
+    interp_mode: str = "linear",
+) -> Tensor:
+    """`warp_perspective` with the last row (0, 0, 1): mat is [n, 2, 3]."""
+    n = mat._tuple_shape[0]
+    if mat._tuple_shape[1:] == (2, 3):
+        last = np.broadcast_to(np.array([[[0, 0, 1]]], np.float32), (n, 1, 3))
+        mat = ops.concat(mat, apply_const(np.ascontiguousarray(last)), axis=1)
+    return warp_perspective(
+        inp,
+        mat,
+        out_shape,
+        border_mode=border_mode,
+        border_val=border_val,
+        format=format,
+        interp_mode=interp_mode,
+    )
+
+
+def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
+    """Mirrors images [n, h, w, c] top to bottom (vertical) and left to right (horizontal)."""
+    n, h, w, c = inp._tuple_shape
+    begin, end, step = [0, 0, 0, 0], [n, h, w, c], [1, 1, 1, 1]
+    for axis, wanted in ((1, vertical), (2, horizontal)):
+        if wanted:
+            begin[axis], end[axis], step[axis] = end[axis] - 1, -1, -1
+    return ops.slice(inp, begin=tuple(begin), end=tuple(end), step=tuple(step))
+
+
+def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
+    """Turns images [n, h, w, c] by 90 degrees."""
+    return flip(ops.transpose(inp, perm=(0, 2, 1, 3)), vertical=not clockwise, horizontal=clockwise)
+
+
+def rotate(
+    inp: Tensor, angle: float = 0.0, format: str = "NCHW", interp_mode: str = "bilinear"
+) -> Tensor:
+    """Turns images counter-clockwise by ``angle`` degrees about their centre; what comes in from outside is 0."""
+    nhwc = _is_nhwc(format, "rotate")
+    n, h, w = (inp._tuple_shape[i] for i in ((0, 1, 2) if nhwc else (0, 2, 3)))
+    turn = np.deg2rad(angle)
+    cos, sin = np.cos(turn), np.sin(turn)
+    cx, cy = (w - 1) / 2, (h - 1) / 2
+    mat = np.array(
+        [[cos, -sin, cx - cos * cx + sin * cy], [sin, cos, cy - sin * cx - cos * cy], [0, 0, 1]]
+    )
+    mats = apply_const(np.ascontiguousarray(np.broadcast_to(mat.astype(np.float32), (n, 3, 3))))
+    return warp_perspective(
+        inp,
+        mats,
+        (h, w),
+        border_mode="constant",
+        border_val=0.0,
+        format=format,
+        interp_mode=interp_mode,
+    )
+
+
+def nvof(src: Tensor, precision: int = 1) -> Tensor:
+    """Optical flow of video [n, t, h, w, 4] (uint8) by the GPU's optical flow engine. RuntimeError without one."""
+    assert src.ndim == 5 and src._tuple_shape[4] == 4, (
+        f"nvof: src has shape {list(src._tuple_shape)}, not [n, t, h, w, 4]"
+    )
+    if precision not in (0, 1, 2):
+        raise ValueError(f"nvof: precision {precision!r} is not 0, 1 or 2")
+    raise RuntimeError(
+        f"nvof: device {src.device} has no optical flow engine\n"
+        "  fix: correlate feature maps instead, with megengine.functional.vision.correlation"
+    )

@@ -1,0 +1,258 @@
+"""Random streams: each draw takes a key (seed, counter) and moves the counter on.
+
+Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a draw in a traced function is an op of
+the key, and the key is one of its inputs.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+from .. import _core
+from ..core import apply_const, ops
+from ..core.tensor.dtype import dtype_name
+from ..core.tensor.shapes import as_int, as_ints
+from ..core.tensor.shapes import broadcast_to as _broadcast_to
+from ..device import require
+from ..tensor import Tensor
+
+__all__ = [
+    "seed", "RNG", "uniform", "normal", "gamma", "beta", "poisson", "multinomial", "permutation", "shuffle",
+    "exponential",
+]  # fmt: skip
+
+
+class _HostState:
+    """Seed and counter, where the extension has no state of its own."""
+
+    def __init__(self, seed: int):
+        self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        self._seed, self._counter = seed % 2**64, 0
+
+    def key(self) -> Tensor:
+        words = np.array([self._seed, self._counter], "<u8").view("<i4")
+        self._counter += 1
+        return Tensor(words)
+
+
+_State = getattr(_core, "RandomState", _HostState)
+_fresh = [int.from_bytes(os.urandom(6), "little") ^ time.time_ns() % 2**32]
+_default = getattr(_core, "default_random_state", lambda: _host_default)
+_host_default = _HostState(_fresh[0])
+
+
+def default_random_state():
+    """The state that module functions, dropout and initialisers draw from."""
+    return _default()
+
+
+def _checked_seed(seed) -> int:
+    value = as_int(seed, "seed")
+    if value < 0:
+        raise ValueError(f"seed: {value} is negative")
+    return value
+
+
+def seed(seed: int) -> None:
+    """Starts the global stream anew.
+
+    >>> from megengine import random
+    >>> random.seed(1); a = random.uniform(size=(2,)).numpy()
+    >>> random.seed(1); bool((a == random.uniform(size=(2,)).numpy()).all())
+    True
+    """
+    default_random_state().seed(_checked_seed(seed))
+
+
+def _shape(size, default=(1,)) -> tuple:
+    if size is None:
+        return default
+    shape = as_ints(size, "size")
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"random: size {list(shape)} has a negative extent")
+    return shape
+
+
+def _parameter(value, name: str, positive: bool) -> Tensor:
+    if not isinstance(value, Tensor):
+        value = apply_const(np.asarray(value, np.float32))
+    elif value.dtype != np.float32:
+        value = ops.cast(value, dtype="float32")
+    if positive and not _is_recording():
+        assert bool((value.numpy() > 0).all()), f"random: {name} must be positive"
+    return value.detach()
+
+
+def _is_recording() -> bool:
+    tracing = getattr(_core, "is_tracing", None)
+    return tracing is not None and tracing()
+
+
+def _broadcast_parameters(size, *parameters: Tensor) -> list:
+    """Parameters at the shape of the result: size + their broadcast shape."""
+    common = np.broadcast_shapes(*(p._tuple_shape for p in parameters))
+    shape = _shape(size, default=()) + common
+    return [_broadcast_to(p, shape) for p in parameters]
+
+
+class RNG:
+    """A stream of its own: ``RNG(seed=1).uniform(size=(2, 3))``. Methods are those of ``megengine.random``."""
+
+    def __init__(self, seed: int = None, device: str = None):
+        self._device = None if device is None else str(device)
+        if device is not None:
+            require(self._device)
+        if seed is None:
+            _fresh[0] = (_fresh[0] * 6364136223846793005 + 1442695040888963407) % 2**64
+        self._seed = _fresh[0] if seed is None else _checked_seed(seed)
+        self._state = _State(self._seed)
+
+    @property
+    def seed(self) -> int:
+        """The seed that the stream was started with."""
+        return self._seed
+
+    def _key(self):
+        return self._state.key()
+
+    def _placed(self, x: Tensor) -> Tensor:
+        return x if self._device is None else x.to(self._device)
+
+    def uniform(
+        self, low: float = 0, high: float = 1, size: int | Iterable[int] | Tensor | None = None
+    ) -> Tensor:
+        """Uniform in [low, high), float32; size None is (1,). AssertionError unless low < high."""
+        assert low < high, f"uniform: low {low} is not below high {high}"
+        x = ops.random_uniform(self._key(), shape=_shape(size))
+        if (low, high) != (0, 1):
+            x = ops.add(ops.mul(x, high - low), low)
+        return self._placed(x)
+
+    def normal(
+        self, mean: float = 0, std: float = 1, size: int | Iterable[int] | Tensor | None = None
+    ) -> Tensor:
+        """Normal of the given mean and standard deviation, float32; size None is (1,)."""
+        x = ops.random_normal(self._key(), shape=_shape(size))
+        if isinstance(std, Tensor) or std != 1:
+            x = ops.mul(x, std)
+        if isinstance(mean, Tensor) or mean != 0:
+            x = ops.add(x, mean)
+        return self._placed(x)
+
+    def gamma(
+        self,
+        shape: float | Tensor,
+        scale: float | Tensor = 1,
+        size: int | Iterable[int] | None = None,
+    ) -> Tensor:
+        """Gamma of the given shape and scale; result shape is size + the parameters'. AssertionError unless positive."""
+        parameters = _parameter(shape, "shape", True), _parameter(scale, "scale", True)
+        return self._placed(
+            ops.random_gamma(self._key(), *_broadcast_parameters(size, *parameters))
+        )
+
+    def beta(
+        self,
+        alpha: float | Tensor,
+        beta: float | Tensor,
+        size: int | Iterable[int] | None = None,
+    ) -> Tensor:
+        """Beta(alpha, beta); result shape is size + the parameters'. AssertionError unless positive."""
+        parameters = _parameter(alpha, "alpha", True), _parameter(beta, "beta", True)
+        return self._placed(ops.random_beta(self._key(), *_broadcast_parameters(size, *parameters)))
+
+    def poisson(self, lam: float | Tensor, size: int | Iterable[int] | None = None) -> Tensor:
+        """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless positive."""
+        parameters = _broadcast_parameters(size, _parameter(lam, "lam", True))
+        return self._placed(ops.random_poisson(self._key(), *parameters))
+
+    def exponential(
+        self, rate: float | Tensor = 1.0, size: int | Iterable[int] | None = None
+    ) -> Tensor:
+        """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError unless positive."""
+        (rate,) = _broadcast_parameters(size, _parameter(rate, "rate", True))
+        u = ops.random_uniform(self._key(), shape=rate._tuple_shape)
+        return self._placed(ops.true_div(ops.neg(ops.log1p(ops.neg(u))), rate))
+
+    def multinomial(
+        self, input: Tensor, num_samples: int, replacement: bool | None = False
+    ) -> Tensor:
+        """int32 indices drawn with probabilities proportional to ``input`` ([n] or [rows, n]): [num_samples] per row.
+
+        AssertionError for negative or all-zero weights, or more samples than positive weights without replacement.
+        """
+        assert isinstance(input, Tensor), (
+            f"multinomial: input is {type(input).__name__}, not a Tensor"
+        )
+        assert input.ndim in (1, 2), f"multinomial: input has {input.ndim} axes, not 1 or 2"
+        count = as_int(num_samples, "multinomial: num_samples")
+        assert count > 0, f"multinomial: num_samples {count} is not positive"
+        weights = _parameter(input, "input", False)
+        if not _is_recording():
+            host = weights.numpy()
+            assert np.isfinite(host).all() and (host >= 0).all(), (
+                "multinomial: weights must be finite and not negative"
+            )
+            enough = (host > 0).sum(axis=-1).min(initial=host.shape[-1])
+            assert enough > 0, "multinomial: a row has no positive weight"
+            assert replacement or enough >= count, (
+                f"multinomial: {count} samples without replacement from {enough} positive weights"
+            )
+        return self._placed(
+            ops.random_multinomial(
+                self._key(), weights, num_samples=count, replacement=bool(replacement)
+            )
+        )
+
+    def permutation(self, n: int | Tensor, *, dtype="int32") -> Tensor:
+        """0 .. n - 1 in random order; for a tensor its entries along axis 0 in random order."""
+        if isinstance(n, Tensor) and n.ndim:
+            return self._placed(self._shuffled(n))
+        count = as_int(n, "permutation")
+        if count < 0:
+            raise ValueError(f"permutation: n = {count} is negative")
+        order = ops.random_permutation(self._key(), n=count)
+        return self._placed(
+            order if np.dtype("int32") == dtype else ops.cast(order, dtype=dtype_name(dtype))
+        )
+
+    def _shuffled(self, x: Tensor) -> Tensor:
+        order = ops.random_permutation(self._key(), n=x._tuple_shape[0])
+        return ops.index_get(x, order, axes=(0,))
+
+    def shuffle(self, inp: Tensor) -> None:
+        """Puts the entries along axis 0 in random order, in place; gradients flow through."""
+        assert isinstance(inp, Tensor), f"shuffle: {type(inp).__name__} is not a Tensor"
+        if inp.ndim and inp.size:
+            inp._reset(self._shuffled(inp))
+
+    def __del__(self):
+        self._state = None
+
+
+def _default_rng() -> RNG:
+    rng = RNG.__new__(RNG)
+    rng._device, rng._seed = None, 0
+    rng._state = _DefaultStream()
+    return rng
+
+
+class _DefaultStream:
+    def key(self):
+        return default_random_state().key()
+
+
+_rng = _default_rng()
+uniform = _rng.uniform
+normal = _rng.normal
+gamma = _rng.gamma
+beta = _rng.beta
+poisson = _rng.poisson
+exponential = _rng.exponential
+multinomial = _rng.multinomial
+permutation = _rng.permutation
+shuffle = _rng.shuffle

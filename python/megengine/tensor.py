@@ -1,0 +1,198 @@
+"""Tensor: a handle on an immutable value. In-place writes make the handle hold another value."""
+
+from typing import Union
+
+import numpy as np
+
+from . import _core
+from ._core import Tensor as _Tensor
+from ._core import apply_const, symbolic_shape_active
+from .core import ops
+from .core.tensor.array_method import ArrayMethodMixin
+from .device import Device, device_of, physical_name, require
+
+_FORMATS = ("default", "nchw", "nhwc")
+
+
+class Tensor(_Tensor, ArrayMethodMixin):
+    """An n-dimensional array on one device.
+
+    data: number, nested sequence, ndarray or Tensor. dtype defaults to the data's with 64 bits narrowed:
+    int -> int32, float -> float32. device defaults to `megengine.get_default_device()`.
+    RuntimeError when data is a Tensor and another dtype or device is asked for (use astype, to).
+
+    >>> import megengine as mge
+    >>> (mge.Tensor([1, 2]) + 0.5).numpy()
+    array([1.5, 2.5], dtype=float32)
+    """
+
+    grad = None  # what a GradManager found, or None
+    dmap_callback = None  # maps device names while loading
+    _qparams = None
+    _format = "default"
+    _name = None
+
+    def __new__(
+        cls,
+        data: Union["Tensor", np.ndarray, list, int, float],
+        dtype=None,
+        device: str = None,
+        is_const: bool = False,
+        no_cache: bool = False,
+        name: str = None,
+        format: str = "default",
+    ):
+        # Built here and not in __init__, so that pickles that only call __new__ make whole tensors.
+        self = _Tensor.__new__(cls)
+        if device is not None:
+            if cls.dmap_callback is not None:
+                device = cls.dmap_callback(str(device))
+            device = require(str(device))
+        if isinstance(data, Tensor) and format == "default":
+            format = data._format
+        _Tensor.__init__(self, data, dtype, device, is_const, no_cache, name)
+        if format != "default":
+            self.format = format
+        if name is not None:
+            self._name = name
+        return self
+
+    def __init__(
+        self,
+        data,
+        dtype=None,
+        device=None,
+        is_const=False,
+        no_cache=False,
+        name=None,
+        format="default",
+    ):
+        pass
+
+    @classmethod
+    def _plain(cls, data, dtype=None, device=None) -> "Tensor":
+        """A Tensor, whatever the subclass."""
+        return Tensor(data, dtype=dtype, device=device)
+
+    @property
+    def shape(self) -> Union[tuple, "Tensor"]:
+        """Extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it is recorded."""
+        shape = self._tuple_shape
+        if shape and symbolic_shape_active():
+            return apply_const(np.array(shape, np.int32))
+        return shape
+
+    @property
+    def device(self) -> Device:
+        """Where the value lies; equals every name of that place."""
+        return device_of(self._device_name)
+
+    @property
+    def format(self) -> str:
+        """Memory format tag: "default", "nchw" or "nhwc"; the shape is NCHW in any case."""
+        return self._format
+
+    @format.setter
+    def format(self, fmt: str):
+        if fmt not in _FORMATS:
+            raise ValueError(f"format: {fmt!r} is not one of {', '.join(_FORMATS)}")
+        self._format = fmt
+
+    @property
+    def qparams(self):
+        """Quantisation parameters; made on the first look."""
+        if self._qparams is None:
+            from .quantization.utils import create_qparams
+
+            self._qparams = create_qparams()
+        return self._qparams
+
+    @property
+    def name(self) -> str:
+        """Name in graphs and dumped models; "" when not set."""
+        return self._name or ""
+
+    @name.setter
+    def name(self, name: str):
+        self._name = name
+        set_name = getattr(_core, "set_name", None)
+        if set_name is not None:
+            set_name(self, name or "")
+
+    @property
+    def requires_grad(self):
+        """Not supported: gradients are asked for with a GradManager."""
+        raise AttributeError(
+            "requires_grad is not supported; attach the tensor to a GradManager instead"
+        )
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        raise AttributeError(
+            "requires_grad is not supported; attach the tensor to a GradManager instead"
+        )
+
+    __hash__ = object.__hash__  # by identity, for == compares elements
+
+    def detach(self) -> "Tensor":
+        """The same value, through which no gradient flows."""
+        return super().detach()
+
+    def set_value(self, value):
+        """Deprecated: write ``x[...] = value``."""
+        self[...] = value
+
+    def reset_zero(self):
+        """Deprecated: write ``x[...] = 0`` of the same shape."""
+        self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name))
+
+    def to(self, device, *, _borrow: bool = False) -> "Tensor":
+        """The value on another device. ValueError for a malformed name, RuntimeError for a missing device."""
+        target = physical_name(str(device))
+        if target == self._device_name:
+            return ops.identity(self)
+        move = getattr(_core, "copy_to", None)
+        require(target)
+        if move is None:
+            return ops.identity(self)  # one host device: its other names are the same memory
+        return move(self, target)
+
+    def __repr__(self):
+        piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"
+        try:
+            with np.printoptions(precision=4, suppress=True):
+                values = str(self.numpy())
+        except (ValueError, RuntimeError):  # a placeholder of a trace
+            values = f"<shape {list(self._tuple_shape)}>"
+        return f"{type(self).__name__}({values}{piece}, device={self.device.logical_name})"
+
+    def __getnewargs__(self):
+        return (
+            self.numpy(),
+            self.dtype,
+            self.device.logical_name,
+            False,
+            False,
+            None,
+            self._format,
+        )
+
+    def __getstate__(self):
+        return {} if self._qparams is None else {"qparams": self._qparams}
+
+    def __setstate__(self, state):
+        if state and state.get("qparams") is not None:
+            self._qparams = state["qparams"]
+
+    def __dlpack__(self, stream=None, **kwargs):
+        return super().__dlpack__(stream=stream, **kwargs)
+
+
+tensor = Tensor
+
+
+class Parameter(Tensor):
+    """A Tensor that modules list and optimizers update; operations on it give plain Tensors."""
+
+
+_core._set_tensor_class(Tensor)
