@@ -87,12 +87,9 @@ def _load_from(file: IO[bytes], name: str, map_location: MapLocation, pickle_mod
     # None leaves an enclosing dmap in force
     with contextlib.nullcontext() if map_location is None else dmap(map_location):
         if pickle_module is not pickle:
-            if map_location is None or not isinstance(getattr(pickle_module, "Unpickler", None), type):
-                return pickle_module.load(file)
-            return _mapping_unpickler(pickle_module.Unpickler)(file).load()
-        unpickler = _TrustingUnpickler(file) if allow_pickle else _Unpickler(file)
+            return pickle_module.load(file)
         try:
-            return unpickler.load()
+            return pickle.load(file) if allow_pickle else _SafeUnpickler(file).load()
         except RefusedClassError as error:
             raise RefusedClassError(f"{name}: {error}") from None
         except _DAMAGE as error:
@@ -109,7 +106,10 @@ _DAMAGE = (EOFError, pickle.UnpicklingError, ValueError, KeyError, IndexError, A
 
 
 class dmap:
-    """Context manager: tensors unpickled by this thread inside go where ``map_location`` says."""
+    """Context manager: tensors that this thread unpickles inside go where ``map_location`` says."""
+
+    _entered = 0  # how many, over all threads
+    _lock = threading.Lock()
 
     def __init__(self, map_location: MapLocation) -> None:
         if map_location is not None and not isinstance(map_location, (str, Mapping)) and not callable(map_location):
@@ -118,13 +118,24 @@ class dmap:
         self.map_location = map_location
 
     def __enter__(self) -> dmap:
+        from .tensor import Tensor
+
         if not hasattr(_active, "maps"):
             _active.maps = []
         _active.maps.append(self.map_location)
+        with dmap._lock:
+            dmap._entered += 1
+            Tensor.dmap_callback = map_device
         return self
 
     def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        from .tensor import Tensor
+
         _active.maps.pop()
+        with dmap._lock:
+            dmap._entered -= 1
+            if dmap._entered == 0:
+                Tensor.dmap_callback = None
 
 
 def map_device(device: str) -> str:
@@ -157,8 +168,8 @@ _SAFE_NAMES: dict[str, frozenset[str]] = {
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 # Packages of ours whose classes describe models and tensors; functions in them are not admitted.
-_OUR_PACKAGES = ("megengine.tensor", "megengine.core", "megengine.module", "megengine.traced_module",
-                 "megengine.quantization", "megengine._core")
+_OUR_PACKAGES = ("megengine.tensor", "megengine.core.tensor", "megengine.core.ops.builtin", "megengine.module",
+                 "megengine.traced_module", "megengine.quantization")
 _admitted: dict[tuple[str, str], Any] = {}
 
 
@@ -225,64 +236,12 @@ def _numpy_type(module: str, name: str) -> Any:
 def _our_class(module: str, name: str) -> Any:
     if not any(module == package or module.startswith(package + ".") for package in _OUR_PACKAGES):
         return None
-    if module == "megengine.core._imperative_rt" or not all(part.isidentifier() for part in module.split(".")):
-        return None
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError:
         return None
-    if not isinstance(found, type) and module == "megengine.tensor":
-        return None
-    ours = isinstance(found, type) and str(found.__module__).startswith("megengine")
+    ours = isinstance(found, type) and found.__module__.startswith("megengine")
     return found if ours else None
-
-
-def _is_tensor_class(found: Any) -> bool:
-    if not isinstance(found, type) or not str(getattr(found, "__module__", "")).startswith("megengine"):
-        return False
-    from megengine import Tensor
-
-    return issubclass(found, Tensor)
-
-
-class _MappedMeta(type):
-    """Calls of the stand-in class become calls of the tensor class, with the device mapped."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _with_mapped_device(args, kwargs)
-        return cls._tensor_class(*args, **kwargs)  # type: ignore[attr-defined]
-
-
-def _mapped(tensor_class: type) -> type:
-    """A stand-in for ``tensor_class`` that unpicklers may call or instantiate by ``__new__``."""
-
-    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _with_mapped_device(args, kwargs)
-        return tensor_class.__new__(tensor_class, *args, **kwargs)
-
-    return _MappedMeta(tensor_class.__name__, (), {"__new__": new, "_tensor_class": tensor_class})
-
-
-def _with_mapped_device(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Constructor arguments are (data, dtype, device name, ...)."""
-    if len(args) > 2 and isinstance(args[2], str):
-        args = (*args[:2], map_device(args[2]), *args[3:])
-    if isinstance(kwargs.get("device"), str):
-        kwargs = {**kwargs, "device": map_device(kwargs["device"])}
-    return args, kwargs
-
-
-def _map_active() -> bool:
-    return bool(getattr(_active, "maps", None)) and _active.maps[-1] is not None
-
-
-def _mapping_unpickler(base: type) -> type:
-    class MappingUnpickler(base):  # type: ignore[misc, valid-type]
-        def find_class(self, module: str, name: str) -> Any:
-            found = super().find_class(module, name)
-            return _mapped(found) if _map_active() and _is_tensor_class(found) else found
-
-    return MappingUnpickler
 
 
 class _SafeUnpickler(pickle.Unpickler):
@@ -291,10 +250,6 @@ class _SafeUnpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Any:
         raise pickle.UnpicklingError("persistent ids are not used by save()")
-
-
-_Unpickler = _mapping_unpickler(_SafeUnpickler)
-_TrustingUnpickler = _mapping_unpickler(pickle.Unpickler)
 
 
 def load_python2(path: str | os.PathLike) -> Any:

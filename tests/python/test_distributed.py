@@ -1,0 +1,272 @@
+"""One process as a world of its own; worlds of several processes on the CPU; the RPC pair."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import megengine.distributed as dist
+import numpy as np
+import pytest
+from megengine.distributed import collectives, helper
+from megengine.distributed import functional as DF
+from megengine.tensor import Tensor
+
+# ----------------------------------------------------------------------------------------- one process
+
+
+def test_outside_of_a_group_there_is_one_process():
+    assert (dist.get_rank(), dist.get_world_size(), dist.is_distributed()) == (0, 1, False)
+    assert (dist.WORLD.size, dist.WORLD.rank, dist.get_local_device_id()) == (1, 0, 0)
+    dist.group_barrier()
+
+
+@pytest.mark.parametrize("name", [name for name in DF.__all__ if not name.startswith("remote")])
+def test_collectives_of_one_process_are_identities(name):
+    x = Tensor([1.0, 2.0])
+    assert getattr(DF, name)(x) is x
+
+
+def test_functional_distributed_has_the_same_functions():
+    import megengine.functional.distributed as other
+
+    assert all(getattr(other, name) is getattr(DF, name) for name in DF.__all__)
+
+
+def test_callbacks_and_broadcasts_of_one_process_change_nothing():
+    x = Tensor([1.0])
+    assert dist.make_allreduce_cb("mean")(x, x) is x
+    dist.bcast_list_([x])
+    assert dist.synchronized(lambda a: a + 1)(2) == 3
+    with pytest.raises(ValueError, match='"sum" or "mean"'):
+        dist.make_allreduce_cb("max")
+
+
+@pytest.mark.parametrize("act", [dist.get_client, dist.get_py_server_addr, dist.get_mm_server_addr,
+                                 lambda: dist.functional.remote_send(Tensor([1.0]), 1)])
+def test_what_needs_a_group_says_so(act):
+    with pytest.raises(RuntimeError, match="init_process_group"):
+        act()
+
+
+def test_the_backend_can_be_set_and_overridden():
+    before = dist.backend
+    try:
+        dist.backend = "rccl"
+        with dist.override_backend("nccl"):
+            assert dist.get_backend() == "nccl"
+        assert dist.backend == "rccl"
+        with pytest.raises(ValueError, match="'carrier pigeon'"):
+            dist.backend = "carrier pigeon"
+    finally:
+        dist.backend = before
+
+
+@pytest.mark.parametrize("change, error", [({"rank": 2}, ValueError), ({"rank": "0"}, TypeError), ({"world_size": 0}, ValueError),
+                                           ({"port": "1"}, TypeError), ({"backend": "x"}, ValueError)])
+def test_senseless_arguments_are_refused(change, error):
+    with pytest.raises(error):
+        dist.init_process_group(**{"master_ip": "localhost", "port": 0, "world_size": 2, "rank": 0, "device": 0, **change})
+    assert not dist.is_distributed()
+
+
+def test_packing_and_splitting_are_inverse():
+    offsets = helper.get_offsets([(2, 3), (), (4,)])
+    assert offsets == [0, 6, 6, 7, 7, 11]
+    parts = helper.param_pack_split(Tensor(np.arange(11)), offsets, [(2, 3), (), (4,)])
+    assert parts[0].numpy().tolist() == [[0, 1, 2], [3, 4, 5]] and parts[2].numpy().tolist() == [7, 8, 9, 10]
+
+
+# -------------------------------------------------------------------------------------------- launcher
+
+
+def test_the_launcher_runs_a_worker_and_returns_its_result():
+    @dist.launcher
+    def worker(a, b=0):
+        return dist.get_rank(), dist.get_world_size(), dist.is_distributed(), a + b, os.getpid()
+
+    [(rank, size, inside, total, pid)] = worker(1, b=2)
+    assert (rank, size, inside, total) == (0, 1, True, 3) and pid != os.getpid()
+    assert not dist.is_distributed() and worker.__name__ == "worker"
+
+
+def test_results_come_by_rank():
+    @dist.launcher(n_gpus=3)
+    def worker():
+        time.sleep(0.1 * (2 - dist.get_rank()))
+        return dist.get_rank(), dist.WORLD.key, dist.get_world_size()
+
+    assert worker() == [(rank, "0,1,2", 3) for rank in range(3)]
+
+
+def test_a_failing_process_ends_all_with_its_traceback():
+    def worker():
+        if dist.get_rank() == 1:
+            raise KeyError("rank one")
+        dist.group_barrier()
+
+    start = time.monotonic()
+    with pytest.raises(AssertionError, match="process 1(.*\n)*.*rank one"):
+        dist.launcher(worker, n_gpus=2)()
+    assert time.monotonic() - start < 10
+
+
+def test_a_killed_process_is_told():
+    with pytest.raises(AssertionError, match="signal 9"):
+        dist.launcher(lambda: os.kill(os.getpid(), signal.SIGKILL))()
+
+
+def test_a_process_that_leaves_without_a_result_warns():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert dist.launcher(lambda: os._exit(0))() == [None]
+    assert any("did not return a value" in str(warning.message) for warning in caught)
+
+
+def test_a_world_larger_than_its_ranks_is_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        dist.launcher(print, n_gpus=2, world_size=2, rank_start=1)
+
+
+# ------------------------------------------------------------------------------------ several processes
+
+
+def in_world(size, body):
+    return dist.launcher(body, n_gpus=size)()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_collectives_agree_with_numpy(size):
+    data = [np.arange(size * 6).reshape(size * 3, 2).astype("float32") * (rank + 1) for rank in range(size)]
+
+    def worker():
+        x = Tensor(data[dist.get_rank()])
+        results = {name: getattr(DF, name)(x) for name in DF.__all__ if not name.startswith("remote")}
+        return {name: None if value is None else value.numpy() for name, value in results.items()}
+
+    results = in_world(size, worker)
+    modes = [name for name in DF.__all__ if not name.startswith("remote")]
+    for name in modes:
+        for rank, expected in enumerate(collectives.combine(name, data, 0, 0)):
+            np.testing.assert_array_equal(results[rank][name], expected)
+    np.testing.assert_array_equal(results[1]["all_reduce_sum"], sum(data))
+    np.testing.assert_array_equal(results[1]["scatter"], data[0][3:6])
+    np.testing.assert_array_equal(results[1]["all_to_all"], np.concatenate([part[3:6] for part in data]))
+    assert results[1]["reduce_sum"] is None and results[1]["gather"] is None
+
+
+def test_groups_messages_and_shared_values():
+    def worker():
+        rank = dist.get_rank()
+        pair = dist.new_group([0, 2])
+        total = None
+        if rank in (0, 2):
+            total = DF.all_reduce_sum(Tensor([float(rank)]), pair).numpy().item()
+        if rank == 0:
+            DF.remote_send(Tensor([7, 8]), 1)
+            dist.get_client().user_set("greeting", "hello")
+        received = DF.remote_recv(0).numpy().tolist() if rank == 1 else None
+        shared = dist.get_client().bcast_val("from two" if rank == 2 else None, "key", 3)
+        parameter = Tensor([float(rank)])
+        dist.bcast_list_([parameter])
+        return total, received, dist.get_client().user_get("greeting"), shared, parameter.numpy().item()
+
+    assert in_world(3, worker) == [(2, None, "hello", "from two", 0), (None, [7, 8], "hello", "from two", 0),
+                                   (2, None, "hello", "from two", 0)]
+
+
+def test_gradients_are_averaged_by_the_callback():
+    def worker():
+        grad = Tensor([float(dist.get_rank()), 4.0])
+        return dist.make_allreduce_cb("mean")(grad, grad).numpy().tolist()
+
+    assert in_world(2, worker) == [[0.5, 4], [0.5, 4]]
+
+
+def test_samplers_share_out_by_rank():
+    def worker():
+        from megengine.data import RandomSampler
+
+        return sum(RandomSampler(range(10), batch_size=2), [])
+
+    first, second = in_world(2, worker)
+    assert sorted(first + second) == list(range(10))
+
+
+@pytest.mark.parametrize("shape, words", [((2, 2), "equal shapes")])
+def test_shapes_that_differ_are_an_error_in_every_process(shape, words):
+    def worker():
+        try:
+            DF.all_reduce_sum(Tensor(np.zeros((dist.get_rank() + 1, 2), "float32")))
+        except RuntimeError as error:
+            return str(error)
+
+    assert all(words in text for text in in_world(2, worker))
+
+
+def test_different_operations_are_an_error_and_not_a_wrong_number():
+    def worker():
+        try:
+            (DF.all_reduce_sum if dist.get_rank() else DF.all_reduce_max)(Tensor([1.0]))
+        except RuntimeError as error:
+            return str(error)
+
+    assert all("different operations" in text for text in in_world(2, worker))
+
+
+def test_waiting_for_a_process_that_ended_is_an_error():
+    def worker():
+        DF.all_reduce_sum(Tensor([1.0]))
+        if dist.get_rank() == 1:
+            return None
+        with pytest.raises(RuntimeError, match="process 1 ended"):
+            DF.all_reduce_sum(Tensor([1.0]))
+
+    assert in_world(2, worker) == [None, None]
+
+
+# -------------------------------------------------------------------------------------------- RPC pair
+
+
+@pytest.fixture
+def server():
+    server = dist.Server()
+    yield server
+    server._close()
+
+
+def test_a_value_is_waited_for_and_can_be_taken(server):
+    client = dist.Client("localhost", server.py_server_port)
+    other = dist.Client("localhost", server.py_server_port)
+    threading.Timer(0.1, client.user_set, ("k", {"a": [1, None, b"x"]})).start()
+    assert other.user_get("k") == {"a": [1, None, b"x"]} and other.user_pop("k") == {"a": [1, None, b"x"]}
+    client.set_is_grad("t", True)
+    assert other.check_is_grad("t") is True
+    assert client.get_mm_server_port() == server.mm_server_port
+
+
+def test_a_barrier_opens_when_all_are_there(server):
+    done = []
+
+    def wait():
+        dist.Client("localhost", server.py_server_port).group_barrier("0,1", 2)
+        done.append(time.monotonic())
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    threads[0].start()
+    time.sleep(0.2)
+    assert not done
+    threads[1].start()
+    for thread in threads:
+        thread.join(5)
+    assert len(done) == 2
+
+
+def test_a_taken_port_is_told(server):
+    with pytest.raises(OSError, match="choose another port"):
+        dist.Server(server.py_server_port)
+
+
+def test_free_ports_are_different():
+    assert len(set(dist.get_free_ports(5))) == 5

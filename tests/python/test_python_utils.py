@@ -1,0 +1,151 @@
+"""The small tools below megengine.utils."""
+
+import copy
+import sys
+import threading
+import warnings
+
+import pytest
+from megengine.utils import (
+    deprecation,
+    future,
+    hook,
+    http_download,
+    max_recursion_limit,
+    module_utils,
+    naming,
+    persistent_cache,
+    tuple_function,
+)
+
+
+@pytest.mark.parametrize("value, expected", [(3, (3, 3)), ((1, 2), (1, 2)), ([0, 1], (0, 1))])
+def test_a_pair_comes_from_one_number_or_two(value, expected):
+    assert tuple_function._pair(value) == expected
+
+
+@pytest.mark.parametrize("value, error", [(1.5, TypeError), ("ab", TypeError), ((1, 2, 3), ValueError), (-1, ValueError)])
+def test_a_pair_of_something_else_is_refused(value, error):
+    with pytest.raises(error):
+        tuple_function._pair(value)
+
+
+def test_zero_is_refused_where_it_makes_no_sense():
+    assert tuple_function._pair(0) == (0, 0)
+    with pytest.raises(ValueError, match="at least 1"):
+        tuple_function._pair_nonzero(0)
+
+
+def test_a_deprecated_function_warns_and_forwards():
+    old = deprecation.deprecated_func("1.2", "math", "sqrt", False)
+    with pytest.warns(DeprecationWarning, match="math.sqrt"):
+        assert old(9) == 3
+
+
+def test_a_changed_default_warns_only_when_it_is_used():
+    @deprecation.deprecated_kwargs_default("1.2", "b", 1)
+    def f(a, b=0):
+        return a + b
+
+    with pytest.warns(DeprecationWarning, match="default of b"):
+        f(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert f(1, 2) == f(1, b=2) == 3
+
+
+def test_a_future_brings_a_value_to_another_thread():
+    box = future.Future()
+    thread = threading.Thread(target=box.set, args=(5,))
+    thread.start()
+    assert box.get() == 5
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_future_is_set_once():
+    box = future.Future(ack=False)
+    box.set(1)
+    with pytest.raises(RuntimeError, match="value already"):
+        box.set(2)
+
+
+def test_a_hook_handler_removes_its_hook_only():
+    hooks = {}
+    first, second = hook.HookHandler(hooks, print), hook.HookHandler(hooks, len)
+    first.remove()
+    first.remove()
+    assert list(hooks.values()) == [len] and second.id in hooks
+
+
+def test_deep_structures_copy_under_the_high_recursion_limit():
+    nested = []
+    for _ in range(3000):
+        nested = [nested]
+    before = sys.getrecursionlimit()
+    limit = max_recursion_limit.max_recursion_limit()
+    with limit, limit:
+        copy.deepcopy(nested)
+    assert sys.getrecursionlimit() == before
+
+
+class Node:
+    def __init__(self):
+        self.items = [1, {"k": (2, 3)}]
+
+
+def test_expand_structure_reaches_into_lists_dicts_and_tuples():
+    node = Node()
+    assert module_utils.get_expand_structure(node, "items.1.k.0") == 2
+    module_utils.set_expand_structure(node, "items.1.k.0", 7)
+    module_utils.set_expand_structure(node, "items.0", 8)
+    assert node.items == [8, {"k": (7, 3)}]
+
+
+def test_a_missing_step_is_named():
+    with pytest.raises(KeyError, match="'gone'.*items.1.gone.x"):
+        module_utils.get_expand_structure(Node(), "items.1.gone.x")
+
+
+def test_duplicate_op_names_get_numbers():
+    class Op:
+        def __init__(self, name):
+            self.name = name
+
+    ops = [Op("conv"), Op("conv"), Op("relu")]
+    for op in ops:
+        naming.AutoNaming.record_opnode(op)
+    naming.AutoNaming.remove_duplicate_names()
+    assert [op.name for op in ops] == ["conv[0]", "conv[1]", "relu"]
+
+
+def test_scopes_nest():
+    naming.AutoNaming.clear()
+    naming.AutoNaming.push_scope("net")
+    naming.AutoNaming.push_scope("conv")
+    assert naming.AutoNaming.gen_name("weight") == "net.conv.weight"
+    naming.AutoNaming.clear()
+
+
+def test_a_cache_is_shared_through_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("MGE_FASTRUN_CACHE_DIR", str(tmp_path))
+    first, second = persistent_cache.PersistentCacheOnServer(), persistent_cache.PersistentCacheOnServer()
+    first.put("conv", b"key", b"\x00one")
+    second.put("conv", "other", b"two")
+    third = persistent_cache.PersistentCacheOnServer()
+    assert (third.get("conv", b"key"), third.get("conv", "other"), third.get("x", "y")) == (b"\x00one", b"two", None)
+
+
+def test_a_damaged_cache_counts_as_empty(tmp_path, monkeypatch):
+    monkeypatch.setenv("MGE_FASTRUN_CACHE_DIR", str(tmp_path))
+    (tmp_path / "cache.json").write_text("{nonsense")
+    assert persistent_cache.PersistentCacheOnServer().get("a", "b") is None
+
+
+def test_a_download_arrives_whole_or_not_at_all(tmp_path):
+    (tmp_path / "source").write_bytes(b"x" * 100_000)
+    http_download.download_from_url((tmp_path / "source").as_uri(), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"x" * 100_000
+    with pytest.raises(http_download.HTTPDownloadError, match="nowhere"):
+        http_download.download_from_url((tmp_path / "nowhere").as_uri(), tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "source"]

@@ -1,0 +1,162 @@
+"""save and load: round trips, devices, and what a file may not do."""
+
+import collections
+import io
+import os
+import pickle
+
+import numpy as np
+import pytest
+from megengine.serialization import RefusedClassError, dmap, load, save
+from megengine.tensor import Parameter, Tensor
+
+
+class Payload:
+    """A class of a user's program."""
+
+    value = 3
+
+
+class Exploit:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def round_trip(obj, **options):
+    file = io.BytesIO()
+    save(obj, file)
+    file.seek(0)
+    return load(file, **options)
+
+
+@pytest.mark.parametrize("obj", [
+    None, 1, 1.5, True, "text", b"bytes", [1, (2, {3})], {"a": {"b": [None]}}, 2**80, 1j, range(3), slice(1, 2),
+    bytearray(b"x"), frozenset({1}), collections.OrderedDict(a=1), collections.deque([1]), collections.Counter("aab"),
+    collections.defaultdict(list, a=[1])])
+def test_containers_and_numbers_come_back(obj):
+    back = round_trip(obj)
+    assert back == obj and type(back) is type(obj)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8", "bool", "complex64", "U3", "S2", "M8[s]"])
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+def test_arrays_come_back_in_every_protocol(dtype, protocol, tmp_path):
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    save({"array": array, "scalar": array[0, 1], "dtype": array.dtype}, tmp_path / "f.pkl", pickle_protocol=protocol)
+    back = load(tmp_path / "f.pkl")
+    np.testing.assert_array_equal(back["array"], array)
+    assert back["scalar"] == array[0, 1] and back["dtype"] == array.dtype
+
+
+def test_object_and_fortran_arrays_come_back():
+    assert round_trip(np.array([1, "a", None], dtype=object)).tolist() == [1, "a", None]
+    assert round_trip(np.zeros((2, 3), order="F")).flags.f_contiguous
+
+
+def test_arrays_of_the_other_numpy_generation_come_back():
+    old = pickle.dumps(np.arange(3), 2).replace(b"numpy._core", b"numpy.core")
+    new = old.replace(b"numpy.core", b"numpy._core")
+    for data in (old, new):
+        assert load(io.BytesIO(data)).tolist() == [0, 1, 2]
+
+
+def test_tensors_keep_value_dtype_and_class():
+    state = round_trip({"w": Parameter(np.ones((2, 2), "float32")), "n": Tensor([1, 2], dtype="int32")})
+    assert type(state["w"]) is Parameter and type(state["n"]) is Tensor
+    assert state["n"].numpy().dtype == np.int32 and state["n"].numpy().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("location", ["cpu0", {"xpux": "cpu0"}, {"xpux": "cpu0", "cpu0": "gpu7"}, lambda device: "cpu0"])
+def test_map_location_moves_tensors_once(location):
+    assert str(round_trip(Tensor([1.0], device="xpux"), map_location=location).device).startswith("cpu0")
+
+
+def test_a_dmap_block_serves_plain_pickle_and_ends():
+    data = pickle.dumps(Tensor([1.0], device="xpux"))
+    seen = []
+    with dmap(lambda device: seen.append(device) or "cpu0"):
+        pickle.loads(data)
+    pickle.loads(data)
+    assert seen == ["xpux"] and Tensor.dmap_callback is None
+
+
+def test_a_map_location_of_the_wrong_type_is_refused():
+    with pytest.raises(TypeError, match="map_location must be"):
+        round_trip(1, map_location=3)
+
+
+def test_a_users_class_is_refused_with_the_way_out():
+    with pytest.raises(RefusedClassError, match=r"Payload.*allow_pickle=True.*state_dict"):
+        round_trip(Payload())
+    assert round_trip(Payload(), allow_pickle=True).value == 3
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_file_cannot_run_code(protocol):
+    with pytest.raises(RuntimeError, match="system"):
+        load(io.BytesIO(pickle.dumps(Exploit(), protocol)))
+
+
+@pytest.mark.parametrize("module, name", [
+    ("builtins", "eval"), ("builtins", "getattr"), ("numpy", "load"), ("megengine.serialization", "save"),
+    ("megengine.tensor", "Tensor.__init__"), ("megengine.tensor", "np"), ("numpy.core.multiarray", "fromfile"),
+    ("megengine.module..os", "system"), ("copyreg", "add_extension"), ("numpy", "ndarray.tofile")])
+def test_functions_and_dotted_names_are_refused(module, name):
+    data = b"\x80\x04\x8c" + bytes([len(module)]) + module.encode() + b"\x8c" + bytes([len(name)]) + name.encode()
+    with pytest.raises(RuntimeError):
+        load(io.BytesIO(data + b"\x93."))
+
+
+def test_asking_for_another_pickle_module_is_asking_for_code():
+    class Other:
+        dump, load = staticmethod(pickle.dump), staticmethod(pickle.load)
+
+    file = io.BytesIO()
+    save(Payload(), file, pickle_module=Other)
+    file.seek(0)
+    assert load(file, pickle_module=Other).value == 3
+
+
+@pytest.mark.parametrize("kept", [0, 1, 10, 100, -1])
+def test_a_truncated_file_is_named(tmp_path, kept):
+    path = tmp_path / "weights.pkl"
+    path.write_bytes(pickle.dumps({"w": np.zeros(100)})[:kept])
+    with pytest.raises(RuntimeError, match="weights.pkl.*truncated"):
+        load(path)
+
+
+def test_random_bytes_are_an_error_and_never_a_crash(tmp_path):
+    rng = np.random.RandomState(0)
+    whole = pickle.dumps({"w": np.zeros(9), "t": [1, "a"]})
+    for _ in range(300):
+        data = bytearray(whole)
+        for place in rng.randint(0, len(data), 3):
+            data[place] = rng.randint(256)
+        try:
+            load(io.BytesIO(bytes(data)))
+        except RuntimeError:
+            pass
+
+
+def test_a_missing_file_is_file_not_found(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.pkl")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path):
+    path = tmp_path / "model.pkl"
+    save([1], path)
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        save(lambda: 0, path)
+    assert load(path) == [1] and os.listdir(tmp_path) == ["model.pkl"]
+
+
+def test_saving_through_a_link_keeps_the_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    save([2], tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and load(tmp_path / "target") == [2]
+
+
+def test_saving_to_a_device_file_works():
+    save([1], os.devnull)
+    assert not os.path.isfile(os.devnull)
