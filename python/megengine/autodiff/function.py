@@ -1,0 +1,85 @@
+"""Functions with a gradient of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from ..tensor import Tensor
+
+__all__ = ["Function"]
+
+
+class Function:
+    """Subclass with ``forward`` and ``backward``, make an instance for each call, and call it.
+
+    What forward has to hand to backward is kept in attributes of the instance, therefore one instance a call.
+    Instances can be copied and pickled, if their attributes can.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> class Exp(Function):
+    ...     def forward(self, x):
+    ...         self.y = F.exp(x)
+    ...         return self.y
+    ...     def backward(self, dy):
+    ...         return dy * self.y
+    >>> Exp()(mge.Tensor([0.0])).numpy()
+    array([1.], dtype=float32)
+    """
+
+    def forward(self, *args: Tensor, **kwargs: Any) -> Tensor | Sequence[Tensor]:
+        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers."""
+        raise TypeError(f"{type(self).__name__} does not define forward(self, *inputs)")
+
+    def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
+        """From one gradient per output (None: the output was not used) to one gradient, or None, per input.
+
+        What it computes is recorded by outer GradManagers.
+        """
+        raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
+
+    def __call__(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Run ``forward``. TypeError unless all arguments, and all results, are Tensors."""
+        for position, arg in enumerate(args):
+            if not isinstance(arg, Tensor):
+                raise TypeError(
+                    f"{type(self).__name__}: argument {position} is a {type(arg).__name__}, not a Tensor\n"
+                    "  fix: pass other values to the constructor and keep them in attributes"
+                )
+        with _core.pause_tapes():
+            results = self.forward(*args)
+        single = isinstance(results, Tensor)
+        outputs = [results] if single else list(results)
+        for output in outputs:
+            if not isinstance(output, Tensor):
+                raise TypeError(
+                    f"{type(self).__name__}.forward must return Tensors, got a {type(output).__name__}"
+                )
+        linked = _core.custom_apply(list(args), outputs, self._backward_of(len(args)))
+        return linked[0] if single else tuple(linked)
+
+    def _backward_of(self, count: int) -> Any:
+        def backward(output_grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+            grads = self.backward(*output_grads)
+            grads = [grads] if grads is None or isinstance(grads, Tensor) else list(grads)
+            if len(grads) != count:
+                raise ValueError(
+                    f"{type(self).__name__}.backward returned {len(grads)} gradients for {count} inputs\n"
+                    "  fix: return one Tensor or None per argument of the call"
+                )
+            for grad in grads:
+                if grad is not None and not isinstance(grad, Tensor):
+                    raise TypeError(
+                        f"{type(self).__name__}.backward must return Tensors or None, "
+                        f"got a {type(grad).__name__}"
+                    )
+            return grads
+
+        return backward
+
+    def __getstate__(self) -> dict:
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)

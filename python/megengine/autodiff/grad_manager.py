@@ -1,0 +1,282 @@
+"""GradManager: records computations on attached tensors and differentiates them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import _core
+from .. import functional as F
+from ..tensor import Tensor
+
+__all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
+
+Callback = Callable[[Tensor, Tensor], Tensor | None]
+
+_backwarding: list[GradManager] = []  # innermost last
+_DIFFERENTIABLE = frozenset({"float32", "float16", "bfloat16"})
+
+
+def get_backwarding_grad_manager() -> GradManager | None:
+    """The manager whose `GradManager.backward` runs now, seen from callbacks and from Function.backward."""
+    return _backwarding[-1] if _backwarding else None
+
+
+class AttachSpec:
+    """An attached tensor, held weakly, its callbacks, and its value when the recording began."""
+
+    __slots__ = ("callbacks", "snapshot", "tensor")
+
+    def __init__(self, tensor: weakref.ref, callbacks: list[Callback]) -> None:
+        self.tensor = tensor
+        self.callbacks = callbacks
+        self.snapshot: Tensor | None = None
+
+
+_NOTHING = Tensor(0.0)  # what a snapshot holds between recordings: values are not kept alive
+
+
+class GradManager:
+    """Adds gradients with respect to attached tensors to their ``.grad``.
+
+    ``with gm:`` or `record` begins a recording; `backward` differentiates what was computed since and ends it;
+    `release`, or leaving the block, ends it too. An attached tensor is remembered as it was when the recording
+    began, or at `attach` if that came later; in-place writes do not change what is differentiated.
+
+    Managers nest: one that records before another one records also the other's backward pass, which gives
+    derivatives of higher order. ``with gm1 | gm2:`` opens both as equals: neither sees the other's backward.
+
+    >>> import megengine as mge
+    >>> x = mge.Tensor([3.0])
+    >>> gm = GradManager().attach(x)
+    >>> with gm:
+    ...     y = x * x
+    ...     gm.backward(y)
+    >>> x.grad.numpy()
+    array([6.], dtype=float32)
+    """
+
+    def __init__(self) -> None:
+        self._attach_specs: dict[int, AttachSpec] = {}
+        self._recording = False
+        self._tape: Any = None
+        self._watched: list[AttachSpec] = []
+
+    def attached_tensors(self) -> list[Tensor]:
+        """The attached tensors that are still alive."""
+        tensors = (spec.tensor() for spec in self._attach_specs.values())
+        return [tensor for tensor in tensors if tensor is not None]
+
+    def attach(
+        self,
+        tensors: Tensor | Iterable[Tensor],
+        callbacks: Callback | Iterable[Callback] | None = None,
+    ) -> GradManager:
+        """Ask for gradients with respect to these tensors; allowed at any time. Returns self.
+
+        tensors: one or several, of dtype float32, float16 or bfloat16 (AssertionError), held weakly.
+        callbacks: called with (tensor, gradient) when a gradient is complete, in order; a result other than None
+            replaces the gradient. Attaching a tensor again appends callbacks.
+        """
+        callbacks = _as_list(callbacks, callable, "callbacks", "functions of (tensor, gradient)")
+        given = _as_list(tensors, lambda x: isinstance(x, Tensor), "attach", "Tensors")
+        for tensor in given:
+            if tensor.dtype.name not in _DIFFERENTIABLE:
+                raise AssertionError(
+                    f"attach: no gradients for dtype {tensor.dtype}, only for {', '.join(sorted(_DIFFERENTIABLE))}"
+                )
+        for tensor in given:
+            spec = self._attach_specs.get(id(tensor))
+            if spec is None or spec.tensor() is not tensor:
+                spec = AttachSpec(self._weak(tensor), list(callbacks))
+                self._attach_specs[id(tensor)] = spec
+                if self._recording:
+                    self._watch(spec)
+            else:
+                spec.callbacks.extend(callbacks)
+        return self
+
+    def _weak(self, tensor: Tensor) -> weakref.ref:
+        key, manager = id(tensor), weakref.ref(self)
+
+        def forget(dead: weakref.ref) -> None:
+            self = manager()
+            if self is not None:
+                spec = self._attach_specs.get(key)
+                if spec is not None and spec.tensor is dead:
+                    del self._attach_specs[key]
+
+        return weakref.ref(tensor, forget)
+
+    def _watch(self, spec: AttachSpec) -> None:
+        tensor = spec.tensor()
+        if tensor is None:
+            return
+        if self._tape.watches(
+            tensor
+        ):  # Tensor(x) shares the value of an attached x: tell them apart
+            tensor._reset(tensor.detach())
+        self._tape.watch(tensor)
+        if spec.snapshot is None:
+            spec.snapshot = Tensor(tensor)
+        else:
+            spec.snapshot._reset(tensor)
+        self._watched.append(spec)
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def record(self) -> None:
+        """Begin a recording. RuntimeError if one is on."""
+        self._prepare()
+        self._tape.open()
+
+    def _prepare(self) -> None:
+        if self._recording:
+            raise RuntimeError(
+                "record: this GradManager is recording already\n"
+                "  fix: call backward() or release() first; use a second GradManager for higher orders"
+            )
+        self._tape = _core.Tape()
+        self._recording = True
+        for spec in list(self._attach_specs.values()):
+            self._watch(spec)
+
+    def release(self) -> None:
+        """End the recording, if one is on, and free its history."""
+        tape, self._tape = self._tape, None
+        self._recording = False
+        for spec in self._watched:
+            spec.snapshot._reset(_NOTHING)
+        self._watched = []
+        if tape is not None:
+            tape.close()
+            tape.clear()
+
+    def __enter__(self) -> GradManager:
+        self.record()
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        self.release()
+
+    # -- differentiating -------------------------------------------------------------------------
+
+    def backward(
+        self,
+        y: Tensor | Sequence[Tensor] | None = None,
+        dy: Tensor | Sequence[Tensor] | None = None,
+    ) -> None:
+        """Add the gradients of ``y`` to ``.grad`` of the attached tensors, and end the recording.
+
+        y: a Tensor of any shape, several, or None for none. dy: gradient of the sought quantity with respect to
+            each y, of its shape; ones by default.
+        A tensor that y does not depend on keeps its grad. RuntimeError unless recording; ValueError when the
+        numbers or shapes of y and dy differ.
+        """
+        if not self._recording:
+            raise RuntimeError(
+                "backward: this GradManager is not recording\n"
+                "  fix: compute y and call backward inside 'with gm:', and backward only once a recording"
+            )
+        _backwarding.append(self)
+        try:
+            ys = _as_list(y, lambda x: isinstance(x, Tensor), "backward: y", "Tensors")
+            dys = _gradients_of(ys, dy)
+            watched = [spec for spec in self._watched if spec.tensor() is not None]
+            grads = self._tape.backward(ys, dys, [spec.snapshot for spec in watched]) if ys else ()
+            self.release()
+            for spec, grad in zip(watched, grads, strict=False):
+                tensor = spec.tensor()
+                if grad is not None and tensor is not None:
+                    _deliver(spec, tensor, grad)
+        finally:
+            _backwarding.pop()
+            self.release()
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
+        """``with gm1 | gm2:`` records with both, see GradManagerGroup."""
+        return GradManagerGroup([self]).merge_with(other)
+
+    def __ror__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
+        return GradManagerGroup([self]).__ror__(other)
+
+
+class GradManagerGroup:
+    """Managers that record together, of which none sees the backward pass of another."""
+
+    def __init__(self, gms: Iterable[GradManager]) -> None:
+        self._gms = list(gms)
+
+    def merge_with(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
+        """A group of the managers of both. TypeError for other things."""
+        if isinstance(other, GradManager):
+            other = GradManagerGroup([other])
+        if not isinstance(other, GradManagerGroup):
+            raise TypeError(f"a GradManager cannot be grouped with a {type(other).__name__}")
+        return GradManagerGroup([*self._gms, *other._gms])
+
+    __or__ = merge_with
+
+    def __ror__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
+        if isinstance(other, GradManager):
+            other = GradManagerGroup([other])
+        return other.merge_with(self) if isinstance(other, GradManagerGroup) else NotImplemented
+
+    def __enter__(self) -> GradManagerGroup:
+        prepared = []
+        try:
+            for manager in self._gms:
+                manager._prepare()
+                prepared.append(manager)
+            _core.Tape.open_group([manager._tape for manager in self._gms])
+        except BaseException:
+            for manager in prepared:
+                manager.release()
+            raise
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        for manager in reversed(self._gms):
+            manager.release()
+
+
+def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
+    for callback in spec.callbacks:
+        changed = callback(tensor, grad)
+        if changed is not None:
+            grad = changed
+    tensor.grad = grad if tensor.grad is None else tensor.grad + grad
+
+
+def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
+    if dy is None:
+        return [F.ones_like(y) for y in ys]
+    dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy", "Tensors")
+    if len(dys) != len(ys):
+        raise ValueError(f"backward: {len(ys)} tensors y but {len(dys)} gradients dy")
+    for y, dy in zip(ys, dys, strict=True):
+        if y._tuple_shape != dy._tuple_shape:
+            raise ValueError(
+                f"backward: y has shape {y._tuple_shape} but its dy has {dy._tuple_shape}\n"
+                "  fix: give dy the shape of y"
+            )
+    return dys
+
+
+def _as_list(value: Any, fits: Callable[[Any], bool], who: str, wanted: str) -> list:
+    """None: nothing; one that fits: a list of it; several: a list of them. TypeError otherwise."""
+    if value is None:
+        return []
+    if fits(value):
+        return [value]
+    try:
+        items = list(value)
+    except TypeError:
+        items = [value]
+    for item in items:
+        if not fits(item):
+            raise TypeError(f"{who} takes {wanted}, got a {type(item).__name__}")
+    return items

@@ -1,0 +1,124 @@
+"""What the convolution layers share: sizes, weights and their initial values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Parameter
+from . import init
+from .module import Module
+
+Size = int | Sequence[int]
+
+
+def _tuple_of(name: str, value: Size, rank: int) -> tuple[int, ...]:
+    """``value`` for each of ``rank`` spatial axes. ValueError for another number of values."""
+    if np.ndim(value) == 0:
+        return (int(value),) * rank
+    sizes = tuple(int(size) for size in value)
+    if len(sizes) != rank:
+        raise ValueError(f"{name}: {rank} values wanted, or one int; got {value!r}")
+    return sizes
+
+
+class _ConvNd(Module):
+    """Weight (out, in, *kernel), with groups (groups, out / groups, in / groups, *kernel); bias (1, out, 1...).
+
+    Initial weights are normal with variance 1 / (in_channels * kernel area), not divided by groups.
+    """
+
+    _rank = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Size,
+        dilation: Size,
+        groups: int,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{type(self).__name__}: groups={groups} must divide in_channels={in_channels} "
+                f"and out_channels={out_channels}"
+            )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = _tuple_of("kernel_size", kernel_size, self._rank)
+        self.stride = _tuple_of("stride", stride, self._rank)
+        self.padding = _tuple_of("padding", padding, self._rank)
+        self.dilation = _tuple_of("dilation", dilation, self._rank)
+        self.groups = groups
+        self.weight = Parameter(np.zeros(self._infer_weight_shape(), np.float32))
+        self.bias = Parameter(np.zeros(self._infer_bias_shape(), np.float32)) if bias else None
+        self.reset_parameters()
+
+    def _infer_weight_shape(self) -> tuple[int, ...]:
+        return self._grouped(self.out_channels, self.in_channels)
+
+    def _grouped(self, leading: int, second: int) -> tuple[int, ...]:
+        if self.groups == 1:
+            return (leading, second, *self.kernel_size)
+        return (self.groups, leading // self.groups, second // self.groups, *self.kernel_size)
+
+    def _infer_bias_shape(self) -> tuple[int, ...]:
+        return (1, self.out_channels) + (1,) * self._rank
+
+    def _get_fanin(self) -> int:
+        return self.in_channels * math.prod(self.kernel_size)
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _module_info_string(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        zero, one = (0,) * self._rank, (1,) * self._rank
+        for name, usual in (
+            ("stride", one),
+            ("padding", zero),
+            ("output_padding", 0),
+            ("dilation", one),
+            ("groups", 1),
+        ):
+            value = getattr(self, name, usual)
+            if value != usual and value != zero or name == "stride" and value != usual:
+                text += f", {name}={value}"
+        return text if self.bias is not None else text + ", bias=False"
+
+
+class _ConvTransposeNd(_ConvNd):
+    """Weight (in, out, *kernel), with groups (groups, in / groups, out / groups, *kernel).
+
+    output_padding: rows added at the end of the output, which the sizes alone leave open when stride > 1.
+    """
+
+    def _infer_weight_shape(self) -> tuple[int, ...]:
+        return self._grouped(self.in_channels, self.out_channels)
+
+    def _get_fanin(self) -> int:
+        return self.out_channels * math.prod(self.kernel_size)
+
+
+_PADDING_MODES = ("zeros", "reflect", "replicate")
+
+
+def _check_padding_mode(mode: str) -> str:
+    if mode not in _PADDING_MODES:
+        raise ValueError(f"padding_mode {mode!r} is none of {', '.join(_PADDING_MODES)}")
+    return mode
+
+
+def _pad_width(padding: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    return ((0, 0), (0, 0), *((size, size) for size in padding))

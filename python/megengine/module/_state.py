@@ -1,0 +1,89 @@
+"""State dicts: reading the tensors of a module tree into arrays and writing them back."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from ._structure import _flatten, _is_tensor
+
+StateSource = Mapping[str, Any] | Callable[[str, Tensor], Any]
+
+
+def collect(module: Any, rst: dict | None, prefix: str, keep_var: bool) -> tuple[dict, set[str]]:
+    """The state dict of ``module``, and those of its keys whose entries are kept flat."""
+    result: dict = OrderedDict() if rst is None else rst
+    flat: set[str] = set()
+    for path, tensor, owner in _flatten(module, _is_tensor, prefix=prefix):
+        if owner._flat_state:
+            flat.add(path)
+        if keep_var:
+            result[path] = tensor
+        else:
+            result[path] = tensor.numpy().reshape(-1) if owner._flat_state else tensor.numpy()
+    return result, flat
+
+
+def load(module: Any, source: StateSource, strict: bool) -> None:
+    """Write ``source`` into the tensors of ``module``; the contract is Module.load_state_dict's."""
+    targets, flat = collect(module, None, "", keep_var=True)
+    if callable(source):
+        for key, target in targets.items():
+            value = source(key, target)
+            if value is not None:
+                _write(key, target, value, key in flat)
+        return
+    _check_keys(source.keys(), targets.keys(), strict)
+    fitting = [(key, target, source[key]) for key, target in targets.items() if key in source]
+    for key, target, value in fitting:  # all are checked before the first is written
+        _check_shape(key, target, value, key in flat)
+    for key, target, value in fitting:
+        _write(key, target, value, key in flat)
+
+
+def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
+    unused = [key for key in given if key not in wanted]
+    missing = [key for key in wanted if key not in given]
+    if not unused and not missing:
+        return
+    text = "load_state_dict: the keys differ from those of the module"
+    if missing:
+        text += f"\n  missing in the state dict: {_some(missing)}"
+    if unused:
+        text += f"\n  unused in the state dict: {_some(unused)}"
+    if strict:
+        raise KeyError(
+            text + "\n  fix: rename the keys, or pass strict=False to load those that fit"
+        )
+    warnings.warn(text, stacklevel=4)
+
+
+def _some(keys: list[str]) -> str:
+    shown = ", ".join(keys[:8])
+    return shown if len(keys) <= 8 else f"{shown} and {len(keys) - 8} more"
+
+
+def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
+    have, want = tuple(_shape_of(value)), target._tuple_shape
+    if have == want or (flat and have == (int(np.prod(want)),)):
+        return
+    raise ValueError(
+        f"load_state_dict: {key} has shape {want}, the state dict has {have}\n"
+        "  fix: build the module with the sizes of the saved one, or leave the key out (strict=False)"
+    )
+
+
+def _shape_of(value: Any) -> tuple:
+    return value._tuple_shape if isinstance(value, Tensor) else np.shape(value)
+
+
+def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
+    _check_shape(key, target, value, flat)
+    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    array = array.reshape(target._tuple_shape)
+    target._reset(Tensor(array, device=str(target.device)))

@@ -1,0 +1,89 @@
+"""Finding tensors and modules in the attributes of a module: a fixed order, each object once.
+
+Attributes are visited in order of their names; lists, tuples and dicts are expanded in their own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..tensor import Parameter, Tensor
+
+# Bookkeeping of Module itself, which can hold no tensor and no module.
+INTERNAL = frozenset(
+    {"name", "training", "quantize_disabled", "_short_name", "_forward_pre_hooks", "_forward_hooks"}
+)
+_CONTAINERS = (list, tuple, dict)
+
+
+def _is_parameter(obj: Any) -> bool:
+    return isinstance(obj, Parameter)
+
+
+def _is_buffer(obj: Any) -> bool:
+    return isinstance(obj, Tensor) and not isinstance(obj, Parameter)
+
+
+def _is_tensor(obj: Any) -> bool:
+    return isinstance(obj, Tensor)
+
+
+def _is_module(obj: Any) -> bool:
+    from .module import Module
+
+    return isinstance(obj, Module)
+
+
+def _expand_structure(key: str, obj: Any) -> list[tuple[str, Any]]:
+    """(dotted key, object) of every Tensor and Module in ``obj``, which is one or a nest of containers.
+
+    AssertionError when a dict on the way to one has a key that is not a str.
+    """
+    if isinstance(obj, Tensor) or _is_module(obj):
+        return [(key, obj)]
+    found: list[tuple[str, Any]] = []
+    if isinstance(obj, dict):
+        for step, item in obj.items():
+            inner = _expand_structure(f"{key}.{step}", item)
+            if inner and not isinstance(step, str):
+                raise AssertionError(
+                    f"keys of a dict of modules or tensors must be str, {key!r} has the key {step!r}\n"
+                    f"  fix: write str({step!r}) as the key"
+                )
+            found += inner
+    elif isinstance(obj, (list, tuple)):
+        for index, item in enumerate(obj):
+            if isinstance(item, (Tensor, _CONTAINERS)) or _is_module(item):
+                found += _expand_structure(f"{key}.{index}", item)
+    return found
+
+
+def _members(module: Any) -> Iterator[tuple[str, Any]]:
+    """(key, object) of the tensors and modules that ``module`` itself holds."""
+    attributes = module.__dict__
+    for name in sorted(attributes):
+        value = attributes[name]
+        if name not in INTERNAL and (isinstance(value, (Tensor, _CONTAINERS)) or _is_module(value)):
+            yield from _expand_structure(name, value)
+
+
+def _flatten(
+    module: Any,
+    predicate: Callable[[Any], bool],
+    *,
+    prefix: str = "",
+    recursive: bool = True,
+    seen: set[int] | None = None,
+) -> Iterator[tuple[str, Any, Any]]:
+    """(dotted path, object, owner) of what satisfies ``predicate``, depth first, each object once."""
+    seen = {id(module)} if seen is None else seen
+    for key, item in _members(module):
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        path = f"{prefix}.{key}" if prefix else key
+        if predicate(item):
+            yield path, item, module
+        if recursive and _is_module(item):
+            yield from _flatten(item, predicate, prefix=path, seen=seen)

@@ -1,0 +1,68 @@
+"""Batched matrix product with an activation, for quantization-aware training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import functional as F
+from ..tensor import Parameter, Tensor
+from . import init
+from .module import Module
+
+__all__ = ["BatchMatMulActivation"]
+
+
+class BatchMatMulActivation(Module):
+    """weight @ x + bias, then the activation: (batch, in_features, n) to (batch, out_features, n).
+
+    weight: (batch, out_features, in_features), normal with variance 1 / in_features at first.
+    bias: (out_features,), zero at first. nonlinear_mode: "identity" or "relu", else ValueError.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        nonlinear_mode: str = "identity",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        mode = str(nonlinear_mode).lower()
+        if mode not in ("identity", "relu"):
+            raise ValueError(f"nonlinear_mode {nonlinear_mode!r} is neither 'identity' nor 'relu'")
+        self.batch = batch
+        self.out_features = out_features
+        self.in_features = in_features
+        self.weight = Parameter(np.zeros((batch, out_features, in_features), np.float32))
+        self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
+        self.nonlinear_mode = mode
+        self.reset_parameters()
+
+    def _get_fanin(self) -> int:
+        return self.in_features
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        y = F.matmul(weight, x)
+        if bias is not None:
+            y = y + bias.reshape(-1, 1)
+        return F.nn.relu(y) if self.nonlinear_mode == "relu" else y
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._calc_linear(x, self.weight, self.bias)
+
+    def _module_info_string(self) -> str:
+        return (
+            f"batch={self.batch}, in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}, nonlinear_mode={self.nonlinear_mode}"
+        )

@@ -1,0 +1,67 @@
+"""Convolution and batch normalization as one layer, for quantization-aware training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as F
+from ..tensor import Tensor
+from ._conv_base import Size
+from .batchnorm import BatchNorm2d
+from .conv import Conv2d
+from .module import Module
+
+__all__ = ["ConvBn2d", "ConvBnRelu2d"]
+
+
+class _ConvBnActivation2d(Module):
+    """Children: ``conv`` and ``bn``. Arguments of Conv2d, then those of BatchNorm2d."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        conv_mode: str = "cross_correlation",
+        compute_mode: str = "default",
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        padding_mode: str = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conv = Conv2d(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            conv_mode,
+            compute_mode,
+            padding_mode,
+        )
+        self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
+
+
+class ConvBn2d(_ConvBnActivation2d):
+    """BatchNorm2d(Conv2d(x))."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.bn(self.conv(inp))
+
+
+class ConvBnRelu2d(_ConvBnActivation2d):
+    """relu(BatchNorm2d(Conv2d(x)))."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.nn.relu(self.bn(self.conv(inp)))

@@ -1,0 +1,67 @@
+"""Transposed convolution and batch normalization as one layer, for quantization-aware training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as F
+from ..tensor import Tensor
+from ._conv_base import Size
+from .batchnorm import BatchNorm2d
+from .conv import ConvTranspose2d
+from .module import Module
+
+__all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
+
+
+class _ConvTransposeBnActivation2d(Module):
+    """Children: ``conv_transpose`` and ``bn``. Arguments of ConvTranspose2d, then those of BatchNorm2d."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        conv_mode: str = "cross_correlation",
+        compute_mode: str = "default",
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conv_transpose = ConvTranspose2d(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            output_padding,
+            dilation,
+            groups,
+            bias,
+            conv_mode,
+            compute_mode,
+        )
+        self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
+
+
+class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
+    """BatchNorm2d(ConvTranspose2d(x))."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.bn(self.conv_transpose(inp))
+
+
+class ConvTransposeBnRelu2d(_ConvTransposeBnActivation2d):
+    """relu(BatchNorm2d(ConvTranspose2d(x)))."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.nn.relu(self.bn(self.conv_transpose(inp)))

@@ -1,0 +1,68 @@
+"""Affine map of the last axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import functional as F
+from ..tensor import Parameter, Tensor
+from . import init
+from .module import Module
+
+__all__ = ["Linear", "LinearRelu"]
+
+
+class Linear(Module):
+    """y = x @ weight.T + bias: (..., in_features) to (..., out_features).
+
+    weight: (out_features, in_features), normal with variance 1 / in_features at first.
+    bias: (out_features,), zero at first; None with bias=False. compute_mode: "default" or "float32".
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        compute_mode: str = "default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.out_features = out_features
+        self.in_features = in_features
+        self.weight = Parameter(np.zeros((out_features, in_features), np.float32))
+        self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
+        self.compute_mode = compute_mode
+        self.reset_parameters()
+
+    def _get_fanin(self) -> int:
+        return self.in_features
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The map with other weights than the module's."""
+        return F.linear(x, weight, bias, self.compute_mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.calc_linear(x, self.weight, self.bias)
+
+    def _module_info_string(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class LinearRelu(Linear):
+    """relu(Linear(x)), a fused layer for quantization-aware training."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.nn.relu(self.calc_linear(inp, self.weight, self.bias))

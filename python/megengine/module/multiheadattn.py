@@ -1,0 +1,134 @@
+"""Multi-head attention: Vaswani et al. 2017, "Attention Is All You Need"."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import functional as F
+from .. import random
+from ..tensor import Parameter, Tensor
+from .module import Module
+
+__all__ = ["MultiHeadAttention"]
+
+
+class MultiHeadAttention(Module):
+    """softmax(q k' / sqrt(head size)) v for num_heads projections of query, key and value, projected back.
+
+    embed_dim: size of query and output; ValueError unless num_heads divides it. kdim, vdim: sizes of key and
+    value, embed_dim by default. attn_dropout, out_dropout: on the attention weights and on the output.
+    add_bias_kv: one learnt position more in keys and values; add_zero_attn: one of zeros.
+
+    All projections are in one 1-D Parameter ``io_weight_bias``: the weights of query, key, value and output, each
+    (in, out), then their biases. Weights start uniform as xavier_uniform_, biases at zero.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        attn_dropout: float = 0.0,
+        out_dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
+            raise ValueError(
+                f"MultiHeadAttention: num_heads={num_heads} must divide embed_dim={embed_dim}, both above 0"
+            )
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.add_bias_kv = add_bias_kv
+        self.add_zero_attn = add_zero_attn
+        self.num_heads = num_heads
+        self.attn_dropout = attn_dropout
+        self.out_dropout = out_dropout
+        self.head_dim = embed_dim // num_heads
+        self.bias = bias
+        self.weight_bias_len = sum(rows * embed_dim for rows in self._rows())
+        self.weight_bias_len += 4 * embed_dim if bias else 0
+        self.io_weight_bias = Parameter(np.zeros(self.weight_bias_len, np.float32))
+        extra = (1, 1, embed_dim)
+        self.bias_k = Parameter(np.zeros(extra, np.float32)) if add_bias_kv else None
+        self.bias_v = Parameter(np.zeros(extra, np.float32)) if add_bias_kv else None
+        self.reset_parameters()
+
+    def _rows(self) -> tuple[int, int, int, int]:
+        """Input sizes of the four projections."""
+        return self.embed_dim, self.kdim, self.vdim, self.embed_dim
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        parts = []
+        for rows in self._rows():
+            bound = math.sqrt(6.0 / (rows + self.embed_dim))
+            parts.append(random.uniform(-bound, bound, size=(rows * self.embed_dim,)))
+        if self.bias:
+            parts.append(F.zeros(4 * self.embed_dim))
+        self.io_weight_bias[...] = F.concat(parts, 0)
+        if self.add_bias_kv:
+            std = math.sqrt(1.0 / self.embed_dim)
+            self.bias_k[...] = random.normal(0.0, std, size=(1, 1, self.embed_dim))
+            self.bias_v[...] = random.normal(0.0, std, size=(1, 1, self.embed_dim))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        need_weights: bool = False,
+        average_attn_weights: bool = False,
+        is_causal: bool = False,
+        maybe_cudnn_style_mask: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """query (batch, L, embed_dim), key (batch, S, kdim), value (batch, S, vdim), or all without batch.
+
+        Returns what functional.multi_head_attention returns: the output (batch, L, embed_dim) and the
+        attention weights, if need_weights.
+        """
+        size = self.embed_dim
+        return F.multi_head_attention(
+            query,
+            key,
+            value,
+            size,
+            self.num_heads,
+            self.attn_dropout,
+            self.out_dropout,
+            self.io_weight_bias,
+            qproj_size=size,
+            kproj_size=size,
+            vproj_size=size,
+            oproj_size=size,
+            qbias=self.bias,
+            kbias=self.bias,
+            vbias=self.bias,
+            obias=self.bias,
+            bias_k=self.bias_k,
+            bias_v=self.bias_v,
+            add_zero_attn=self.add_zero_attn,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            need_weights=need_weights,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+            maybe_cudnn_style_mask=maybe_cudnn_style_mask,
+            training=self.training,
+        )
+
+    def _module_info_string(self) -> str:
+        return (
+            f"{self.embed_dim}, {self.num_heads}, attn_dropout={self.attn_dropout}, "
+            f"out_dropout={self.out_dropout}, bias={self.bias}, kdim={self.kdim}, vdim={self.vdim}"
+        )

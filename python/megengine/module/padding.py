@@ -1,0 +1,36 @@
+"""Padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import functional as F
+from ..tensor import Tensor
+from .module import Module
+
+__all__ = ["Pad"]
+
+
+class Pad(Module):
+    """Adds elements around a tensor of up to 7 axes.
+
+    pad_width: (before, after) for each axis. mode: constant (constant_val), edge or replicate, reflect.
+    """
+
+    def __init__(
+        self,
+        pad_width: Sequence[Sequence[int]],
+        mode: str = "constant",
+        constant_val: float = 0.0,
+        **kwargs: str,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pad_width = pad_width
+        self.mode = mode
+        self.pad_val = constant_val
+
+    def forward(self, src: Tensor) -> Tensor:
+        return F.nn.pad(src, self.pad_width, self.mode, self.pad_val)
+
+    def _module_info_string(self) -> str:
+        return f"pad_width={self.pad_width}, mode={self.mode}, constant_val={self.pad_val}"

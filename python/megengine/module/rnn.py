@@ -1,0 +1,322 @@
+"""Recurrent layers.
+
+RNN: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. LSTM: Hochreiter & Schmidhuber 1997 with forget gates
+(Gers et al. 2000): i, f, o = sigmoid(...), g = tanh(...), c' = f c + i g, h' = o tanh(c'); gates are stored in the
+order input, forget, cell, output. All parameters start uniform within 1 / sqrt(hidden_size).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import functional as F
+from ..autodiff import Function
+from ..tensor import Parameter, Tensor
+from . import init
+from .module import Module
+
+__all__ = ["LSTM", "LSTMCell", "RNN", "RNNCell"]
+
+Hidden = Tensor | tuple[Tensor, Tensor]
+
+
+class RNNCellBase(Module):
+    """weight_ih (chunks * hidden, input), weight_hh (chunks * hidden, hidden), biases (chunks * hidden,)."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        self.gate_hidden_size = num_chunks * hidden_size
+        rows = self.gate_hidden_size
+        self.weight_ih = Parameter(np.zeros((rows, input_size), np.float32))
+        self.weight_hh = Parameter(np.zeros((rows, self._state_size()), np.float32))
+        self.bias_ih = Parameter(np.zeros(rows, np.float32)) if bias else None
+        self.bias_hh = Parameter(np.zeros(rows, np.float32)) if bias else None
+        self.reset_parameters()
+
+    def _state_size(self) -> int:
+        return self.hidden_size
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _gates_of(self, x: Tensor) -> Tensor:
+        """The input's part of the gates: (..., input) to (..., chunks * hidden)."""
+        return F.nn.linear(x, self.weight_ih, self.bias_ih)
+
+    def _gates(self, from_input: Tensor, h: Tensor | None) -> Tensor:
+        """All of the gates; h None stands for zeros."""
+        if h is not None:
+            return from_input + F.nn.linear(h, self.weight_hh, self.bias_hh)
+        return from_input if self.bias_hh is None else from_input + self.bias_hh
+
+    def _advance(self, from_input: Tensor, state: Hidden | None) -> Hidden:
+        """One step: the next state."""
+        raise TypeError(f"{type(self).__name__} does not define _advance(from_input, state)")
+
+    def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
+        """input (batch, input_size); hx: state (batch, hidden_size), None for zeros. Returns the next state."""
+        return self._advance(self._gates_of(input), hx)
+
+    def _module_info_string(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, bias={self.bias}"
+
+
+class RNNCell(RNNCellBase):
+    """One step of a plain recurrent network; nonlinearity "tanh" or "relu", else ValueError."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"nonlinearity {nonlinearity!r} is neither 'tanh' nor 'relu'")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, bias, num_chunks=1)
+
+    def _advance(self, from_input: Tensor, state: Tensor | None) -> Tensor:
+        gates = self._gates(from_input, state)
+        return F.tanh(gates) if self.nonlinearity == "tanh" else F.nn.relu(gates)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return super().forward(input, hx)
+
+    def _module_info_string(self) -> str:
+        return super()._module_info_string() + f", nonlinearity={self.nonlinearity}"
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM; the state is (h, c)."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        super().__init__(input_size, hidden_size, bias, num_chunks=4)
+
+    def _advance(
+        self, from_input: Tensor, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        h, c = state or (None, None)
+        i, f, g, o = F.split(self._gates(from_input, h), 4, axis=-1)
+        entering = F.nn.sigmoid(i) * F.tanh(g)
+        c = entering if c is None else F.nn.sigmoid(f) * c + entering
+        return F.nn.sigmoid(o) * F.tanh(c), c
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return super().forward(input, hx)
+
+
+class _ProjectedLSTMCell(LSTMCell):
+    """LSTM cell whose h is weight_hr (proj_size, hidden) times the usual one: Sak et al. 2014."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, proj_size: int) -> None:
+        self.proj_size = proj_size
+        super().__init__(input_size, hidden_size, bias)
+        self.weight_hr = Parameter(np.zeros((proj_size, hidden_size), np.float32))
+        self.reset_parameters()
+
+    def _state_size(self) -> int:
+        return self.proj_size
+
+    def _advance(
+        self, from_input: Tensor, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        h, c = super()._advance(from_input, state)
+        return F.nn.linear(h, self.weight_hr), c
+
+
+class _Unstack(Function):
+    """Cut along axis 0. Its gradient is one stack, where that of n slices would be n sums of whole arrays."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        parts = tuple(x[index] for index in range(x._tuple_shape[0]))
+        self.like = parts[0]
+        return parts
+
+    def backward(self, *output_grads: Tensor | None) -> Tensor:
+        if any(grad is None for grad in output_grads):
+            zero = F.zeros_like(self.like)
+            output_grads = [zero if grad is None else grad for grad in output_grads]
+        return F.stack(output_grads, 0)
+
+
+class RNNBase(Module):
+    """Layers of cells over a sequence.
+
+    forward(input, hx): input (time, batch, input_size), or (batch, time, input_size) with batch_first. hx: the
+    first states, (num_layers * directions, batch, hidden_size), zeros by default. Returns (output, last states);
+    output (time, batch, directions * hidden_size) or batch first. dropout: on the output of all layers but the
+    last. cells[layer][direction] are the cells. ValueError for an input that is not 3-D.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= dropout <= 1 or proj_size < 0 or num_layers < 1:
+            raise ValueError(
+                f"{type(self).__name__}: wants num_layers >= 1, 0 <= dropout <= 1, proj_size >= 0; "
+                f"got {num_layers}, {dropout}, {proj_size}"
+            )
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.num_directions = 2 if bidirectional else 1
+        self.proj_size = proj_size
+        self.cells = [
+            [self.create_cell(layer) for _ in range(self.num_directions)]
+            for layer in range(num_layers)
+        ]
+
+    def _layer_input(self, layer: int) -> int:
+        if layer == 0:
+            return self.input_size
+        return self.num_directions * (self.proj_size or self.hidden_size)
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        for cell in self.children():
+            cell.reset_parameters()
+
+    def create_cell(self, layer: int) -> RNNCellBase:
+        """A new cell for this layer."""
+        raise TypeError(f"{type(self).__name__} does not define create_cell(layer)")
+
+    def init_hidden(self, batch_size: int) -> Hidden:
+        """States of zeros for all layers."""
+        return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
+
+    def _state_shape(self, batch_size: int, size: int) -> tuple:
+        return (self.num_layers * self.num_directions, batch_size, size)
+
+    def get_output_from_hidden(self, hx: Hidden) -> Tensor:
+        """The part of a state that is the output."""
+        return hx
+
+    def apply_op(self, input: Tensor, hx: Hidden | None) -> tuple[Tensor, Hidden]:
+        """(output, last states) for an input (time, batch, features)."""
+        last = []
+        for layer, cells in enumerate(self.cells):
+            outputs = []
+            for direction, cell in enumerate(cells):
+                state = self._pick(hx, layer * self.num_directions + direction)
+                steps = _Unstack()(cell._gates_of(input))
+                output, state = self._run(cell, steps[:: 1 - 2 * direction], state)
+                outputs.append(F.stack(output[:: 1 - 2 * direction], 0))
+                last.append(state)
+            input = outputs[0] if len(outputs) == 1 else F.concat(outputs, -1)
+            if self.dropout and self.training and layer + 1 < self.num_layers:
+                input = F.nn.dropout(input, self.dropout, training=True)
+        return input, self._join(last)
+
+    def _run(self, cell: RNNCellBase, steps: Any, state: Hidden | None) -> tuple[list, Hidden]:
+        output = []
+        for step in steps:
+            state = cell._advance(step, state)
+            output.append(self.get_output_from_hidden(state))
+        return output, state
+
+    def _pick(self, hx: Hidden | None, index: int) -> Hidden | None:
+        return None if hx is None else hx[index]
+
+    def _join(self, states: list) -> Hidden:
+        return F.stack(states, 0)
+
+    def forward(self, input: Tensor, hx: Hidden | None = None) -> tuple[Tensor, Hidden]:
+        if input.ndim != 3 or 0 in input._tuple_shape[:2]:
+            raise ValueError(
+                f"{type(self).__name__}: the input must be (time, batch, features) with time and batch "
+                f"above 0, or batch first; got shape {input._tuple_shape}"
+            )
+        if self.batch_first:
+            input = F.transpose(input, (1, 0, 2))
+        output, hx = self.apply_op(input, hx)
+        return (F.transpose(output, (1, 0, 2)) if self.batch_first else output), hx
+
+    def _module_info_string(self) -> str:
+        return (
+            f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, bias={self.bias}, "
+            f"batch_first={self.batch_first}, dropout={self.dropout}, bidirectional={self.bidirectional}, "
+            f"proj_size={self.proj_size}"
+        )
+
+
+class RNN(RNNBase):
+    """Plain recurrent network. Arguments of RNNBase and nonlinearity, "tanh" (default) or "relu".
+
+    proj_size is for LSTM only: ValueError.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        super().__init__(*args, **kwargs)
+        if self.proj_size:
+            raise ValueError("RNN: proj_size is for LSTM only, leave it at 0")
+
+    def create_cell(self, layer: int) -> RNNCell:
+        return RNNCell(self._layer_input(layer), self.hidden_size, self.bias, self.nonlinearity)
+
+    def init_hidden(self, batch_size: int) -> Tensor:
+        return super().init_hidden(batch_size)
+
+    def get_output_from_hidden(self, hx: Tensor) -> Tensor:
+        return hx
+
+    def apply_op(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
+        return super().apply_op(input, hx)
+
+
+class LSTM(RNNBase):
+    """Long short-term memory. Arguments of RNNBase; states are pairs (h, c).
+
+    proj_size > 0: h has that size, (num_layers * directions, batch, proj_size).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+    def create_cell(self, layer: int) -> LSTMCell:
+        if self.proj_size:
+            return _ProjectedLSTMCell(
+                self._layer_input(layer), self.hidden_size, self.bias, self.proj_size
+            )
+        return LSTMCell(self._layer_input(layer), self.hidden_size, self.bias)
+
+    def init_hidden(self, batch_size: int) -> tuple[Tensor, Tensor]:
+        return super().init_hidden(batch_size), F.zeros(
+            self._state_shape(batch_size, self.hidden_size)
+        )
+
+    def get_output_from_hidden(self, hx: tuple[Tensor, Tensor]) -> Tensor:
+        return hx[0]
+
+    def apply_op(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        return super().apply_op(input, hx)
+
+    def _pick(self, hx: tuple[Tensor, Tensor] | None, index: int) -> tuple[Tensor, Tensor] | None:
+        return None if hx is None else (hx[0][index], hx[1][index])
+
+    def _join(self, states: list) -> tuple[Tensor, Tensor]:
+        return F.stack([h for h, _ in states], 0), F.stack([c for _, c in states], 0)

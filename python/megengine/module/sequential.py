@@ -1,0 +1,72 @@
+"""Modules in a row."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from .module import Module
+
+__all__ = ["Sequential"]
+
+
+class Sequential(Module):
+    """Calls its modules one after the other, each on the output of the one before.
+
+    args: modules, named "0", "1", ...; or one OrderedDict from names to modules. TypeError for other things.
+    Supports ``seq[i]``, ``seq[a:b]`` (a Sequential), ``seq[i] = m``, ``del seq[i]``, ``len`` and iteration.
+    """
+
+    def __init__(self, *args: Module | OrderedDict[str, Module], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.layer_keys: list[str] = []
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            items = list(args[0].items())
+        else:
+            items = [(str(index), module) for index, module in enumerate(args)]
+        for key, module in items:
+            self._check(module)
+            self.layer_keys.append(key)
+            setattr(self, key, module)
+
+    @staticmethod
+    def _check(module: Any) -> None:
+        if not isinstance(module, Module):
+            raise TypeError(
+                f"Sequential takes modules, got {type(module).__name__}\n"
+                "  fix: for a list write Sequential(*layers), for a function write a Module that calls it"
+            )
+
+    def __getitem__(self, idx: int | slice) -> Module:
+        if isinstance(idx, slice):
+            return Sequential(
+                OrderedDict((key, getattr(self, key)) for key in self.layer_keys[idx])
+            )
+        return getattr(self, self.layer_keys[idx])
+
+    def __setitem__(self, idx: int, module: Module) -> None:
+        self._check(module)
+        setattr(self, self.layer_keys[idx], module)
+
+    def __delitem__(self, idx: int | slice) -> None:
+        for key in self.layer_keys[idx] if isinstance(idx, slice) else [self.layer_keys[idx]]:
+            delattr(self, key)
+        del self.layer_keys[idx]
+
+    def __len__(self) -> int:
+        return len(self.layer_keys)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.layer_values)
+
+    @property
+    def layer_values(self) -> list[Module]:
+        """The modules in the order of calls."""
+        return [getattr(self, key) for key in self.layer_keys]
+
+    def forward(self, inp: Any) -> Any:
+        attributes = self.__dict__
+        for key in self.layer_keys:
+            inp = attributes[key](inp)
+        return inp

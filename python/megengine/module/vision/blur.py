@@ -1,0 +1,200 @@
+"""Filters: blur, sharpening, embossing, dilation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...random import RNG
+from ...tensor import Tensor
+from ..module import Module
+from ._images import BORDER_MODES, as_float, check_border, draw_range, like, pad_image
+
+__all__ = ["ActiveBlur", "Dilation", "Emboss", "GaussianBlur", "Sharpen"]
+
+
+def _filter(inp: Tensor, kernel: Tensor, mode: str) -> Tensor:
+    """Correlation of (N, C, H, W) with one kernel (kh, kw), or with one an image (N, kh, kw)."""
+    n, c, height, width = inp._tuple_shape
+    kh, kw = kernel._tuple_shape[-2:]
+    rows, cols = ((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)
+    padded = pad_image(inp, rows, cols, mode)
+    total = None
+    for i in range(kh):
+        for j in range(kw):
+            factor = kernel[..., i, j].reshape(-1, 1, 1, 1)
+            part = padded[:, :, i : i + height, j : j + width] * factor
+            total = part if total is None else total + part
+    return total
+
+
+class ActiveBlur(Module):
+    """Correlates every image with the kernel from ``get_kernel``; border pixels are mirrored."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        image = as_float(inp)
+        return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
+
+    def get_kernel(self, inp: Tensor, c: int) -> Tensor:
+        """Kernels (N, kh, kw) for the images ``inp`` of c channels."""
+        raise TypeError(f"{type(self).__name__} does not define get_kernel(inp, c)")
+
+
+class _Blend(ActiveBlur):
+    """(1 - alpha) * image + alpha * filtered; alpha a number, or (low, high) to draw from for every image."""
+
+    def __init__(self, alpha: float | tuple[float, float], seed: int | None) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.rng_func = RNG(seed)
+        self.seed = seed
+        self.matrix_nochange = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]], np.float32)
+
+    def _blend(self, n: int, effect: Tensor) -> Tensor:
+        alpha = draw_range(self.rng_func, self.alpha, (n, 1, 1))
+        return (1.0 - alpha) * self.matrix_nochange + alpha * effect
+
+
+class Emboss(_Blend):
+    """Shadows and highlights along the diagonal.
+
+    strength: of the effect; alpha and strength are numbers, or (low, high) to draw from for every image.
+    """
+
+    def __init__(
+        self,
+        alpha: float | tuple[float, float],
+        strength: float | tuple[float, float],
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(alpha, seed)
+        self.strength = strength
+        self.matrix_effect = np.array([[-1, -1, 0], [-1, 0, 1], [0, 1, 1]], np.float32)
+
+    def get_kernel(self, inp: Tensor, c: int) -> Tensor:
+        n = inp._tuple_shape[0]
+        strength = draw_range(self.rng_func, self.strength, (n, 1, 1))
+        base = np.array([[-1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
+        return self._blend(n, base + strength * self.matrix_effect)
+
+
+class Sharpen(_Blend):
+    """Emphasizes edges: eight times a pixel, and ``lightness`` times more, less its neighbours.
+
+    alpha and lightness are numbers, or (low, high) to draw from for every image.
+    """
+
+    def __init__(
+        self,
+        alpha: float | tuple[float, float],
+        lightness: float | tuple[float, float],
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(alpha, seed)
+        self.lightness = lightness
+        self.matrix_effect = np.array([[-1, -1, -1], [-1, 8, -1], [-1, -1, -1]], np.float32)
+
+    def get_kernel(self, inp: Tensor, c: int) -> Tensor:
+        n = inp._tuple_shape[0]
+        lightness = draw_range(self.rng_func, self.lightness, (n, 1, 1))
+        return self._blend(n, lightness * self.matrix_nochange + self.matrix_effect)
+
+
+def _gaussian(size: int, sigma: float) -> np.ndarray:
+    """Weights of a window of ``size`` samples that sum to 1; sigma 0: 0.3 * ((size - 1) / 2 - 1) + 0.8."""
+    if sigma <= 0:
+        sigma = 0.3 * ((size - 1) * 0.5 - 1) + 0.8
+    distance = np.arange(size) - (size - 1) / 2
+    weights = np.exp(-0.5 * (distance / sigma) ** 2)
+    return weights / weights.sum()
+
+
+class GaussianBlur(Module):
+    """Smooths by a Gaussian window of kernel_size (int, or height and width; odd, else ValueError).
+
+    sigma_x, sigma_y: standard deviation along the width and the height; 0 follows from the window, and sigma_y 0 is
+    sigma_x. border_mode: REPLICATE, REFLECT, REFLECT_101, WRAP, CONSTANT (0), TRANSPARENT or ISOLATED (as CONSTANT).
+    """
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        sigma_x: float = 0,
+        sigma_y: float = 0,
+        border_mode: str = "REPLICATE",
+    ) -> None:
+        super().__init__()
+        self.kernel_size = (
+            (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
+        )
+        if any(size < 1 or size % 2 == 0 for size in self.kernel_size):
+            raise ValueError(f"GaussianBlur: kernel_size must be odd, got {kernel_size}")
+        self.sigma_x = sigma_x
+        self.sigma_y = sigma_y
+        self.border_mode = check_border(border_mode).upper()
+
+    def forward(self, inp: Tensor) -> Tensor:
+        height, width = self.kernel_size
+        column = _gaussian(height, self.sigma_y or self.sigma_x).astype(np.float32)
+        row = _gaussian(width, self.sigma_x).astype(np.float32)
+        mode = self.border_mode.lower()
+        blurred = _filter(as_float(inp), _Constant(column[:, None]), mode)
+        return like(_filter(blurred, _Constant(row[None, :]), mode), inp)
+
+
+class _Constant:
+    """A kernel of plain numbers, which a trace takes as constants."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self._tuple_shape = values.shape
+
+    def __getitem__(self, index: Any) -> _Constant:
+        return _Constant(self.values[index])
+
+    def reshape(self, *shape: int) -> np.ndarray:
+        return self.values.reshape(*shape)
+
+
+class Dilation(Module):
+    """Maximum over the pixels where ``kernel`` is not 0, ``iterations`` times.
+
+    border_type: BORDER_CONSTANT (border_value), or another of `BorderModes`.
+    """
+
+    BorderModes = tuple(f"BORDER_{name}" for name in BORDER_MODES)
+
+    def __init__(
+        self,
+        iterations: int = 1,
+        border_type: str = "BORDER_CONSTANT",
+        border_value: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.iterations = iterations
+        self.border_type = check_border(border_type)
+        self.border_value = border_value
+
+    def forward(self, inp: Tensor, kernel: Tensor | np.ndarray) -> Tensor:
+        """inp (N, C, H, W), kernel (kh, kw), anchored at its centre."""
+        mask = kernel.numpy() if isinstance(kernel, Tensor) else np.asarray(kernel)
+        if mask.ndim != 2 or not mask.any():
+            raise ValueError(
+                f"Dilation: a kernel (kh, kw) with an element above 0 is wanted, got {mask}"
+            )
+        kh, kw = mask.shape
+        height, width = inp._tuple_shape[2:]
+        rows, cols = (kh // 2, (kh - 1) // 2), (kw // 2, (kw - 1) // 2)
+        image = as_float(inp)
+        for _ in range(self.iterations):
+            padded = pad_image(image, rows, cols, self.border_type, self.border_value)
+            image = None
+            for i, j in np.argwhere(mask != 0).tolist():
+                shifted = padded[:, :, i : i + height, j : j + width]
+                image = shifted if image is None else F.maximum(image, shifted)
+        return like(image, inp)

@@ -1,0 +1,236 @@
+"""Flips, turns, crops, resampling and drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ... import functional as F
+from ... import random
+from ...tensor import Tensor
+from ..module import Module
+from ._images import as_float, like
+
+__all__ = [
+    "CropAndPad",
+    "FillPoly",
+    "Flip",
+    "RandomHorizontalFlip",
+    "RandomVerticalFlip",
+    "Remap",
+    "Resize",
+    "Rot90",
+    "Rotate",
+]
+
+
+class CropAndPad(Module):
+    """Cuts off, or adds, a share of every side, and resizes to the old extent.
+
+    forward(inp, percent, pad_val): percent is a number for all sides, four (top, right, bottom, left), or a Tensor
+    (N, 4); above 0 adds that share of the height or width, below 0 cuts it off. pad_val: number, or Tensor (N,) or
+    (N, C), for what is added, 0 by default. mode: "bilinear" or "nearest", else ValueError.
+    align_corners: the centres of the corner pixels map onto each other; else their outer edges.
+    """
+
+    def __init__(self, mode: str = "bilinear", align_corners: bool = False) -> None:
+        super().__init__()
+        if mode not in ("bilinear", "nearest"):
+            raise ValueError(f"CropAndPad: mode {mode!r} is neither 'bilinear' nor 'nearest'")
+        self.mode = mode
+        self.align_corners = align_corners
+
+    def forward(
+        self,
+        inp: Tensor,
+        percent: float | Sequence[float] | Tensor,
+        pad_val: float | Tensor | None = None,
+    ) -> Tensor:
+        n, c, height, width = inp._tuple_shape
+        top, right, bottom, left = self._sides(percent, n)
+        scale_y, start_y = self._axis(top, bottom, height)
+        scale_x, start_x = self._axis(left, right, width)
+        y = scale_y * np.arange(height, dtype=np.float32)[None, :, None] + start_y
+        x = scale_x * np.arange(width, dtype=np.float32)[None, None, :] + start_x
+        shape = (n, height, width)
+        grid = F.stack([F.broadcast_to(x, shape), F.broadcast_to(y, shape)], -1)
+        how = "linear" if self.mode == "bilinear" else "nearest"
+        out = F.vision.remap(as_float(inp), grid, "replicate", interp_mode=how)
+        inside = F.logical_and(_within(x, width), _within(y, height))
+        mask = F.expand_dims(F.broadcast_to(inside, shape), 1).astype("float32")
+        fill = 0.0 if pad_val is None else pad_val
+        if isinstance(fill, Tensor):
+            fill = as_float(fill).reshape(n, -1, 1, 1)
+        return like(out * mask + (1.0 - mask) * fill, inp)
+
+    @staticmethod
+    def _sides(percent: float | Sequence[float] | Tensor, n: int) -> list:
+        if isinstance(percent, Tensor):
+            if percent._tuple_shape != (n, 4):
+                raise ValueError(
+                    f"CropAndPad: percent must be ({n}, 4), got {percent._tuple_shape}"
+                )
+            return [percent[:, i].reshape(n, 1, 1) for i in range(4)]
+        sides = np.broadcast_to(np.asarray(percent, np.float32), (4,))
+        return [Tensor(np.full((n, 1, 1), side, np.float32)) for side in sides]
+
+    def _axis(self, before: Tensor, after: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """Input position = scale * output position + start."""
+        extent = size * (1.0 + before + after)
+        if self.align_corners:
+            return (extent - 1.0) / max(size - 1, 1), -before * float(size)
+        scale = extent / float(size)
+        return scale, 0.5 * scale - 0.5 - before * float(size)
+
+
+def _within(position: Tensor, size: int) -> Tensor:
+    return F.logical_and(position >= -0.5, position <= size - 0.5)
+
+
+class Flip(Module):
+    """Mirrors images (N, H, W, C) top to bottom (vertical) and left to right (horizontal)."""
+
+    def __init__(self, vertical: bool = True, horizontal: bool = True) -> None:
+        super().__init__()
+        self.vertical = vertical
+        self.horizontal = horizontal
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.vision.flip(inp, self.vertical, self.horizontal)
+
+
+class _RandomFlip(Module):
+    """Mirrors every image (N, H, W, C) with probability ``prob``."""
+
+    _vertical = False
+
+    def __init__(self, prob: float = 0.5) -> None:
+        super().__init__()
+        self.prob = prob
+
+    def forward(self, inp: Tensor) -> Tensor:
+        chosen = random.uniform(0.0, 1.0, size=(inp._tuple_shape[0],)) < self.prob
+        mask = F.broadcast_to(chosen.reshape(-1, 1, 1, 1), inp._tuple_shape)
+        return F.where(mask, F.vision.flip(inp, self._vertical, not self._vertical), inp)
+
+
+class RandomHorizontalFlip(_RandomFlip):
+    """Mirrors every image (N, H, W, C) left to right with probability ``prob``."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return super().forward(inp)
+
+
+class RandomVerticalFlip(_RandomFlip):
+    """Mirrors every image (N, H, W, C) top to bottom with probability ``prob``."""
+
+    _vertical = True
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return super().forward(inp)
+
+
+class Resize(Module):
+    """Resizes to ``size`` (height, width); imode: linear, cubic, nearest and the names of vision.resize."""
+
+    def __init__(
+        self, size: int | tuple[int, int], format: str = "NCHW", imode: str = "linear"
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.format = format
+        self.imode = imode
+
+    def forward(self, inp: Tensor) -> Tensor:
+        mode = {"linear": "bilinear", "cubic": "bicubic"}.get(self.imode, self.imode)
+        return F.vision.resize(inp, self.size, self.format, mode)
+
+
+class Rot90(Module):
+    """Turns images (N, H, W, C) by 90 degrees."""
+
+    def __init__(self, clockwise: bool = True) -> None:
+        super().__init__()
+        self.clockwise = clockwise
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.vision.rot90(inp, self.clockwise)
+
+
+class Rotate(Module):
+    """Turns images counter-clockwise by ``angle`` degrees about their centre."""
+
+    def __init__(
+        self, angle: float = 0.0, format: str = "NCHW", interp_mode: str = "bilinear"
+    ) -> None:
+        super().__init__()
+        self.angle = angle
+        self.format = format
+        self.interp_mode = interp_mode
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.vision.rotate(inp, self.angle, self.format, self.interp_mode)
+
+
+class Remap(Module):
+    """forward(inp, map_1, map_2): output pixel (y, x) is the input at column map_1, row map_2, both (N, H, W)."""
+
+    def forward(
+        self,
+        inp: Tensor,
+        map_1: Tensor,
+        map_2: Tensor,
+        interpolation: str = "linear",
+        borderMode: str = "replicate",
+        borderValue: float = 0.0,
+    ) -> Tensor:
+        grid = F.stack([map_1, map_2], -1)
+        return F.vision.remap(inp, grid, borderMode, borderValue, interpolation)
+
+
+class FillPoly(Module):
+    """Fills polygons with a colour.
+
+    forward(img, pts, color): img (N, C, H, W); pts (P, 2) or (N, P, 2), corners as (x, y); color: a number or one
+    for each channel. Pixels inside by the even-odd rule, or within half a pixel of an edge, are filled.
+    """
+
+    def forward(self, img: Tensor, pts: Tensor, color: float | Sequence[float] | Tensor) -> Tensor:
+        n, c, height, width = img._tuple_shape
+        points = pts if isinstance(pts, Tensor) else Tensor(np.asarray(pts, np.float32))
+        points = as_float(points)
+        if points.ndim == 2:
+            points = F.expand_dims(points, 0)
+        if points.ndim != 3 or points._tuple_shape[2] != 2 or points._tuple_shape[0] not in (1, n):
+            raise ValueError(f"FillPoly: pts must be (P, 2) or ({n}, P, 2), got {pts._tuple_shape}")
+        mask = F.expand_dims(_inside(points, height, width), 1)
+        if not isinstance(color, Tensor):
+            color = Tensor(np.asarray(color, np.float32))
+        color = as_float(color).reshape(1, -1, 1, 1)
+        filled = mask * color + (1.0 - mask) * as_float(img)
+        return like(F.broadcast_to(filled, (n, c, height, width)), img)
+
+
+def _inside(points: Tensor, height: int, width: int) -> Tensor:
+    """1.0 for the pixels of polygons (n, P, 2) and 0.0 for others: (n, height, width)."""
+    n, count, _ = points._tuple_shape
+    ahead = F.roll(points, -1, 1)
+    x1, y1, x2, y2 = (
+        p[:, :, axis].reshape(n, count, 1, 1) for p in (points, ahead) for axis in (0, 1)
+    )
+    y = np.arange(height, dtype=np.float32)[None, None, :, None]
+    x = np.arange(width, dtype=np.float32)[None, None, None, :]
+    dx, dy = x2 - x1, y2 - y1
+    # Edges that cross the row of the pixel to its right.
+    spans = F.not_equal(y1 > y, y2 > y)
+    level = F.where(F.equal(dy, 0.0), F.ones_like(dy), dy)
+    crossing = x1 + (y - y1) * dx / level
+    crossed = F.logical_and(spans, crossing > x).astype("float32")
+    odd = F.sum(crossed, 1) % 2.0
+    # Distance to the nearest point of each edge.
+    length = F.maximum(dx * dx + dy * dy, 1e-12)
+    along = F.clip(((x - x1) * dx + (y - y1) * dy) / length, 0.0, 1.0)
+    distance = (x1 + along * dx - x) ** 2 + (y1 + along * dy - y) ** 2
+    near = (F.min(distance, 1) <= 0.25).astype("float32")
+    return F.maximum(odd, near)

@@ -1,0 +1,43 @@
+"""Step counts as graph state.
+
+Every parameter has a state ``step``, the number of its updates. Parameters that are always updated together hold one
+and the same Tensor, so that a step counts, and computes bias corrections, once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tensor import Parameter, Tensor
+
+
+def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]) -> None:
+    """Give the parameters of a new group a common step of 0."""
+    step = Tensor(np.float32(0))
+    for param in params:
+        states.setdefault(param, {})["step"] = step
+
+
+def counted(
+    states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]
+) -> Iterator[tuple[Tensor, list[Parameter]]]:
+    """(step, parameters): those with a gradient, by their step, which is one more than before."""
+    holders: dict[int, int] = {}
+    together: dict[int, list[Parameter]] = {}
+    for param in params:
+        step = states[param]["step"]
+        holders[id(step)] = holders.get(id(step), 0) + 1
+        if param.grad is not None:
+            together.setdefault(id(step), []).append(param)
+    for key, active in together.items():
+        step = states[active[0]]["step"]
+        following = step + 1.0
+        if len(active) == holders[key]:
+            step._reset(following)
+        else:  # the others keep the old count
+            step = following
+            for param in active:
+                states[param]["step"] = step
+        yield step, active

@@ -1,0 +1,53 @@
+"""Adadelta: Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method", algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..core import ops
+from ..tensor import Parameter
+from ._steps import add_steps, counted
+from .optimizer import Optimizer, is_tracing, scalar, write
+
+__all__ = ["Adadelta"]
+
+
+class Adadelta(Optimizer):
+    """``s = rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) * g; a = rho a + (1 - rho) d^2; p -= lr d``.
+
+    g is the gradient with weight decay. State: ``square_avg`` (s), ``acc_delta`` (a) and ``step``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Parameter] | Iterable[dict],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+    ) -> None:
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Adadelta: rho must lie in [0, 1], got {rho}")
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
+
+    def _create_state(self, param_group: dict) -> None:
+        for param in param_group["params"]:
+            self._add_state(param, "square_avg")
+            self._add_state(param, "acc_delta")
+        add_steps(self._state, param_group["params"])
+
+    def _updates(self, param_group: dict) -> None:
+        minus_lr, eps = scalar(-param_group["lr"]), scalar(param_group["eps"])
+        rho, rest = scalar(param_group["rho"]), scalar(1 - param_group["rho"])
+        decays = param_group["weight_decay"] != 0.0 or is_tracing()
+        decay = scalar(param_group["weight_decay"]) if decays else None
+        for _, params in counted(self._state, param_group["params"]):
+            for param in params:
+                states = self._state[param]
+                grad = ops.fma3(param, decay, param.grad) if decays else param.grad
+                square = ops.fma3(states["square_avg"], rho, ops.square(grad) * rest)
+                moved = states["acc_delta"]
+                delta = grad * ops.sqrt(moved + eps) / ops.sqrt(square + eps)
+                write(states["square_avg"], square)
+                write(moved, ops.fma3(moved, rho, ops.square(delta) * rest))
+                write(param, ops.fma3(delta, minus_lr, param))

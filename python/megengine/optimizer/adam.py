@@ -1,0 +1,79 @@
+"""Adam: Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import functional as F
+from ..core import ops
+from ..tensor import Parameter, Tensor
+from ._steps import add_steps, counted
+from .optimizer import Optimizer, is_tracing, scalar, write
+
+__all__ = ["Adam"]
+
+
+class Moments:
+    """The options of one group as Tensors, and the updates of both moments with them."""
+
+    def __init__(self, param_group: dict) -> None:
+        beta1, beta2 = param_group["betas"]
+        self.beta1, self.rest1 = scalar(beta1), scalar(1 - beta1)
+        self.beta2, self.rest2 = scalar(beta2), scalar(1 - beta2)
+        self.eps = scalar(param_group["eps"])
+
+    def corrections(self, step: Tensor) -> tuple[Tensor, Tensor]:
+        """1 - beta1^step and 1 / sqrt(1 - beta2^step)."""
+        return 1.0 - F.pow(self.beta1, step), ops.rsqrt(1.0 - F.pow(self.beta2, step))
+
+    def update(self, states: dict[str, Tensor], grad: Tensor) -> tuple[Tensor, Tensor]:
+        """Move ``exp_avg`` and ``exp_avg_sq`` towards the gradient and its square."""
+        first = ops.fma3(states["exp_avg"], self.beta1, grad * self.rest1)
+        second = ops.fma3(states["exp_avg_sq"], self.beta2, ops.square(grad) * self.rest2)
+        write(states["exp_avg"], first)
+        write(states["exp_avg_sq"], second)
+        return first, second
+
+    def direction(self, first: Tensor, second: Tensor, root_correction: Tensor) -> Tensor:
+        """first / (sqrt(second) * root_correction + eps)."""
+        return first / ops.fma3(ops.sqrt(second), root_correction, self.eps)
+
+
+class Adam(Optimizer):
+    """``m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr * m' / (sqrt(v') + eps)``.
+
+    m' and v' are corrected for their start at 0: m / (1 - b1^step), v / (1 - b2^step). weight_decay is added to
+    the gradient, ``g = grad + weight_decay * p``. State: ``exp_avg``, ``exp_avg_sq``, ``step``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Parameter] | Iterable[dict],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params, {"lr": lr, "weight_decay": weight_decay, "betas": betas, "eps": eps}
+        )
+
+    def _create_state(self, param_group: dict) -> None:
+        for param in param_group["params"]:
+            self._add_state(param, "exp_avg")
+            self._add_state(param, "exp_avg_sq")
+        add_steps(self._state, param_group["params"])
+
+    def _updates(self, param_group: dict) -> None:
+        moments = Moments(param_group)
+        minus_lr = scalar(-param_group["lr"])
+        decays = param_group["weight_decay"] != 0.0 or is_tracing()
+        decay = scalar(param_group["weight_decay"]) if decays else None
+        for step, params in counted(self._state, param_group["params"]):
+            correction, root_correction = moments.corrections(step)
+            rate = minus_lr / correction
+            for param in params:
+                grad = ops.fma3(param, decay, param.grad) if decays else param.grad
+                first, second = moments.update(self._state[param], grad)
+                update = moments.direction(first, second, root_correction)
+                write(param, ops.fma3(update, rate, param))

@@ -1,0 +1,62 @@
+"""Clipping of gradients, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import functional as F
+from ..core import ops
+from ..tensor import Tensor
+from .optimizer import scalar, write
+
+__all__ = ["clip_grad_norm", "clip_grad_value"]
+
+
+def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
+    """Scale the gradients of ``tensors`` so that the norm of all of them together is at most ``max_norm``.
+
+    ord: order of the norm, above 0; infinity for the largest absolute value. Tensors without grad are skipped.
+    Returns the norm before scaling, a 0-d float32 Tensor. ValueError for another ord.
+    Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+    """
+    ord = float(ord)
+    if not ord > 0:
+        raise ValueError(f"clip_grad_norm: ord must be above 0, got {ord}")
+    grads = _grads_of(tensors)
+    if not grads:
+        return Tensor(0.0)
+    norm = _norm_of(grads, ord)
+    scale = ops.minimum(scalar(max_norm) / (norm + 1e-6), 1.0)
+    for grad in grads:
+        write(grad, grad * scale)
+    return norm
+
+
+def _norm_of(grads: list[Tensor], ord: float) -> Tensor:
+    total = None
+    for grad in grads:
+        if ord == float("inf"):
+            part = F.max(ops.abs(grad))
+        elif ord == 2.0:
+            part = F.sum(ops.square(grad.astype("float32")))
+        else:
+            part = F.sum(ops.abs(grad.astype("float32")) ** ord)
+        if total is None:
+            total = part
+        else:
+            total = ops.maximum(total, part) if ord == float("inf") else total + part
+    if ord == float("inf"):
+        return total.astype("float32")
+    return ops.sqrt(total) if ord == 2.0 else total ** (1.0 / ord)
+
+
+def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
+    """Limit every element of the gradients of ``tensors`` to [lower, upper]."""
+    low, high = scalar(lower), scalar(upper)
+    for grad in _grads_of(tensors):
+        write(grad, ops.minimum(ops.maximum(grad, low), high))
+
+
+def _grads_of(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return [tensor.grad for tensor in tensors if tensor.grad is not None]

@@ -1,0 +1,96 @@
+"""LAMB: You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .. import functional as F
+from ..core import ops
+from ..tensor import Parameter, Tensor
+from ._steps import add_steps, counted
+from .adam import Adam, Moments
+from .optimizer import is_tracing, scalar, write
+
+__all__ = ["LAMB", "LAMBFp16"]
+
+
+class LAMB(Adam):
+    """``u = m' / (sqrt(v') + eps) + weight_decay * p; p -= lr * trust * u``, trust = |p| / |u|.
+
+    bias_correction: m' and v' are corrected as in Adam, else plain. trust is 1 where a norm is 0; and without
+    weight decay, unless always_adapt. State: ``exp_avg``, ``exp_avg_sq``, ``step``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Parameter] | Iterable[dict],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        bias_correction: bool = True,
+        weight_decay: float = 0.0,
+        always_adapt: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay)
+        self.bias_correction = bias_correction
+        self.always_adapt = always_adapt
+
+    def _weight_of(self, param: Parameter) -> Tensor:
+        """What is updated for this parameter."""
+        return param
+
+    def _write_weight(self, param: Parameter, value: Tensor) -> None:
+        write(param, value)
+
+    def _updates(self, param_group: dict) -> None:
+        moments = Moments(param_group)
+        minus_lr = scalar(-param_group["lr"])
+        adapts = self.always_adapt or param_group["weight_decay"] > 0
+        decays = param_group["weight_decay"] != 0.0 or is_tracing()
+        decay = scalar(param_group["weight_decay"]) if decays else None
+        for step, params in counted(self._state, param_group["params"]):
+            inverse, root_correction = None, scalar(1.0)
+            if self.bias_correction:
+                correction, root_correction = moments.corrections(step)
+                inverse = 1.0 / correction
+            for param in params:
+                weight, grad = self._weight_of(param), param.grad
+                if grad.dtype != weight.dtype:
+                    grad = grad.astype(weight.dtype)
+                first, second = moments.update(self._state[param], grad)
+                update = moments.direction(first, second, root_correction)
+                if inverse is not None:
+                    update = update * inverse
+                if decays:
+                    update = ops.fma3(weight, decay, update)
+                rate = minus_lr * _trust(weight, update) if adapts else minus_lr
+                self._write_weight(param, ops.fma3(update, rate, weight))
+
+
+def _trust(weight: Tensor, update: Tensor) -> Tensor:
+    """|weight| / |update|, 1 where either is 0."""
+    weight_norm = ops.sqrt(F.sum(ops.square(weight)))
+    update_norm = ops.sqrt(F.sum(ops.square(update)))
+    usable = F.logical_and(weight_norm > 0.0, update_norm > 0.0)
+    one = F.ones_like(update_norm)
+    return F.where(usable, weight_norm / F.where(usable, update_norm, one), one)
+
+
+class LAMBFp16(LAMB):
+    """LAMB that keeps and updates float32 copies of float16 parameters, in the state ``param_fp32``."""
+
+    def _create_state(self, param_group: dict) -> None:
+        for param in param_group["params"]:
+            self._add_state(param, "param_fp32", param.numpy().astype("float32"))
+            for name in ("exp_avg", "exp_avg_sq"):
+                self._add_state(param, name, np.zeros(param._tuple_shape, np.float32))
+        add_steps(self._state, param_group["params"])
+
+    def _weight_of(self, param: Parameter) -> Tensor:
+        return self._state[param]["param_fp32"]
+
+    def _write_weight(self, param: Parameter, value: Tensor) -> None:
+        self._state[param]["param_fp32"]._reset(value)
+        write(param, value)

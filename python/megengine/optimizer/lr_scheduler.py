@@ -1,0 +1,53 @@
+"""Base of learning-rate schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .optimizer import Optimizer
+
+__all__ = ["LRScheduler"]
+
+
+class LRScheduler:
+    """Sets ``lr`` of every group of an optimizer; subclasses define ``get_lr``.
+
+    current_epoch: -1 for a new training, which stores the groups' lr as ``initial_lr``; later ones resume and need
+    the groups to have it (KeyError). The constructor makes one `step`: after it, ``current_epoch`` is one more.
+    """
+
+    def __init__(self, optimizer: Optimizer, current_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"LRScheduler: an Optimizer is wanted, got a {type(optimizer).__name__}"
+            )
+        self.optimizer = optimizer
+        self.current_epoch = current_epoch
+        for index, group in enumerate(optimizer.param_groups):
+            if current_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"LRScheduler: group {index} has no 'initial_lr', which resuming at epoch "
+                    f"{current_epoch} needs; load the optimizer's state dict first"
+                )
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All attributes but the optimizer."""
+        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a `state_dict`."""
+        self.__dict__.update(state_dict)
+
+    def get_lr(self) -> list[float]:
+        """The learning rate of each group in ``current_epoch``."""
+        raise TypeError(f"{type(self).__name__} does not define get_lr()")
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch, or to ``epoch``, and set the learning rates."""
+        self.current_epoch = self.current_epoch + 1 if epoch is None else epoch
+        for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=False):
+            group["lr"] = lr

@@ -1,0 +1,245 @@
+"""Optimizer: groups of parameters with options, and the state of each parameter.
+
+A step under a trace is part of the graph, therefore options become Tensors once a step and group: they are inputs
+of the graph, and a schedule may change them between calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..tensor import Parameter, Tensor
+
+__all__ = ["Optimizer", "required"]
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+required = _Required()  # the default of an option that has none
+
+
+def scalar(value: float) -> Tensor:
+    """An option as a float32 Tensor; in a trace an input."""
+    return Tensor(np.float32(value))
+
+
+def is_tracing() -> bool:
+    """Whether a trace runs: then steps record the weight decay even if it is 0."""
+    return _core.is_tracing()
+
+
+def write(target: Tensor, value: Tensor) -> None:
+    """Make the handle hold ``value`` in its own dtype."""
+    if value.dtype != target.dtype:
+        value = value.astype(target.dtype)
+    target._reset(value)
+
+
+class Optimizer:
+    """Base class. Subclasses define ``_create_state(param_group)`` and ``_updates(param_group)``.
+
+    params: Parameters, or groups: dicts with ``params`` and options of their own. defaults: option -> value for
+        groups that do not set it; `required` for options without default.
+    TypeError for anything but Parameters, or for a mixture; ValueError for an empty list, or for a missing option;
+    AssertionError for a parameter in two groups.
+    """
+
+    def __init__(
+        self, params: Iterable[Parameter] | Parameter | Iterable[dict] | dict, defaults: dict
+    ) -> None:
+        self._state: dict[Parameter, dict[str, Tensor]] = {}
+        self._defaults = defaults
+        self.param_groups: list[dict] = []
+        for group in _groups_of(params):
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Take over one more group, a dict with ``params`` and options, and make its state."""
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise TypeError("add_param_group: a dict with an entry 'params' is wanted")
+        group = dict(param_group)
+        given = group["params"]
+        params = [given] if isinstance(given, Tensor) else list(given)
+        if not params:
+            raise ValueError("optimizer: got an empty list of parameters")
+        known = {id(other) for old in self.param_groups for other in old["params"]}
+        for param in params:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"optimizer: only Parameters are optimized, got a {type(param).__name__}\n"
+                    "  fix: pass model.parameters(), or make it a megengine.Parameter"
+                )
+            if id(param) in known:
+                raise AssertionError(
+                    f"optimizer: a parameter of shape {param._tuple_shape} appears twice\n"
+                    "  fix: put each parameter into one group, once"
+                )
+            known.add(id(param))
+        group["params"] = params
+        for name, default in self._defaults.items():
+            if name not in group and default is required:
+                raise ValueError(
+                    f"optimizer: a group lacks the option {name!r}, which has no default"
+                )
+            group.setdefault(name, default)
+        self._check_options(group)
+        self.param_groups.append(group)
+        self._create_state(group)
+
+    def _check_options(self, group: dict) -> None:
+        """ValueError for options that cannot be."""
+        for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay"):
+            value = group.get(name, 0)
+            if isinstance(value, (int, float)) and value < 0:
+                raise ValueError(f"{type(self).__name__}: {name} must be at least 0, got {value}")
+        for beta in group.get("betas", ()):
+            if not 0 <= beta < 1:
+                raise ValueError(f"{type(self).__name__}: betas must lie in [0, 1), got {beta}")
+
+    # -- for subclasses --------------------------------------------------------------------------
+
+    def _create_state(self, param_group: dict) -> None:
+        """Make the state of each parameter with `_add_state`."""
+
+    def _updates(self, param_group: dict) -> None:
+        """Update each parameter of the group that has a gradient."""
+        raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
+
+    def _add_state(self, param: Parameter, state_name: str, initializer: Any = None) -> None:
+        """State of a parameter: a Tensor of its shape and dtype, zeros unless given."""
+        if initializer is None:
+            initializer = np.zeros(param._tuple_shape, param.dtype)
+        states = self._state.setdefault(param, {})
+        if state_name in states:
+            raise AssertionError(f"optimizer: state {state_name!r} of a parameter exists already")
+        states[state_name] = Tensor(initializer, device=str(param.device))
+
+    # -- use -------------------------------------------------------------------------------------
+
+    def step(self) -> Optimizer:
+        """Update the parameters that have gradients, in place. Returns self."""
+        for group in self.param_groups:
+            self._updates(group)
+        return self
+
+    def clear_grad(self) -> Optimizer:
+        """Set all gradients to None. Returns self."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.grad = None
+        return self
+
+    def zero_grad(self) -> Optimizer:
+        """Deprecated: `clear_grad`. Sets all gradients to zero."""
+        warnings.warn("Optimizer.zero_grad is deprecated, use clear_grad", DeprecationWarning, 2)
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    param.grad.reset_zero()
+        return self
+
+    def backward(self, loss: Tensor) -> None:
+        """Refuses: RuntimeError. Gradients come from a GradManager."""
+        raise RuntimeError(
+            "Optimizer.backward is gone\n"
+            "  fix: gm = GradManager().attach(model.parameters()); with gm: ...; gm.backward(loss)"
+        )
+
+    def bcast_param(self) -> None:
+        """Give all processes the parameters of rank 0; without a process group nothing happens."""
+        from .. import distributed
+
+        if not distributed.is_distributed():
+            return
+        for group in self.param_groups:
+            for param in group["params"]:
+                param._reset(distributed.functional.broadcast(param))
+
+    # -- state dict ------------------------------------------------------------------------------
+
+    def state_dict(self, keep_var: bool = False) -> dict:
+        """``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
+
+        keep_var: Tensors instead of ndarrays. An id is the place of a parameter in the order of all groups.
+        """
+        ids: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for param in group["params"]:
+                ids[id(param)] = len(ids)
+            packed = {name: copy.copy(value) for name, value in group.items() if name != "params"}
+            packed["params"] = [ids[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {
+            ids[id(param)]: {
+                name: value if keep_var else value.numpy() for name, value in states.items()
+            }
+            for param, states in self._state.items()
+        }
+        return {"param_groups": groups, "state": state}
+
+    def load_state_dict(self, state: Mapping) -> None:
+        """Take over options and state from a `state_dict` of an optimizer with the same groups.
+
+        ValueError when the numbers of groups, or of parameters in one, differ.
+        """
+        saved_groups = state["param_groups"]
+        ours = [len(group["params"]) for group in self.param_groups]
+        theirs = [len(group["params"]) for group in saved_groups]
+        if ours != theirs:
+            raise ValueError(
+                "load_state_dict: the groups differ: "
+                f"parameters per group are {ours} here and {theirs} in the state dict"
+            )
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            shared: dict[float, Tensor] = {}
+            for param, number in zip(group["params"], saved["params"], strict=True):
+                if number in state["state"]:
+                    self._state[param] = _loaded(param, state["state"][number], shared)
+            for name, value in saved.items():
+                if name != "params":
+                    group[name] = value
+
+
+def _loaded(param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tensor]) -> dict:
+    """The saved state of one parameter. Equal steps become one Tensor again, see _steps.py."""
+    states = {}
+    for name, value in saved.items():
+        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if name == "step":
+            count = float(array.reshape(()))
+            if count not in shared:
+                shared[count] = Tensor(np.float32(count), device=str(param.device))
+            states[name] = shared[count]
+        else:
+            states[name] = Tensor(array, device=str(param.device))
+    return states
+
+
+def _groups_of(params: Any) -> list[dict]:
+    """The groups that the argument of the constructor stands for."""
+    if isinstance(params, Tensor):
+        return [{"params": [params]}]
+    if isinstance(params, dict):
+        return [params]
+    try:
+        items = list(params)
+    except TypeError:
+        raise TypeError(
+            f"optimizer: params must be Parameters or dicts, got a {type(params).__name__}"
+        ) from None
+    if not items:
+        raise ValueError("optimizer: got an empty list of parameters")
+    kinds = {isinstance(item, dict) for item in items}
+    if len(kinds) == 2:
+        raise TypeError("optimizer: params mixes dicts and Parameters; use one kind")
+    return items if kinds == {True} else [{"params": items}]
