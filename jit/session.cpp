@@ -415,7 +415,14 @@ void Session::run_segment(uint32_t index) {
         else if (is_last) inputs.push_back(std::move(bound_[value.slot]));  // the program may take its storage over
         else inputs.push_back(bound_[value.slot]);
     }
-    std::vector<TensorRef> outputs = program.run(inputs);
+    std::vector<TensorRef> outputs;
+    try {
+        outputs = program.run(inputs);
+    } catch (...) {
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (const RecordedValue& value = record().values[segment.inputs[i]]; value.origin == Origin::outside) bound_[value.slot] = inputs[i];
+        throw;
+    }
     for (size_t i = 0; i < outputs.size(); ++i)
         if (TensorRef& tensor = values_[segment.outputs[i]]) tensor->materialize(outputs[i]->storage());
     if (!is_last) {

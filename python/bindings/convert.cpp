@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 
@@ -156,6 +157,9 @@ TensorRef cast_now(const TensorRef& value, DType dtype) {
 }
 
 void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result) {
+    if (Capture* capture = Capture::current())
+        for (size_t i = 0; i < count; ++i)
+            if (is_tensor(args[i])) capture->note_operand(args[i]);
     bool any_number = false, any_tensor = false;
     DType dtype = DType::f32;
     const auto meet = [&](const TensorRef& tensor) {

@@ -1,6 +1,7 @@
 // The Tensor base class: slots that go straight to dispatch, and what Python needs to build the rest on.
 #include <cstring>
 
+#include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 
@@ -64,6 +65,7 @@ PyObject* in_place(PyObject* a, PyObject* b) {
     PyObject* result = binary(a, b);
     if (!result || result == Py_NotImplemented) return result;
     handle_of(a).value = handle_of(result).value;
+    if (Capture* capture = Capture::current()) capture->note_rebound(a);
     Py_DECREF(result);
     return Py_NewRef(a);
 }
@@ -195,7 +197,10 @@ void bind_tensor(nb::module_& m) {
             saved.swap(tapes);
             return wrap(result[0]);
         }, "The same value, cut off from gradients.")
-        .def("_reset", [](Handle& self, const Handle& other) { self.value = other.value; }, nb::arg("other"))
+        .def("_reset", [](nb::handle_t<Handle> self, const Handle& other) {
+            handle_of(self.ptr()).value = other.value;
+            if (Capture* capture = Capture::current()) capture->note_rebound(self.ptr());
+        }, nb::arg("other"))
         .def("_value_id", [](const Handle& self) { return self.value->id(); })
         .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
         .def("_data_ptr", [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); });

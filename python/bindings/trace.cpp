@@ -1,7 +1,8 @@
 // megengine.jit.trace from below: begin, finish and abort of one call, and what can be asked afterwards.
-#include <unordered_map>
+#include <algorithm>
 
 #include "jit/session.h"
+#include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 
@@ -66,6 +67,117 @@ public:
         ended->abort();
     }
 
+    // ---- without_host: calls that do not run the Python body
+
+    // Begins a recording that also remembers where outside tensors come from.
+    void begin_capture(nb::list arguments) {
+        first_inside_id = runtime::scalar_tensor(0, DType::f32)->id();
+        first_inside_id = runtime::make_tensor({})->id();
+        capture = std::make_unique<Capture>();
+        Capture::current() = capture.get();
+        function.versions.clear();  // guards have failed, or this is the first call
+        begin(std::move(arguments));
+    }
+
+    // Ends it. `results`: the tensors that the body returned, in order.
+    void finish_capture(nb::list arguments, nb::list results) {
+        Capture::current() = nullptr;
+        const std::unique_ptr<Capture> captured = std::move(capture);
+        captured->drop_temporaries();
+        Tensors given;
+        for (nb::handle argument : arguments) given.push_back(handle_of(argument.ptr()).value);
+        // An argument may have been rebound by the body: compare with what was bound at the start.
+        for (size_t i = 0; i < given.size(); ++i) given[i] = session->bound()[session->version()->argument_slots[i]];
+        direct = {};
+        direct.sources = captured->sources(*session, given, first_inside_id);
+        direct.updates = captured->updates(*session);
+        for (nb::handle result : results) {
+            const TensorRef& value = handle_of(result.ptr()).value;
+            direct.results.push_back(session->is_placeholder(*value) ? static_cast<int64_t>(value->trace.value) : -1);
+            direct.fixed_results.push_back(session->is_placeholder(*value) ? nb::object() : nb::borrow(result));
+        }
+        given.clear();
+        finish();
+        if (latest->record.segments > 1)
+            runtime::user_error({.what = "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
+                                 .why = "later calls do not run the body, so it could not read them again",
+                                 .fix = "return the tensors and read them outside, or drop without_host", .at = first_barrier()}, runtime::ErrorKind::runtime);
+        direct.key = latest->key;
+        direct.is_ready = true;
+    }
+
+    void abort_capture() {
+        Capture::current() = nullptr;
+        capture.reset();
+        abort();
+    }
+
+    bool can_run_direct(nb::list arguments) const {
+        if (!direct.is_ready || direct.key.types.size() != nb::len(arguments)) return false;
+        for (size_t i = 0; i < direct.key.types.size(); ++i)
+            if (!(handle_of(arguments[i].ptr()).value->type() == direct.key.types[i])) return false;
+        for (size_t slot = 0; slot < direct.sources.size(); ++slot)
+            if (direct.sources[slot].from == SlotSource::From::handle &&
+                !(handle_of(direct.sources[slot].object.ptr()).value->type() == slot_type(slot))) return false;
+        return true;
+    }
+
+    // Runs the program alone and returns the results' tensors, flat.
+    nb::list run_direct(nb::list arguments) {
+        const jit::Record& record = latest->record;
+        jit::Program& program = latest->program(0, function.options);
+        const jit::Segment& segment = latest->segments[0];
+        std::vector<TensorRef> by_slot(direct.sources.size());
+        for (size_t slot = 0; slot < by_slot.size(); ++slot) {
+            const SlotSource& source = direct.sources[slot];
+            switch (source.from) {
+                case SlotSource::From::argument: by_slot[slot] = handle_of(arguments[source.argument].ptr()).value; break;
+                case SlotSource::From::handle: by_slot[slot] = handle_of(source.object.ptr()).value; break;
+                case SlotSource::From::stream: by_slot[slot] = source.stream->key(); break;
+                case SlotSource::From::getter: by_slot[slot] = handle_of(source.object().ptr()).value; break;
+                case SlotSource::From::constant: by_slot[slot] = source.constant; break;
+            }
+        }
+        std::vector<TensorRef> inputs;
+        for (jit::RecordId id : segment.inputs) inputs.push_back(std::move(by_slot[record.values[id].slot]));
+        by_slot.clear();
+        // Handles that are rebound let go of their value, so that the program may work in place.
+        std::vector<TensorRef> unread;  // what no input holds, in case the run fails
+        for (const auto& [object, value] : direct.updates) {
+            TensorRef& held = handle_of(object.ptr()).value;
+            if (std::find(inputs.begin(), inputs.end(), held) == inputs.end()) unread.push_back(held);
+            else unread.emplace_back();
+            direct.held_ids.push_back(held->id());
+            held = direct.nothing;
+        }
+        std::vector<TensorRef> outputs;
+        try {
+            nb::gil_scoped_release release;
+            outputs = program.run(inputs);
+        } catch (...) {
+            for (size_t u = 0; u < direct.updates.size(); ++u) {
+                TensorRef back = unread[u];
+                for (const TensorRef& input : inputs)
+                    if (!back && input->id() == direct.held_ids[u]) back = input;
+                handle_of(direct.updates[u].first.ptr()).value = back;
+            }
+            direct.held_ids.clear();
+            throw;
+        }
+        direct.held_ids.clear();
+        if (direct.output_of.empty()) {
+            direct.output_of.assign(record.values.size(), -1);
+            for (size_t i = 0; i < segment.outputs.size(); ++i) direct.output_of[segment.outputs[i]] = static_cast<int>(i);
+        }
+        const auto value_of = [&](uint32_t id) { return record.values[id].tensor ? record.values[id].tensor : outputs[direct.output_of[id]]; };
+        for (const auto& [object, value] : direct.updates) handle_of(object.ptr()).value = value_of(value);
+        nb::list results;
+        for (size_t i = 0; i < direct.results.size(); ++i)
+            results.append(direct.results[i] < 0 ? direct.fixed_results[i] : wrap(value_of(static_cast<uint32_t>(direct.results[i]))));
+        ++latest->calls;
+        return results;
+    }
+
     // The last version that ran, with all its programs compiled.
     jit::Version& compiled() {
         if (!latest) runtime::user_error({.what = "this function has not been called yet", .fix = "call it once first"}, runtime::ErrorKind::runtime);
@@ -75,6 +187,28 @@ public:
     }
 
 private:
+    const Type& slot_type(size_t slot) const { return latest->record.values[latest->record.outside[slot]].type; }
+    std::string first_barrier() const {
+        for (const jit::Event& event : latest->record.events)
+            if (event.kind == jit::EventKind::barrier) return event.where;
+        return "";
+    }
+    // What a call without the body does, as found when it was recorded.
+    struct Direct {
+        bool is_ready = false;
+        jit::CallKey key;
+        std::vector<SlotSource> sources;                        // by slot
+        std::vector<std::pair<nb::object, uint32_t>> updates;   // object, value it is rebound to
+        std::vector<int64_t> results;                           // value, or -1: fixed_results
+        std::vector<nb::object> fixed_results;
+        std::vector<int> output_of;                             // by value: index of the program's output
+        std::vector<uint64_t> held_ids;                         // during a run: what updates held before
+        TensorRef nothing = runtime::make_tensor({});
+    };
+    Direct direct;
+    std::unique_ptr<Capture> capture;
+    uint64_t first_inside_id = 0;
+
     static void leave() {
         runtime::context().tracer = nullptr;
         symbolic_shape = false;
@@ -186,6 +320,11 @@ void bind_trace(nb::module_& m) {
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish)
         .def("abort", &PyTrace::abort)
+        .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
+        .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"))
+        .def("abort_capture", &PyTrace::abort_capture)
+        .def("can_run_direct", &PyTrace::can_run_direct, nb::arg("arguments"))
+        .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"))
         .def("plans", &plans_of)
         .def("kernels", &kernels_of)
         .def("graphs", &graphs_of, nb::arg("optimized"))
@@ -198,6 +337,12 @@ void bind_trace(nb::module_& m) {
         .def("__enter__", &Excluded::enter)
         .def("__exit__", [](Excluded& self, nb::args) { self.exit(); });
     m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
+    // For host values that a body turns into tensors in every call (an optimizer's learning rate): a
+    // call without the body asks `getter` for the tensor.
+    m.def("note_getter", [](const Handle& tensor, nb::object getter) {
+        if (Capture* capture = Capture::current()) capture->note_getter(tensor.value, std::move(getter));
+    });
+    m.def("is_capturing", [] { return Capture::current() != nullptr; });
     m.def("symbolic_shape_active", [] { return symbolic_shape && runtime::context().tracer; });
     m.def("open_tapes", [] { return runtime::context().tapes.size(); });
     m.def("is_recording", [] {

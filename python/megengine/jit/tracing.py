@@ -57,6 +57,31 @@ def _tensor_leaves(value: Any, found: list[Tensor]) -> None:
             _tensor_leaves(item, found)
 
 
+_LEAF = object()
+
+
+def _flatten(value: Any, found: list[Tensor]) -> Any:
+    """The shape of a result: tensors are collected and replaced by a mark, all else is kept."""
+    if isinstance(value, Tensor):
+        found.append(value)
+        return _LEAF
+    if type(value) in (list, tuple):
+        return type(value)(_flatten(item, found) for item in value)
+    if type(value) is dict:
+        return {key: _flatten(item, found) for key, item in value.items()}
+    return value
+
+
+def _unflatten(tree: Any, tensors) -> Any:
+    if tree is _LEAF:
+        return next(tensors)
+    if type(tree) in (list, tuple):
+        return type(tree)(_unflatten(item, tensors) for item in tree)
+    if type(tree) is dict:
+        return {key: _unflatten(item, tensors) for key, item in tree.items()}
+    return tree
+
+
 class trace:
     """Decorates a function so that it runs as a static graph; ``@trace`` and ``@trace(...)`` both work.
 
@@ -115,6 +140,9 @@ class trace:
         self._graph_opt_config = graph_opt_config
         self._without_host = without_host
         self._imperative = imperative
+        self._guards = None
+        self._guard_reason: str | None = None
+        self._result_tree: Any = None
         fuse = graph_opt_config is not None and graph_opt_config._turns_fusion_on()
         self._function = _core.TraceFunction(
             symbolic=self._symbolic,
@@ -143,7 +171,32 @@ class trace:
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.
             return self.__wrapped__(*args, **kwargs)
+        if self._without_host:
+            return self.trace_without_host(*args, **kwargs)
         return self.trace_normal(*args, **kwargs)
+
+    def trace_without_host(self, *args, **kwargs):
+        """One call without the Python body, once it was recorded and while its guards hold."""
+        leaves = self.flatten_inputs(*args, **kwargs)
+        if self._guards is not None:
+            self._guard_reason = self._guards.reason(args, kwargs)
+            if self._guard_reason is None and self._function.can_run_direct(leaves):
+                return _unflatten(self._result_tree, iter(self._function.run_direct(leaves)))
+        from .guards import Guards  # modules and optimizers are imported after this package
+
+        self._guards = None
+        self._function.begin_capture(leaves)
+        try:
+            result = self.__wrapped__(*args, **kwargs)
+            found: list[Tensor] = []
+            tree = _flatten(result, found)
+        except BaseException:
+            self._function.abort_capture()
+            raise
+        self._function.finish_capture(leaves, found)
+        self._result_tree = tree
+        self._guards = Guards(self.__wrapped__, args, kwargs)
+        return result
 
     def trace_normal(self, *args, **kwargs):
         """One call with the Python body: recorded the first time, matched afterwards."""
@@ -194,7 +247,10 @@ class trace:
 
     def explain(self) -> str:
         """Which versions were recorded and why, one line each."""
-        return self._function.explain()
+        text = self._function.explain()
+        if self._guard_reason:
+            text += f"  recorded again because {self._guard_reason}\n"
+        return text
 
     def graph_text(self, optimized: bool = True) -> str:
         """The graph as text, after (or before) the passes; one part for each segment."""
