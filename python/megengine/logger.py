@@ -13,8 +13,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-_LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
-           "WARNING": logging.WARNING, "ERROR": logging.ERROR, "CRITICAL": logging.CRITICAL}
+_LEVELS = {
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "CRITICAL": logging.CRITICAL,
+}
 
 _all_loggers: list[logging.Logger] = []
 _owned_log_file: IO[str] | None = None  # opened by set_log_file from a path, so closed by it too
@@ -51,10 +57,22 @@ class MegEngineLogFormatter(logging.Formatter):
     msg = "%(message)s"
     max_lines = 256
 
-    _COLORS = {logging.DEBUG: "34", logging.WARNING: "1;31", logging.ERROR: "1;41", logging.CRITICAL: "1;41"}
-    _MARKS = {logging.DEBUG: "DBG ", logging.WARNING: "WRN ", logging.ERROR: "ERR ", logging.CRITICAL: "CRT "}
+    _COLORS = {
+        logging.DEBUG: "34",
+        logging.WARNING: "1;31",
+        logging.ERROR: "1;41",
+        logging.CRITICAL: "1;41",
+    }
+    _MARKS = {
+        logging.DEBUG: "DBG ",
+        logging.WARNING: "WRN ",
+        logging.ERROR: "ERR ",
+        logging.CRITICAL: "CRT ",
+    }
 
-    def __init__(self, fmt: str | None = None, datefmt: str | None = "%d %H:%M:%S", **kwargs: Any) -> None:
+    def __init__(
+        self, fmt: str | None = None, datefmt: str | None = "%d %H:%M:%S", **kwargs: Any
+    ) -> None:
         super().__init__(fmt, datefmt, **kwargs)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -87,7 +105,7 @@ class MegEngineLogFormatter(logging.Formatter):
             return text
         half = self.max_lines // 2
         cut = f"... {len(lines) - 2 * half} lines left out ..."
-        return "\n".join([*lines[:half], cut, *lines[len(lines) - half:]])
+        return "\n".join([*lines[:half], cut, *lines[len(lines) - half :]])
 
 
 class MegBrainLogFormatter(MegEngineLogFormatter):
@@ -114,7 +132,9 @@ class _StderrHandler(logging.StreamHandler):
         return sys.stderr
 
 
-def get_logger(name: str | None = None, formatter: type[logging.Formatter] = MegEngineLogFormatter) -> logging.Logger:
+def get_logger(
+    name: str | None = None, formatter: type[logging.Formatter] = MegEngineLogFormatter
+) -> logging.Logger:
     """The logger of that name, set up on the first call: level, format, stderr, no propagation.
 
     name: as for ``logging.getLogger``; None is the root logger. formatter: class of the formatter.
@@ -184,7 +204,11 @@ def enable_debug_log() -> None:
 
 def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:
     """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair."""
-    key = (getattr(func, "__self__", None) and id(func.__self__), getattr(func, "__qualname__", repr(func)), msg)
+    key = (
+        getattr(func, "__self__", None) and id(func.__self__),
+        getattr(func, "__qualname__", repr(func)),
+        msg,
+    )
     done = _countlog_calls.get(key, 0)
     if done < count:
         _countlog_calls[key] = done + 1

@@ -80,10 +80,14 @@ def load(
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             return _load_from(file, os.fspath(f), map_location, pickle_module, allow_pickle)
-    return _load_from(f, str(getattr(f, "name", type(f).__name__)), map_location, pickle_module, allow_pickle)
+    return _load_from(
+        f, str(getattr(f, "name", type(f).__name__)), map_location, pickle_module, allow_pickle
+    )
 
 
-def _load_from(file: IO[bytes], name: str, map_location: MapLocation, pickle_module: Any, allow_pickle: bool) -> Any:
+def _load_from(
+    file: IO[bytes], name: str, map_location: MapLocation, pickle_module: Any, allow_pickle: bool
+) -> Any:
     # None leaves an enclosing dmap in force
     with contextlib.nullcontext() if map_location is None else dmap(map_location):
         if pickle_module is not pickle:
@@ -97,12 +101,25 @@ def _load_from(file: IO[bytes], name: str, map_location: MapLocation, pickle_mod
                 raise  # an error of the author's code
             raise RuntimeError(
                 f"cannot read {name}: {type(error).__name__}: {error}; the file is truncated, damaged, or not a "
-                "file that save() wrote; write or download it again") from error
+                "file that save() wrote; write or download it again"
+            ) from error
 
 
 # What unpickling random bytes may raise.
-_DAMAGE = (EOFError, pickle.UnpicklingError, ValueError, KeyError, IndexError, AttributeError, TypeError,
-           ImportError, OverflowError, MemoryError, AssertionError, RecursionError)
+_DAMAGE = (
+    EOFError,
+    pickle.UnpicklingError,
+    ValueError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    TypeError,
+    ImportError,
+    OverflowError,
+    MemoryError,
+    AssertionError,
+    RecursionError,
+)
 
 
 class dmap:
@@ -112,9 +129,14 @@ class dmap:
     _lock = threading.Lock()
 
     def __init__(self, map_location: MapLocation) -> None:
-        if map_location is not None and not isinstance(map_location, (str, Mapping)) and not callable(map_location):
+        if (
+            map_location is not None
+            and not isinstance(map_location, (str, Mapping))
+            and not callable(map_location)
+        ):
             raise TypeError(
-                f"map_location must be a device name, a mapping or a function, got {type(map_location).__name__}")
+                f"map_location must be a device name, a mapping or a function, got {type(map_location).__name__}"
+            )
         self.map_location = map_location
 
     def __enter__(self) -> dmap:
@@ -155,8 +177,25 @@ def map_device(device: str) -> str:
 
 # Exact names only: a dotted name such as "Tensor.__init__.__globals__" never matches.
 _SAFE_NAMES: dict[str, frozenset[str]] = {
-    "builtins": frozenset({"bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list",
-                           "object", "range", "set", "slice", "str", "tuple"}),
+    "builtins": frozenset(
+        {
+            "bool",
+            "bytearray",
+            "bytes",
+            "complex",
+            "dict",
+            "float",
+            "frozenset",
+            "int",
+            "list",
+            "object",
+            "range",
+            "set",
+            "slice",
+            "str",
+            "tuple",
+        }
+    ),
     "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
     "copyreg": frozenset({"_reconstructor"}),
     "numpy": frozenset({"ndarray", "dtype"}),
@@ -168,8 +207,14 @@ _SAFE_NAMES: dict[str, frozenset[str]] = {
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 # Packages of ours whose classes describe models and tensors; functions in them are not admitted.
-_OUR_PACKAGES = ("megengine.tensor", "megengine.core.tensor", "megengine.core.ops.builtin", "megengine.module",
-                 "megengine.traced_module", "megengine.quantization")
+_OUR_PACKAGES = (
+    "megengine.tensor",
+    "megengine.core.tensor",
+    "megengine.core.ops.builtin",
+    "megengine.module",
+    "megengine.traced_module",
+    "megengine.quantization",
+)
 _admitted: dict[tuple[str, str], Any] = {}
 
 
@@ -203,14 +248,17 @@ def _safe_global(module: str, name: str) -> Any:
         raise RefusedClassError(
             f"the file wants to build {module}.{name}, which load() does not do by itself: it could run code. "
             "If you trust where the file comes from, load it with allow_pickle=True; "
-            "else save a state_dict instead of the whole object")
+            "else save a state_dict instead of the whole object"
+        )
     return found
 
 
 def _numpy_or_plain(module: str, name: str) -> Any:
     if name == "unicode":
         return str
-    if module.startswith(("numpy.core", "numpy._core")):  # renamed in NumPy 2: either spelling may be there
+    if module.startswith(
+        ("numpy.core", "numpy._core")
+    ):  # renamed in NumPy 2: either spelling may be there
         rest = module.split("core", 1)[1]
         for prefix in ("numpy._core", "numpy.core"):
             try:
@@ -258,5 +306,7 @@ def load_python2(path: str | os.PathLike) -> Any:
         try:
             return _SafeUnpickler(file, encoding="bytes").load()
         except _DAMAGE as error:
-            raise RuntimeError(f"cannot read {os.fspath(path)}: {type(error).__name__}: {error}; "
-                               "the file is damaged: delete it and unpack it again") from error
+            raise RuntimeError(
+                f"cannot read {os.fspath(path)}: {type(error).__name__}: {error}; "
+                "the file is damaged: delete it and unpack it again"
+            ) from error

@@ -61,7 +61,10 @@ def test_a_sequential_sampler_goes_in_order():
     assert list(SequentialSampler(range(9), batch_size=2, indices=[7, 3, 5])) == [[7, 3], [5]]
 
 
-@pytest.mark.parametrize("count, batch, drop, world", [(10, 3, False, 1), (10, 3, True, 1), (10, 3, False, 4), (2, 1, False, 3)])
+@pytest.mark.parametrize(
+    "count, batch, drop, world",
+    [(10, 3, False, 1), (10, 3, True, 1), (10, 3, False, 4), (2, 1, False, 3)],
+)
 def test_the_length_is_the_number_of_batches(count, batch, drop, world):
     sampler = SequentialSampler(range(count), batch, drop, world_size=world, rank=world - 1)
     assert len(sampler) == len(list(sampler))
@@ -76,7 +79,9 @@ def test_a_random_sampler_takes_each_sample_once_and_repeats_with_its_seed():
 
 
 def test_shards_cover_all_samples_and_are_equally_long():
-    shards = [sum(RandomSampler(range(10), seed=1, world_size=4, rank=rank), []) for rank in range(4)]
+    shards = [
+        sum(RandomSampler(range(10), seed=1, world_size=4, rank=rank), []) for rank in range(4)
+    ]
     assert {len(shard) for shard in shards} == {3}
     assert set(sum(shards, [])) == set(range(10))
 
@@ -105,10 +110,22 @@ def test_an_infinite_sampler_of_nothing_is_an_error_and_not_an_endless_loop():
         next(Infinite(SequentialSampler(range(1), batch_size=2, drop_last=True)))
 
 
-@pytest.mark.parametrize("options", [
-    {"batch_size": 0}, {"batch_size": 1.5}, {"drop_last": 2}, {"num_samples": 0}, {"num_samples": 1, "batch_size": 2},
-    {"world_size": 0}, {"world_size": 2, "rank": 2}, {"rank": -1}, {"seed": -1}, {"weights": [1, 2]},
-    {"weights": [0, 0, 0]}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 0},
+        {"batch_size": 1.5},
+        {"drop_last": 2},
+        {"num_samples": 0},
+        {"num_samples": 1, "batch_size": 2},
+        {"world_size": 0},
+        {"world_size": 2, "rank": 2},
+        {"rank": -1},
+        {"seed": -1},
+        {"weights": [1, 2]},
+        {"weights": [0, 0, 0]},
+    ],
+)
 def test_senseless_sampler_options_are_refused(options):
     with pytest.raises(ValueError):
         ReplacementSampler(range(3), **options)
@@ -127,10 +144,14 @@ def test_a_user_sampler_only_says_the_order():
 
 def test_the_collator_keeps_the_structure():
     Point = collections.namedtuple("Point", "x y")
-    samples = [({"a": np.zeros((2, 3), "uint8"), "s": "u"}, Point(1, 2.0), True),
-               ({"a": np.ones((2, 3), "uint8"), "s": "v"}, Point(3, 4.0), False)]
+    samples = [
+        ({"a": np.zeros((2, 3), "uint8"), "s": "u"}, Point(1, 2.0), True),
+        ({"a": np.ones((2, 3), "uint8"), "s": "v"}, Point(3, 4.0), False),
+    ]
     parts, point, flags = Collator().apply(samples)
-    assert parts["a"].shape == (2, 2, 3) and parts["a"].dtype == np.uint8 and parts["s"] == ["u", "v"]
+    assert (
+        parts["a"].shape == (2, 2, 3) and parts["a"].dtype == np.uint8 and parts["s"] == ["u", "v"]
+    )
     assert point.x.dtype == np.int32 and point.y.dtype == np.float32 and isinstance(point, Point)
     assert flags.tolist() == [True, False]
 
@@ -167,7 +188,9 @@ def test_concatenated_datasets_count_on():
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_batches_come_in_the_samplers_order(workers):
-    loader = DataLoader(Numbers(20), RandomSampler(range(20), batch_size=3, seed=5), num_workers=workers)
+    loader = DataLoader(
+        Numbers(20), RandomSampler(range(20), batch_size=3, seed=5), num_workers=workers
+    )
     expected = list(RandomSampler(range(20), batch_size=3, seed=5))
     assert labels(loader) == expected and len(loader) == 7
 
@@ -256,7 +279,9 @@ def test_a_dead_worker_is_a_runtime_error(act, words):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_slow_sample_is_a_runtime_error_after_the_timeout(workers):
-    loader = DataLoader(Numbers(9, bad=2, act=lambda: time.sleep(30)), num_workers=workers, timeout=1)
+    loader = DataLoader(
+        Numbers(9, bad=2, act=lambda: time.sleep(30)), num_workers=workers, timeout=1
+    )
     start = time.monotonic()
     with pytest.raises(RuntimeError, match="timeout"):
         labels(loader)
@@ -294,10 +319,14 @@ def test_an_infinite_sampler_makes_an_endless_loader():
     assert [next(iterator)[1].item() for _ in range(5)] == [0, 1, 0, 1, 0]
 
 
-@pytest.mark.parametrize("workers, parallel, expected", [
-    (0, False, [[0, 1, 2], [3, 4, 5], [6]]),
-    (2, False, [[0, 1, 2], [3, 4, 5], [6]]),
-    (2, True, [[0, 1, 2], [100, 101, 102], [3, 4, 5], [103, 104, 105], [6], [106]])])
+@pytest.mark.parametrize(
+    "workers, parallel, expected",
+    [
+        (0, False, [[0, 1, 2], [3, 4, 5], [6]]),
+        (2, False, [[0, 1, 2], [3, 4, 5], [6]]),
+        (2, True, [[0, 1, 2], [100, 101, 102], [3, 4, 5], [103, 104, 105], [6], [106]]),
+    ],
+)
 def test_a_stream_is_read_once_unless_each_worker_has_its_own(workers, parallel, expected):
     loader = DataLoader(Stream(), StreamSampler(3), num_workers=workers, parallel_stream=parallel)
     assert [batch.tolist() for batch in loader] == expected
@@ -310,9 +339,15 @@ def test_the_sampler_must_fit_the_dataset():
         DataLoader(Stream(), SequentialSampler(range(3)))
 
 
-@pytest.mark.parametrize("options, error", [
-    ({"num_workers": -1}, ValueError), ({"timeout": -1}, ValueError), ({"transform": len}, TypeError),
-    ({"collator": 3}, TypeError)])
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        ({"num_workers": -1}, ValueError),
+        ({"timeout": -1}, ValueError),
+        ({"transform": len}, TypeError),
+        ({"collator": 3}, TypeError),
+    ],
+)
 def test_senseless_loader_options_are_refused(options, error):
     with pytest.raises(error):
         DataLoader(Numbers(), **options)
@@ -329,13 +364,17 @@ def test_a_stream_has_no_length_and_no_index():
 def test_preload_gives_tensors_in_the_same_structure(workers):
     from megengine.tensor import Tensor
 
-    batches = list(DataLoader(Numbers(4), SequentialSampler(range(4), 2), num_workers=workers, preload=True))
+    batches = list(
+        DataLoader(Numbers(4), SequentialSampler(range(4), 2), num_workers=workers, preload=True)
+    )
     assert [label.numpy().tolist() for _, label in batches] == [[0, 1], [2, 3]]
     assert all(isinstance(part, Tensor) for batch in batches for part in batch)
 
 
 def test_loaders_and_their_parts_pickle():
-    loader = pickle.loads(pickle.dumps(DataLoader(Numbers(2), RandomSampler(range(2), seed=1), PseudoTransform())))
+    loader = pickle.loads(
+        pickle.dumps(DataLoader(Numbers(2), RandomSampler(range(2), seed=1), PseudoTransform()))
+    )
     assert sorted(labels(loader)) == [[0], [1]]
     assert next(pickle.loads(pickle.dumps(StreamSampler(2))).batch()) == [0, 1]
 
@@ -359,7 +398,9 @@ for batch in DataLoader(Slow(), num_workers=3):
 
 @pytest.mark.parametrize("number, most", [(signal.SIGINT, 2), (signal.SIGKILL, 12)])
 def test_no_worker_outlives_its_program(number, most):
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     workers = [int(pid) for pid in program.stdout.readline().split()]
     assert len(workers) == 3
     start = time.monotonic()

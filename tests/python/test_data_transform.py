@@ -27,7 +27,16 @@ def sample(height=8, width=12):
     picture = image(height, width)
     box = np.array([[1, 2, 5, 6]], np.float32)
     points = np.array([[1, 2], [5, 6]], np.float32)
-    return (picture, points, box, picture[..., :1], np.array([[[1, 2, 1]]], np.float32), [points], np.array([3]), "info")
+    return (
+        picture,
+        points,
+        box,
+        picture[..., :1],
+        np.array([[[1, 2, 1]]], np.float32),
+        [points],
+        np.array([3]),
+        "info",
+    )
 
 
 def mark(height=20, width=30, y=6, x=9):
@@ -37,9 +46,17 @@ def mark(height=20, width=30, y=6, x=9):
     return picture, np.array([[x + 0.5, y + 0.5]], np.float32)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: T.Pad((1, 2, 3, 4)), lambda: T.CenterCrop((16, 20)), lambda: T.RandomHorizontalFlip(1),
-    lambda: T.RandomVerticalFlip(1), lambda: T.RandomCrop((18, 24), 2), lambda: T.RandomCrop((40, 50))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: T.Pad((1, 2, 3, 4)),
+        lambda: T.CenterCrop((16, 20)),
+        lambda: T.RandomHorizontalFlip(1),
+        lambda: T.RandomVerticalFlip(1),
+        lambda: T.RandomCrop((18, 24), 2),
+        lambda: T.RandomCrop((40, 50)),
+    ],
+)
 def test_points_move_with_their_pixels(make):
     for _ in range(10):
         picture, points = mark()
@@ -56,14 +73,24 @@ def test_points_move_with_their_pixels(make):
             assert (point - 0.5).tolist() == found[0][::-1].tolist()
 
 
-@pytest.mark.parametrize("make, shape", [
-    (lambda: T.Resize((16, 6)), (16, 6)), (lambda: T.Resize(16), (16, 24)), (lambda: T.RandomResize((2, 2)), (16, 24)),
-    (lambda: T.ShortestEdgeResize(16, 100), (16, 24)), (lambda: T.ShortestEdgeResize(16, 18), (12, 18)),
-    (lambda: T.ShortestEdgeResize((16, 16), 100, "range"), (16, 24)),
-    (lambda: T.ShortestEdgeResize([4], 100, sample_style="choice"), (4, 6)),
-    (lambda: T.RandomResizedCrop(5), (5, 5)), (lambda: T.RandomResizedCrop((5, 7)), (5, 7)),
-    (lambda: T.RandomCrop(4), (4, 4)), (lambda: T.CenterCrop(4), (4, 4)), (lambda: T.Pad(1), (10, 14)),
-    (lambda: T.Pad((1, 2)), (9, 14))])
+@pytest.mark.parametrize(
+    "make, shape",
+    [
+        (lambda: T.Resize((16, 6)), (16, 6)),
+        (lambda: T.Resize(16), (16, 24)),
+        (lambda: T.RandomResize((2, 2)), (16, 24)),
+        (lambda: T.ShortestEdgeResize(16, 100), (16, 24)),
+        (lambda: T.ShortestEdgeResize(16, 18), (12, 18)),
+        (lambda: T.ShortestEdgeResize((16, 16), 100, "range"), (16, 24)),
+        (lambda: T.ShortestEdgeResize([4], 100, sample_style="choice"), (4, 6)),
+        (lambda: T.RandomResizedCrop(5), (5, 5)),
+        (lambda: T.RandomResizedCrop((5, 7)), (5, 7)),
+        (lambda: T.RandomCrop(4), (4, 4)),
+        (lambda: T.CenterCrop(4), (4, 4)),
+        (lambda: T.Pad(1), (10, 14)),
+        (lambda: T.Pad((1, 2)), (9, 14)),
+    ],
+)
 def test_every_part_gets_the_new_size(make, shape):
     transform = make()
     transform.order = ALL
@@ -106,9 +133,18 @@ def test_parts_beyond_order_stay():
     assert T.ToMode().apply((image(), 7))[1] == 7
 
 
-@pytest.mark.parametrize("make", [
-    T.BrightnessTransform, T.ContrastTransform, T.SaturationTransform, T.HueTransform,
-    lambda value: T.ColorJitter(value, value, value, value), T.Lighting, lambda value: T.GaussianNoise(0, 10 * value)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        T.BrightnessTransform,
+        T.ContrastTransform,
+        T.SaturationTransform,
+        T.HueTransform,
+        lambda value: T.ColorJitter(value, value, value, value),
+        T.Lighting,
+        lambda value: T.GaussianNoise(0, 10 * value),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_colour_changes_keep_shape_and_dtype_and_do_nothing_at_strength_zero(make, dtype):
     picture = image().astype(dtype)
@@ -129,7 +165,9 @@ def test_saturation_leaves_gray_gray():
 
 
 def test_compose_hands_its_order_down():
-    compose = T.Compose([T.Compose([T.Resize(4)]), T.ToMode()], order=["image", "boxes", "boxes_category"])
+    compose = T.Compose(
+        [T.Compose([T.Resize(4)]), T.ToMode()], order=["image", "boxes", "boxes_category"]
+    )
     new, boxes, category = compose.apply((image(8, 8), np.array([[2, 2, 4, 4]]), np.array([1])))
     assert new.shape == (3, 4, 4) and boxes.tolist() == [[1, 1, 2, 2]] and category.tolist() == [1]
 
@@ -145,14 +183,23 @@ def test_compose_shuffles_only_inside_of_groups():
 
     compose = T.Compose([Write(c) for c in "abcd"], shuffle_indices=[(1, 3)])
     assert {compose.apply("") for _ in range(50)} == {"abcd", "cbad"}
-    whole = T.Compose([Write(c) for c in "abcd"], batch_compose=True, shuffle_indices=[(1, 2, 3, 4)])
+    whole = T.Compose(
+        [Write(c) for c in "abcd"], batch_compose=True, shuffle_indices=[(1, 2, 3, 4)]
+    )
     assert all(len(set(whole.apply_batch([""] * 3))) == 1 for _ in range(20))
 
 
 def test_pipelines_of_training_programs_run():
-    train = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip(),
-                       T.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4), T.Lighting(0.1),
-                       T.Normalize(mean=128), T.ToMode("CHW")])
+    train = T.Compose(
+        [
+            T.RandomResizedCrop(24),
+            T.RandomHorizontalFlip(),
+            T.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4),
+            T.Lighting(0.1),
+            T.Normalize(mean=128),
+            T.ToMode("CHW"),
+        ]
+    )
     images = train.apply_batch([(image(40, 50), 3), (image(30, 30), 4)])
     assert [(part.shape, label) for part, label in images] == [((3, 24, 24), 3), ((3, 24, 24), 4)]
     test = T.Compose([T.Resize(28), T.CenterCrop(24), T.Normalize(mean=128), T.ToMode("CHW")])
@@ -161,15 +208,34 @@ def test_pipelines_of_training_programs_run():
 
 def test_gray_images_keep_their_channel_axis():
     picture = image(channels=1)
-    for transform in (T.Resize(5), T.RandomCrop(6, 2), T.Pad(2, value=[1, 2, 3]), T.RandomResizedCrop(4), T.ColorJitter(1, 1, 1)):
+    for transform in (
+        T.Resize(5),
+        T.RandomCrop(6, 2),
+        T.Pad(2, value=[1, 2, 3]),
+        T.RandomResizedCrop(4),
+        T.ColorJitter(1, 1, 1),
+    ):
         assert transform.apply(picture).shape[2:] == (1,)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: T.VisionTransform("image"), lambda: T.VisionTransform([1]), lambda: T.ToMode("WHC"), lambda: T.Pad((1, 2, 3)),
-    lambda: T.Pad(-1), lambda: T.CenterCrop(0), lambda: T.RandomHorizontalFlip(1.5), lambda: T.HueTransform(0.6),
-    lambda: T.ShortestEdgeResize((1, 2, 3), 9), lambda: T.ShortestEdgeResize(1, 2, "some"),
-    lambda: T.Normalize(0, [1, 0]), lambda: T.RandomResize((2, 1)), lambda: T.Compose([T.ToMode()], shuffle_indices=[(0,)])])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: T.VisionTransform("image"),
+        lambda: T.VisionTransform([1]),
+        lambda: T.ToMode("WHC"),
+        lambda: T.Pad((1, 2, 3)),
+        lambda: T.Pad(-1),
+        lambda: T.CenterCrop(0),
+        lambda: T.RandomHorizontalFlip(1.5),
+        lambda: T.HueTransform(0.6),
+        lambda: T.ShortestEdgeResize((1, 2, 3), 9),
+        lambda: T.ShortestEdgeResize(1, 2, "some"),
+        lambda: T.Normalize(0, [1, 0]),
+        lambda: T.RandomResize((2, 1)),
+        lambda: T.Compose([T.ToMode()], shuffle_indices=[(0,)]),
+    ],
+)
 def test_senseless_options_are_refused(make):
     with pytest.raises(ValueError):
         make()

@@ -43,8 +43,15 @@ def test_callbacks_and_broadcasts_of_one_process_change_nothing():
         dist.make_allreduce_cb("max")
 
 
-@pytest.mark.parametrize("act", [dist.get_client, dist.get_py_server_addr, dist.get_mm_server_addr,
-                                 lambda: dist.functional.remote_send(Tensor([1.0]), 1)])
+@pytest.mark.parametrize(
+    "act",
+    [
+        dist.get_client,
+        dist.get_py_server_addr,
+        dist.get_mm_server_addr,
+        lambda: dist.functional.remote_send(Tensor([1.0]), 1),
+    ],
+)
 def test_what_needs_a_group_says_so(act):
     with pytest.raises(RuntimeError, match="init_process_group"):
         act()
@@ -63,11 +70,28 @@ def test_the_backend_can_be_set_and_overridden():
         dist.backend = before
 
 
-@pytest.mark.parametrize("change, error", [({"rank": 2}, ValueError), ({"rank": "0"}, TypeError), ({"world_size": 0}, ValueError),
-                                           ({"port": "1"}, TypeError), ({"backend": "x"}, ValueError)])
+@pytest.mark.parametrize(
+    "change, error",
+    [
+        ({"rank": 2}, ValueError),
+        ({"rank": "0"}, TypeError),
+        ({"world_size": 0}, ValueError),
+        ({"port": "1"}, TypeError),
+        ({"backend": "x"}, ValueError),
+    ],
+)
 def test_senseless_arguments_are_refused(change, error):
     with pytest.raises(error):
-        dist.init_process_group(**{"master_ip": "localhost", "port": 0, "world_size": 2, "rank": 0, "device": 0, **change})
+        dist.init_process_group(
+            **{
+                "master_ip": "localhost",
+                "port": 0,
+                "world_size": 2,
+                "rank": 0,
+                "device": 0,
+                **change,
+            }
+        )
     assert not dist.is_distributed()
 
 
@@ -75,7 +99,12 @@ def test_packing_and_splitting_are_inverse():
     offsets = helper.get_offsets([(2, 3), (), (4,)])
     assert offsets == [0, 6, 6, 7, 7, 11]
     parts = helper.param_pack_split(Tensor(np.arange(11)), offsets, [(2, 3), (), (4,)])
-    assert parts[0].numpy().tolist() == [[0, 1, 2], [3, 4, 5]] and parts[2].numpy().tolist() == [7, 8, 9, 10]
+    assert parts[0].numpy().tolist() == [[0, 1, 2], [3, 4, 5]] and parts[2].numpy().tolist() == [
+        7,
+        8,
+        9,
+        10,
+    ]
 
 
 # -------------------------------------------------------------------------------------------- launcher
@@ -138,11 +167,16 @@ def in_world(size, body):
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_collectives_agree_with_numpy(size):
-    data = [np.arange(size * 6).reshape(size * 3, 2).astype("float32") * (rank + 1) for rank in range(size)]
+    data = [
+        np.arange(size * 6).reshape(size * 3, 2).astype("float32") * (rank + 1)
+        for rank in range(size)
+    ]
 
     def worker():
         x = Tensor(data[dist.get_rank()])
-        results = {name: getattr(DF, name)(x) for name in DF.__all__ if not name.startswith("remote")}
+        results = {
+            name: getattr(DF, name)(x) for name in DF.__all__ if not name.startswith("remote")
+        }
         return {name: None if value is None else value.numpy() for name, value in results.items()}
 
     results = in_world(size, worker)
@@ -152,7 +186,9 @@ def test_collectives_agree_with_numpy(size):
             np.testing.assert_array_equal(results[rank][name], expected)
     np.testing.assert_array_equal(results[1]["all_reduce_sum"], sum(data))
     np.testing.assert_array_equal(results[1]["scatter"], data[0][3:6])
-    np.testing.assert_array_equal(results[1]["all_to_all"], np.concatenate([part[3:6] for part in data]))
+    np.testing.assert_array_equal(
+        results[1]["all_to_all"], np.concatenate([part[3:6] for part in data])
+    )
     assert results[1]["reduce_sum"] is None and results[1]["gather"] is None
 
 
@@ -170,10 +206,19 @@ def test_groups_messages_and_shared_values():
         shared = dist.get_client().bcast_val("from two" if rank == 2 else None, "key", 3)
         parameter = Tensor([float(rank)])
         dist.bcast_list_([parameter])
-        return total, received, dist.get_client().user_get("greeting"), shared, parameter.numpy().item()
+        return (
+            total,
+            received,
+            dist.get_client().user_get("greeting"),
+            shared,
+            parameter.numpy().item(),
+        )
 
-    assert in_world(3, worker) == [(2, None, "hello", "from two", 0), (None, [7, 8], "hello", "from two", 0),
-                                   (2, None, "hello", "from two", 0)]
+    assert in_world(3, worker) == [
+        (2, None, "hello", "from two", 0),
+        (None, [7, 8], "hello", "from two", 0),
+        (2, None, "hello", "from two", 0),
+    ]
 
 
 def test_gradients_are_averaged_by_the_callback():
@@ -240,7 +285,9 @@ def test_a_value_is_waited_for_and_can_be_taken(server):
     client = dist.Client("localhost", server.py_server_port)
     other = dist.Client("localhost", server.py_server_port)
     threading.Timer(0.1, client.user_set, ("k", {"a": [1, None, b"x"]})).start()
-    assert other.user_get("k") == {"a": [1, None, b"x"]} and other.user_pop("k") == {"a": [1, None, b"x"]}
+    assert other.user_get("k") == {"a": [1, None, b"x"]} and other.user_pop("k") == {
+        "a": [1, None, b"x"]
+    }
     client.set_is_grad("t", True)
     assert other.check_is_grad("t") is True
     assert client.get_mm_server_port() == server.mm_server_port

@@ -88,7 +88,10 @@ def test_an_archive_is_fetched_unpacked_and_kept(home, tmp_path, monkeypatch):
     assert asked == ["https://github.com/owner/name/archive/dev/x.zip"]
     hub.list("owner/name", commit="abcdef12", git_host="gitlab.com")
     assert asked[1] == "https://gitlab.com/owner/name/-/archive/abcdef12/name-abcdef12.zip"
-    assert sorted(os.listdir(home / "hub")) == ["github.com_owner_name_dev_x", "gitlab.com_owner_name_master_abcdef12"]
+    assert sorted(os.listdir(home / "hub")) == [
+        "github.com_owner_name_dev_x",
+        "gitlab.com_owner_name_master_abcdef12",
+    ]
 
 
 def test_a_failed_download_is_a_pull_error_and_leaves_nothing(home, monkeypatch):
@@ -101,7 +104,10 @@ def test_a_failed_download_is_a_pull_error_and_leaves_nothing(home, monkeypatch)
     assert os.listdir(home / "hub") == []
 
 
-@pytest.mark.parametrize("repo", ["owner", "a/b/c", "owner/name:", "/name", "own er/name", "o/n:-b", "../name", "o/n:../x"])
+@pytest.mark.parametrize(
+    "repo",
+    ["owner", "a/b/c", "owner/name:", "/name", "own er/name", "o/n:-b", "../name", "o/n:../x"],
+)
 def test_malformed_names_are_refused(repo):
     with pytest.raises(exceptions.InvalidRepo):
         fetcher.GitHTTPSFetcher.fetch("github.com", repo)

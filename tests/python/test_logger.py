@@ -86,5 +86,7 @@ def test_a_counted_message_comes_once(capsys):
 
 
 def test_importing_prints_nothing():
-    done = subprocess.run([sys.executable, "-c", "import megengine.logger, megengine.data"], capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import megengine.logger, megengine.data"], capture_output=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 from megengine.utils import (
+    after_fork,
     deprecation,
     future,
     hook,
@@ -24,7 +25,9 @@ def test_a_pair_comes_from_one_number_or_two(value, expected):
     assert tuple_function._pair(value) == expected
 
 
-@pytest.mark.parametrize("value, error", [(1.5, TypeError), ("ab", TypeError), ((1, 2, 3), ValueError), (-1, ValueError)])
+@pytest.mark.parametrize(
+    "value, error", [(1.5, TypeError), ("ab", TypeError), ((1, 2, 3), ValueError), (-1, ValueError)]
+)
 def test_a_pair_of_something_else_is_refused(value, error):
     with pytest.raises(error):
         tuple_function._pair(value)
@@ -129,11 +132,18 @@ def test_scopes_nest():
 
 def test_a_cache_is_shared_through_its_file(tmp_path, monkeypatch):
     monkeypatch.setenv("MGE_FASTRUN_CACHE_DIR", str(tmp_path))
-    first, second = persistent_cache.PersistentCacheOnServer(), persistent_cache.PersistentCacheOnServer()
+    first, second = (
+        persistent_cache.PersistentCacheOnServer(),
+        persistent_cache.PersistentCacheOnServer(),
+    )
     first.put("conv", b"key", b"\x00one")
     second.put("conv", "other", b"two")
     third = persistent_cache.PersistentCacheOnServer()
-    assert (third.get("conv", b"key"), third.get("conv", "other"), third.get("x", "y")) == (b"\x00one", b"two", None)
+    assert (third.get("conv", b"key"), third.get("conv", "other"), third.get("x", "y")) == (
+        b"\x00one",
+        b"two",
+        None,
+    )
 
 
 def test_a_damaged_cache_counts_as_empty(tmp_path, monkeypatch):
@@ -149,3 +159,9 @@ def test_a_download_arrives_whole_or_not_at_all(tmp_path):
     with pytest.raises(http_download.HTTPDownloadError, match="nowhere"):
         http_download.download_from_url((tmp_path / "nowhere").as_uri(), tmp_path / "other")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "source"]
+
+
+def test_work_in_a_fresh_thread_returns_and_raises():
+    assert after_fork.run_in_fresh_thread(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        after_fork.run_in_fresh_thread(divmod, 7, 0)

@@ -29,20 +29,45 @@ def round_trip(obj, **options):
     return load(file, **options)
 
 
-@pytest.mark.parametrize("obj", [
-    None, 1, 1.5, True, "text", b"bytes", [1, (2, {3})], {"a": {"b": [None]}}, 2**80, 1j, range(3), slice(1, 2),
-    bytearray(b"x"), frozenset({1}), collections.OrderedDict(a=1), collections.deque([1]), collections.Counter("aab"),
-    collections.defaultdict(list, a=[1])])
+@pytest.mark.parametrize(
+    "obj",
+    [
+        None,
+        1,
+        1.5,
+        True,
+        "text",
+        b"bytes",
+        [1, (2, {3})],
+        {"a": {"b": [None]}},
+        2**80,
+        1j,
+        range(3),
+        slice(1, 2),
+        bytearray(b"x"),
+        frozenset({1}),
+        collections.OrderedDict(a=1),
+        collections.deque([1]),
+        collections.Counter("aab"),
+        collections.defaultdict(list, a=[1]),
+    ],
+)
 def test_containers_and_numbers_come_back(obj):
     back = round_trip(obj)
     assert back == obj and type(back) is type(obj)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8", "bool", "complex64", "U3", "S2", "M8[s]"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "int64", "uint8", "bool", "complex64", "U3", "S2", "M8[s]"]
+)
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 def test_arrays_come_back_in_every_protocol(dtype, protocol, tmp_path):
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    save({"array": array, "scalar": array[0, 1], "dtype": array.dtype}, tmp_path / "f.pkl", pickle_protocol=protocol)
+    save(
+        {"array": array, "scalar": array[0, 1], "dtype": array.dtype},
+        tmp_path / "f.pkl",
+        pickle_protocol=protocol,
+    )
     back = load(tmp_path / "f.pkl")
     np.testing.assert_array_equal(back["array"], array)
     assert back["scalar"] == array[0, 1] and back["dtype"] == array.dtype
@@ -61,14 +86,20 @@ def test_arrays_of_the_other_numpy_generation_come_back():
 
 
 def test_tensors_keep_value_dtype_and_class():
-    state = round_trip({"w": Parameter(np.ones((2, 2), "float32")), "n": Tensor([1, 2], dtype="int32")})
+    state = round_trip(
+        {"w": Parameter(np.ones((2, 2), "float32")), "n": Tensor([1, 2], dtype="int32")}
+    )
     assert type(state["w"]) is Parameter and type(state["n"]) is Tensor
     assert state["n"].numpy().dtype == np.int32 and state["n"].numpy().tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("location", ["cpu0", {"xpux": "cpu0"}, {"xpux": "cpu0", "cpu0": "gpu7"}, lambda device: "cpu0"])
+@pytest.mark.parametrize(
+    "location", ["cpu0", {"xpux": "cpu0"}, {"xpux": "cpu0", "cpu0": "gpu7"}, lambda device: "cpu0"]
+)
 def test_map_location_moves_tensors_once(location):
-    assert str(round_trip(Tensor([1.0], device="xpux"), map_location=location).device).startswith("cpu0")
+    assert str(round_trip(Tensor([1.0], device="xpux"), map_location=location).device).startswith(
+        "cpu0"
+    )
 
 
 def test_a_dmap_block_serves_plain_pickle_and_ends():
@@ -97,12 +128,30 @@ def test_a_file_cannot_run_code(protocol):
         load(io.BytesIO(pickle.dumps(Exploit(), protocol)))
 
 
-@pytest.mark.parametrize("module, name", [
-    ("builtins", "eval"), ("builtins", "getattr"), ("numpy", "load"), ("megengine.serialization", "save"),
-    ("megengine.tensor", "Tensor.__init__"), ("megengine.tensor", "np"), ("numpy.core.multiarray", "fromfile"),
-    ("megengine.module..os", "system"), ("copyreg", "add_extension"), ("numpy", "ndarray.tofile")])
+@pytest.mark.parametrize(
+    "module, name",
+    [
+        ("builtins", "eval"),
+        ("builtins", "getattr"),
+        ("numpy", "load"),
+        ("megengine.serialization", "save"),
+        ("megengine.tensor", "Tensor.__init__"),
+        ("megengine.tensor", "np"),
+        ("numpy.core.multiarray", "fromfile"),
+        ("megengine.module..os", "system"),
+        ("copyreg", "add_extension"),
+        ("numpy", "ndarray.tofile"),
+    ],
+)
 def test_functions_and_dotted_names_are_refused(module, name):
-    data = b"\x80\x04\x8c" + bytes([len(module)]) + module.encode() + b"\x8c" + bytes([len(name)]) + name.encode()
+    data = (
+        b"\x80\x04\x8c"
+        + bytes([len(module)])
+        + module.encode()
+        + b"\x8c"
+        + bytes([len(name)])
+        + name.encode()
+    )
     with pytest.raises(RuntimeError):
         load(io.BytesIO(data + b"\x93."))
 

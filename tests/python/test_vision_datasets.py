@@ -31,7 +31,10 @@ def write_mnist(root, count=3, pack=True):
     images = struct.pack(">4i", 0x803, count, 28, 28) + pixels.astype(np.uint8).tobytes()
     labels = struct.pack(">2i", 0x801, count) + bytes(range(count))
     for stem in ("train", "t10k"):
-        for name, data in ((f"{stem}-images-idx3-ubyte", images), (f"{stem}-labels-idx1-ubyte", labels)):
+        for name, data in (
+            (f"{stem}-images-idx3-ubyte", images),
+            (f"{stem}-labels-idx1-ubyte", labels),
+        ):
             if pack:
                 with gzip.open(root / (name + ".gz"), "wb") as file:
                     file.write(data)
@@ -44,7 +47,12 @@ def test_mnist_reads_packed_and_unpacked_files(tmp_path, pack):
     write_mnist(tmp_path, pack=pack)
     dataset = D.MNIST(tmp_path, train=False, download=False)
     picture, label = dataset[2]
-    assert len(dataset) == 3 and label == 2 and picture.shape == (28, 28, 1) and picture.dtype == np.uint8
+    assert (
+        len(dataset) == 3
+        and label == 2
+        and picture.shape == (28, 28, 1)
+        and picture.dtype == np.uint8
+    )
     assert picture[0, 1, 0] == (2 * 784 + 1) % 256 and dataset.meta["imgs"] == 3
 
 
@@ -53,7 +61,9 @@ def test_missing_mnist_files_are_named(tmp_path):
         D.MNIST(tmp_path, download=False)
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"", lambda data: b"\0" * 50])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-10], lambda data: b"", lambda data: b"\0" * 50]
+)
 def test_a_damaged_mnist_file_is_a_value_error(tmp_path, damage):
     write_mnist(tmp_path)
     path = tmp_path / "train-images-idx3-ubyte.gz"
@@ -71,7 +81,9 @@ def test_cifar10_gives_bgr_images(tmp_path):
     data = np.zeros((2, 3, 32, 32), np.uint8)
     data[:, 0] = 200  # red
     for name in D.CIFAR10.train_batch:
-        (folder / name).write_bytes(pickle.dumps({b"data": data.reshape(2, -1), b"labels": [3, 4]}, 2))
+        (folder / name).write_bytes(
+            pickle.dumps({b"data": data.reshape(2, -1), b"labels": [3, 4]}, 2)
+        )
     (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"airplane"]}, 2))
     dataset = D.CIFAR10(tmp_path, download=False)
     picture, label = dataset[1]
@@ -103,7 +115,9 @@ def test_an_image_folder_numbers_its_classes_by_name(tmp_path):
     write_image(tmp_path / "cat" / "2.png", flat())
     (tmp_path / "cat" / "notes.txt").write_text("no image")
     dataset = D.ImageFolder(tmp_path)
-    assert dataset.class_dict == {"cat": 0, "dog": 1} and [label for _, label in dataset.samples] == [0, 1]
+    assert dataset.class_dict == {"cat": 0, "dog": 1} and [
+        label for _, label in dataset.samples
+    ] == [0, 1]
     assert dataset[1][0][0, 0].tolist() == [1, 2, 3]
     assert D.ImageFolder(tmp_path, class_name=True)[1][1] == "dog"
     assert len(D.ImageFolder(tmp_path, check_valid_func=lambda path: path.endswith("1.png"))) == 1
@@ -152,7 +166,8 @@ def write_voc(root):
     (root / "Annotations").mkdir()
     (root / "Annotations" / "a.xml").write_text(
         "<annotation><object><name>dog</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
-        "<part><name>head</name></part></object></annotation>")
+        "<part><name>head</name></part></object></annotation>"
+    )
     for task in ("Main", "Segmentation"):
         (root / "ImageSets" / task).mkdir(parents=True)
         (root / "ImageSets" / task / "train.txt").write_text("a\n")
@@ -160,7 +175,9 @@ def write_voc(root):
 
 def test_voc_gives_boxes_classes_masks_and_info(tmp_path):
     write_voc(tmp_path)
-    dataset = D.PascalVOC(tmp_path, "train", order=("image", "boxes", "boxes_category", "mask", "info"))
+    dataset = D.PascalVOC(
+        tmp_path, "train", order=("image", "boxes", "boxes_category", "mask", "info")
+    )
     picture, boxes, category, mask, info = dataset[0]
     assert picture.shape == (4, 6, 3) and boxes.tolist() == [[1, 2, 3, 4]]
     assert D.PascalVOC.class_names[category[0] - 1] == "dog" and info == [4, 6, "a.jpg"]
@@ -180,13 +197,24 @@ def test_unknown_parts_and_lists_are_refused(tmp_path):
         D.PascalVOC(tmp_path, "test")
 
 
-@pytest.mark.parametrize("suffix, stored, expected", [("labelTrainIds", 13, 13), ("labelIds", 26, 13), ("labelIds", 0, 255)])
+@pytest.mark.parametrize(
+    "suffix, stored, expected",
+    [("labelTrainIds", 13, 13), ("labelIds", 26, 13), ("labelIds", 0, 255)],
+)
 def test_cityscapes_masks_hold_training_classes(tmp_path, suffix, stored, expected):
     write_image(tmp_path / "leftImg8bit" / "val" / "ulm" / "ulm_1_leftImg8bit.png", flat())
-    write_image(tmp_path / "gtFine" / "val" / "ulm" / f"ulm_1_gtFine_{suffix}.png", np.full((4, 6), stored, np.uint8))
+    write_image(
+        tmp_path / "gtFine" / "val" / "ulm" / f"ulm_1_gtFine_{suffix}.png",
+        np.full((4, 6), stored, np.uint8),
+    )
     dataset = D.Cityscapes(tmp_path, "val", "gtFine", order=("image", "mask", "info"))
     picture, mask, info = dataset[0]
-    assert picture.shape == (4, 6, 3) and (mask == expected).all() and mask.shape == (4, 6, 1) and info[:2] == [4, 6]
+    assert (
+        picture.shape == (4, 6, 3)
+        and (mask == expected).all()
+        and mask.shape == (4, 6, 1)
+        and info[:2] == [4, 6]
+    )
     assert D.Cityscapes.class_names[13] == "car"
 
 
@@ -202,20 +230,44 @@ def write_coco(root):
     for name in ("a.png", "b.png"):
         write_image(root / name, flat())
     data = {
-        "images": [{"id": 9, "file_name": "b.png", "height": 4, "width": 6},
-                   {"id": 5, "file_name": "a.png", "height": 4, "width": 6}],
+        "images": [
+            {"id": 9, "file_name": "b.png", "height": 4, "width": 6},
+            {"id": 5, "file_name": "a.png", "height": 4, "width": 6},
+        ],
         "categories": [{"id": 18, "name": "dog"}, {"id": 3, "name": "car"}],
         "annotations": [
-            {"image_id": 5, "bbox": [1, 1, 2, 3], "category_id": 18, "iscrowd": 0, "keypoints": [1, 1, 2] * 17},
-            {"image_id": 5, "bbox": [0, 0, 6, 4], "category_id": 3, "iscrowd": 1, "keypoints": [0, 0, 0] * 17}]}
+            {
+                "image_id": 5,
+                "bbox": [1, 1, 2, 3],
+                "category_id": 18,
+                "iscrowd": 0,
+                "keypoints": [1, 1, 2] * 17,
+            },
+            {
+                "image_id": 5,
+                "bbox": [0, 0, 6, 4],
+                "category_id": 3,
+                "iscrowd": 1,
+                "keypoints": [0, 0, 0] * 17,
+            },
+        ],
+    }
     (root / "ann.json").write_text(json.dumps(data))
     return root / "ann.json"
 
 
 def test_coco_gives_boxes_of_single_objects_by_image_id(tmp_path):
-    dataset = D.COCO(tmp_path, write_coco(tmp_path), order=("image", "boxes", "boxes_category", "keypoints", "info"))
+    dataset = D.COCO(
+        tmp_path,
+        write_coco(tmp_path),
+        order=("image", "boxes", "boxes_category", "keypoints", "info"),
+    )
     picture, boxes, category, keypoints, info = dataset[0]
-    assert boxes.tolist() == [[1, 1, 3, 4]] and category.tolist() == [2] and keypoints.shape == (1, 17, 3)
+    assert (
+        boxes.tolist() == [[1, 1, 3, 4]]
+        and category.tolist() == [2]
+        and keypoints.shape == (1, 17, 3)
+    )
     assert dataset.contiguous_category_id_to_json_id[2] == 18 and info == [4, 6, "a.png"]
     assert dataset.get_img_info(1)["id"] == 9 and dataset[1][1].shape == (0, 4)
 

@@ -51,7 +51,9 @@ def receive(connection: Connection) -> Any:
         view = memoryview(mmap.mmap(descriptor, _offsets(sizes)[-1]))
     finally:
         os.close(descriptor)
-    parts = [view[start:start + size] for start, size in zip(_offsets(sizes), sizes)]
+    parts = [
+        view[start : start + size] for start, size in zip(_offsets(sizes), sizes, strict=False)
+    ]
     return pickle.loads(stream, buffers=parts)
 
 
@@ -68,7 +70,7 @@ def _memory_file(raws: list[memoryview]) -> int:
     try:
         offsets = _offsets([raw.nbytes for raw in raws])
         os.ftruncate(descriptor, offsets[-1])
-        for start, raw in zip(offsets, raws):
+        for start, raw in zip(offsets, raws, strict=False):
             written = 0
             while written < raw.nbytes:
                 written += os.pwrite(descriptor, raw[written:], start + written)

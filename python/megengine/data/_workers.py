@@ -1,7 +1,7 @@
 """Worker processes of a data loader: a pool that computes batches in order.
 
 In: a recipe (dataset, transform, collator) and tasks (lists of indices). Out: batches in the order of
-the tasks, or the worker's exception. Each worker has one connection to the parent and no threads; when
+the tasks, or the worker's exception. Each worker has one connection to the parent; when
 either side dies the other one sees the connection close.
 """
 
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ..utils.after_fork import run_in_fresh_thread
 from . import _transport
 
 GLOBAL_TIMEOUT = 5  # seconds between two looks of an idle worker at its parent
@@ -78,18 +79,28 @@ class EndOfStream:
 # ------------------------------------------------------------------------------ in the worker process
 
 
-def _worker_main(link: Any, unused: list[Any], index: int, count: int, seed: int, make_fetch: Callable) -> None:
+def _worker_main(
+    link: Any, unused: list[Any], index: int, count: int, seed: int, make_fetch: Callable
+) -> None:
     """Serve tasks until the parent closes the connection or is gone."""
     global _worker_info
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business; it then closes us
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is the parent's business; it then closes us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in unused:  # a forked copy of these would keep a dead parent's connections open
         other.close()
-    _worker_info = WorkerInfo(idx=index, worker_num=count, seed=seed + index, id=index, num_workers=count)
+    _worker_info = WorkerInfo(
+        idx=index, worker_num=count, seed=seed + index, id=index, num_workers=count
+    )
     random.seed(seed + index)
     np.random.seed((seed + index) % 2**32)
     if "cv2" in sys.modules:  # many workers, one thread each
         sys.modules["cv2"].setNumThreads(0)
+    run_in_fresh_thread(_serve, link, make_fetch)
+
+
+def _serve(link: Any, make_fetch: Callable) -> None:
     watchdog = ManagerWatchdog()
     fetch: Callable | None = None
     with contextlib.suppress(EOFError, OSError):
@@ -125,7 +136,9 @@ class WorkerPool:
     make_fetch: builds, inside the worker, the function from a task to a batch.
     """
 
-    def __init__(self, count: int, seed: int, make_fetch: Callable[[], Callable[[Any], Any]]) -> None:
+    def __init__(
+        self, count: int, seed: int, make_fetch: Callable[[], Callable[[Any], Any]]
+    ) -> None:
         self._links: list[Any] = []
         self._processes: list[Any] = []
         self._pending: deque[int] = deque()  # the worker of each unanswered task, oldest first
@@ -137,8 +150,11 @@ class WorkerPool:
                 mine, theirs = context.Pipe(duplex=True)
                 self._links.append(mine)
                 unused = list(self._links) if forked else []
-                process = context.Process(target=_worker_main, daemon=True,
-                                          args=(theirs, unused, index, count, seed, make_fetch))
+                process = context.Process(
+                    target=_worker_main,
+                    daemon=True,
+                    args=(theirs, unused, index, count, seed, make_fetch),
+                )
                 with warnings.catch_warnings():
                     # The parent has threads of the runtime; workers touch arrays only.
                     warnings.simplefilter("ignore", DeprecationWarning)
@@ -176,7 +192,8 @@ class WorkerPool:
         if not ready:
             raise RuntimeError(
                 f"worker {worker} of the data loader gave no batch within timeout={timeout} s; "
-                "make the dataset faster, use more workers, or raise the timeout")
+                "make the dataset faster, use more workers, or raise the timeout"
+            )
         try:
             if link not in ready and not link.poll():
                 raise EOFError
@@ -195,11 +212,16 @@ class WorkerPool:
         process = self._processes[worker]
         process.join(1)
         code = process.exitcode
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        how = (
+            f"was killed by signal {-code}"
+            if code is not None and code < 0
+            else f"ended with exit code {code}"
+        )
         return RuntimeError(
             f"worker {worker} of the data loader (process {process.pid}) {how} before it gave its batch; "
             "out of memory is the usual cause: use fewer workers or smaller batches, "
-            "or num_workers=0 to see what happens")
+            "or num_workers=0 to see what happens"
+        )
 
 
 def _raise_remote(worker: int, error: BaseException | None, name: str, text: str) -> None:

@@ -44,17 +44,22 @@ class Collator:
             return type(first)(*self._parts(inputs))
         if isinstance(first, Sequence):
             return self._parts(inputs)
-        if hasattr(first, "numpy"):  # a tensor: batches live on the host until the program moves them
+        if hasattr(
+            first, "numpy"
+        ):  # a tensor: batches live on the host until the program moves them
             return _stack([sample.numpy() for sample in inputs])
         raise TypeError(
             f"cannot merge samples with a part of type {type(first).__name__} into a batch; parts may be arrays, "
-            "numbers, strings, or tuples, lists and dicts of them: convert it in the dataset, or pass a collator")
+            "numbers, strings, or tuples, lists and dicts of them: convert it in the dataset, or pass a collator"
+        )
 
     def _parts(self, inputs: Sequence[Sequence[Any]]) -> list[Any]:
         lengths = {len(sample) for sample in inputs}
         if len(lengths) > 1:
-            raise ValueError(f"samples of one batch have different numbers of parts: {sorted(lengths)}")
-        return [self.apply(list(parts)) for parts in zip(*inputs)]
+            raise ValueError(
+                f"samples of one batch have different numbers of parts: {sorted(lengths)}"
+            )
+        return [self.apply(list(parts)) for parts in zip(*inputs, strict=True)]
 
 
 def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -62,5 +67,6 @@ def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
     if len(shapes) > 1:
         raise ValueError(
             f"samples of one batch have different shapes: {sorted(shapes)}; resize or pad them in a transform, "
-            "or pass a collator that pads")
+            "or pass a collator that pads"
+        )
     return np.stack(arrays)

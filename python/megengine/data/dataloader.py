@@ -31,7 +31,9 @@ from .transform import PseudoTransform, Transform
 _logger = get_logger(__name__)
 
 
-def get_monitor_time_stats(func: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:
+def get_monitor_time_stats(
+    func: Callable[..., Any], *args: Any, **kwargs: Any
+) -> tuple[float, Any]:
     """Call ``func``; (seconds it took, its result)."""
     start = time.perf_counter()
     result = func(*args, **kwargs)
@@ -40,7 +42,9 @@ def get_monitor_time_stats(func: Callable[..., Any], *args: Any, **kwargs: Any) 
 
 def raise_timeout_error() -> None:
     """Raise the RuntimeError of a batch that took longer than the loader's ``timeout``."""
-    raise RuntimeError("no batch within the timeout of the data loader; make the dataset faster or raise the timeout")
+    raise RuntimeError(
+        "no batch within the timeout of the data loader; make the dataset faster or raise the timeout"
+    )
 
 
 class DataLoader:
@@ -80,15 +84,27 @@ class DataLoader:
         if timeout < 0:
             raise ValueError(f"timeout must not be negative, got {timeout}")
         if divide:
-            warnings.warn("divide is gone: every worker makes whole batches now", DeprecationWarning, stacklevel=2)
+            warnings.warn(
+                "divide is gone: every worker makes whole batches now",
+                DeprecationWarning,
+                stacklevel=2,
+            )
         self.datakind = "stream" if isinstance(dataset, StreamDataset) else "map"
-        if self.datakind == "map" and not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            raise TypeError(f"a dataset needs __getitem__ and __len__, or to be a StreamDataset; "
-                            f"got {type(dataset).__name__}")
+        if self.datakind == "map" and not (
+            hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        ):
+            raise TypeError(
+                f"a dataset needs __getitem__ and __len__, or to be a StreamDataset; "
+                f"got {type(dataset).__name__}"
+            )
         if transform is not None and not hasattr(transform, "apply_batch"):
-            raise TypeError(f"transform must be a Transform (have apply_batch), got {type(transform).__name__}")
+            raise TypeError(
+                f"transform must be a Transform (have apply_batch), got {type(transform).__name__}"
+            )
         if collator is not None and not hasattr(collator, "apply"):
-            raise TypeError(f"collator must be a Collator (have apply), got {type(collator).__name__}")
+            raise TypeError(
+                f"collator must be a Collator (have apply), got {type(collator).__name__}"
+            )
         self.dataset = dataset
         self.num_workers = num_workers
         self.timeout = timeout
@@ -99,7 +115,11 @@ class DataLoader:
         self.collator = collator if collator is not None else Collator()
 
     def __iter__(self) -> PreLoader:
-        return _ParallelLoader(self, self.preload) if self.num_workers else _SerialLoader(self, self.preload)
+        return (
+            _ParallelLoader(self, self.preload)
+            if self.num_workers
+            else _SerialLoader(self, self.preload)
+        )
 
     def __len__(self) -> int:
         """Number of batches. Raises TypeError for streams and infinite samplers."""
@@ -116,8 +136,13 @@ class DataLoader:
         sample_bytes = _bytes_of(self.dataset[0])
         need = sample_bytes * getattr(self.sampler, "batch_size", 1) * max(1, 3 * self.num_workers)
         if need > free // 2:
-            _logger.warning("%d workers hold about %d MiB of batches, and %d MiB are free: "
-                            "use fewer workers or smaller batches", self.num_workers, need >> 20, free >> 20)
+            _logger.warning(
+                "%d workers hold about %d MiB of batches, and %d MiB are free: "
+                "use fewer workers or smaller batches",
+                self.num_workers,
+                need >> 20,
+                free >> 20,
+            )
 
 
 class PreLoader:
@@ -173,12 +198,16 @@ class _SerialLoader(PreLoader):
 
     def __init__(self, loader: DataLoader, preload: bool) -> None:
         super().__init__(loader, preload)
-        self._fetch = _make_fetch(self.datakind, self.dataset, self.transform, self.collator, self.parallel_stream)
+        self._fetch = _make_fetch(
+            self.datakind, self.dataset, self.transform, self.collator, self.parallel_stream
+        )
         self._indices = iter(self.sampler)  # type: ignore[call-overload]
 
     def _next_batch(self) -> Any:
         indices = next(self._indices)
-        batch = _within(self.timeout, self._fetch, indices) if self.timeout else self._fetch(indices)
+        batch = (
+            _within(self.timeout, self._fetch, indices) if self.timeout else self._fetch(indices)
+        )
         if batch is EndOfStream:
             self._indices = iter(())
             raise StopIteration
@@ -191,9 +220,17 @@ class _ParallelLoader(PreLoader):
     def __init__(self, loader: DataLoader, preload: bool) -> None:
         super().__init__(loader, preload)
         one_stream = self.datakind == "stream" and not self.parallel_stream
-        make_fetch = functools.partial(_make_fetch, self.datakind, self.dataset, self.transform, self.collator,
-                                       self.parallel_stream)
-        self._pool: WorkerPool | None = WorkerPool(1 if one_stream else self.num_workers, self.seed, make_fetch)
+        make_fetch = functools.partial(
+            _make_fetch,
+            self.datakind,
+            self.dataset,
+            self.transform,
+            self.collator,
+            self.parallel_stream,
+        )
+        self._pool: WorkerPool | None = WorkerPool(
+            1 if one_stream else self.num_workers, self.seed, make_fetch
+        )
         self._batches = ordered_results(self._pool, iter(self.sampler), self.timeout)  # type: ignore[call-overload]
 
     def _next_batch(self) -> Any:
@@ -210,14 +247,26 @@ class _ParallelLoader(PreLoader):
 # ------------------------------------------------------------------------------------ how a batch is made
 
 
-def map_fetcher(dataset: Any, place_holder: Any, transform: Any, collate: Any, parallel_stream: bool,
-                batch_size: int) -> Any:
+def map_fetcher(
+    dataset: Any,
+    place_holder: Any,
+    transform: Any,
+    collate: Any,
+    parallel_stream: bool,
+    batch_size: int,
+) -> Any:
     """Batch of the samples with indices ``place_holder``."""
     return collate.apply(transform.apply_batch([dataset[index] for index in place_holder]))
 
 
-def stream_fetcher(dataset_iter: Iterator[Any], place_holder: Any, transform: Any, collate: Any,
-                   parallel_stream: bool, batch_size: int) -> Any:
+def stream_fetcher(
+    dataset_iter: Iterator[Any],
+    place_holder: Any,
+    transform: Any,
+    collate: Any,
+    parallel_stream: bool,
+    batch_size: int,
+) -> Any:
     """Batch of the next ``batch_size`` samples; fewer at the end. Raises StopIteration when there is none."""
     samples: list[Any] = []
     for sample in dataset_iter:
@@ -229,15 +278,21 @@ def stream_fetcher(dataset_iter: Iterator[Any], place_holder: Any, transform: An
     return collate.apply(transform.apply_batch(samples))
 
 
-def _make_fetch(kind: str, dataset: Any, transform: Any, collator: Any, parallel_stream: bool) -> Callable[[Any], Any]:
+def _make_fetch(
+    kind: str, dataset: Any, transform: Any, collator: Any, parallel_stream: bool
+) -> Callable[[Any], Any]:
     """Function from a list of indices to a batch, or to EndOfStream; made in the process that uses it."""
     if kind == "map":
-        return lambda indices: map_fetcher(dataset, indices, transform, collator, parallel_stream, len(indices))
+        return lambda indices: map_fetcher(
+            dataset, indices, transform, collator, parallel_stream, len(indices)
+        )
     stream = iter(dataset)
 
     def fetch(place_holder: Any) -> Any:
         try:
-            return stream_fetcher(stream, place_holder, transform, collator, parallel_stream, len(place_holder))
+            return stream_fetcher(
+                stream, place_holder, transform, collator, parallel_stream, len(place_holder)
+            )
         except StopIteration:
             return EndOfStream
 
@@ -249,13 +304,17 @@ def _sampler_for(dataset: Any, kind: str, sampler: Sampler | None) -> Sampler:
         return StreamSampler(batch_size=1) if kind == "stream" else SequentialSampler(dataset)
     wanted = StreamSampler if kind == "stream" else MapSampler
     if not isinstance(sampler, wanted):
-        raise AssertionError(f"{type(dataset).__name__} needs a {wanted.__name__}, got {type(sampler).__name__}")
+        raise AssertionError(
+            f"{type(dataset).__name__} needs a {wanted.__name__}, got {type(sampler).__name__}"
+        )
     return sampler
 
 
 def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
     """Call ``func``, but raise RuntimeError when it takes longer. Only the main thread can be interrupted."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+    if threading.current_thread() is not threading.main_thread() or not hasattr(
+        signal, "setitimer"
+    ):
         return func(*args)
     old_handler = signal.signal(signal.SIGALRM, lambda *_: raise_timeout_error())
     old_timer = signal.setitimer(signal.ITIMER_REAL, seconds)

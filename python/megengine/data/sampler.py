@@ -61,7 +61,9 @@ class MapSampler(Sampler):
 
     def sample(self) -> Sequence[int]:
         """Indices in the order in which they are to be used, before they are shared out."""
-        raise TypeError(f"{type(self).__name__} does not say which samples to take; define sample() in it")
+        raise TypeError(
+            f"{type(self).__name__} does not say which samples to take; define sample() in it"
+        )
 
     def scatter(self, indices: Sequence[int]) -> list[int]:
         """The part of ``indices`` that belongs to this rank: every ``world_size``-th one."""
@@ -71,7 +73,7 @@ class MapSampler(Sampler):
             extra = indices[:missing]
             indices += extra
             missing -= len(extra)
-        return indices[self.rank::self.world_size]
+        return indices[self.rank :: self.world_size]
 
     def batch(self) -> Iterator[list[int]]:
         """Lists of indices, each of ``batch_size`` but perhaps the last."""
@@ -81,7 +83,7 @@ class MapSampler(Sampler):
         if self.world_size > 1:
             indices = self.scatter(indices)
         for start in range(0, len(indices), self.batch_size):
-            chosen = indices[start:start + self.batch_size]
+            chosen = indices[start : start + self.batch_size]
             if len(chosen) == self.batch_size or not self.drop_last:
                 yield chosen
 
@@ -202,13 +204,17 @@ class Infinite(MapSampler):
                 self.sampler_iter = iter(self.sampler)
         raise RuntimeError(
             f"{type(self.sampler).__name__} gives no batch at all, so repeating it never will; "
-            "is the dataset smaller than batch_size with drop_last=True?")
+            "is the dataset smaller than batch_size with drop_last=True?"
+        )
 
     def __len__(self) -> int:
         raise TypeError("an Infinite sampler has no length; count the batches in the training loop")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("sampler", "sampler_iter"):  # not there yet: copying, unpickling
+        if name.startswith("__") or name in (
+            "sampler",
+            "sampler_iter",
+        ):  # not there yet: copying, unpickling
             raise AttributeError(name)
         return getattr(self.sampler, name)
 
@@ -231,7 +237,9 @@ def _check_weights(weights: Sequence[float], count: int) -> np.ndarray:
         raise TypeError(f"weights must be a sequence of numbers, got {type(weights).__name__}")
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != (count,):
-        raise ValueError(f"weights needs one number for each of {count} samples, got shape {array.shape}")
+        raise ValueError(
+            f"weights needs one number for each of {count} samples, got shape {array.shape}"
+        )
     if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
         raise ValueError("weights must be finite and not negative, and some must be positive")
     return array
@@ -246,7 +254,9 @@ def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
         rank = group.get_rank() if rank is None else rank
     _check_positive("world_size", world_size)
     if not isinstance(rank, (int, np.integer)) or not 0 <= rank < world_size:
-        raise ValueError(f"rank must be an int from 0 to world_size - 1 = {world_size - 1}, got {rank!r}")
+        raise ValueError(
+            f"rank must be an int from 0 to world_size - 1 = {world_size - 1}, got {rank!r}"
+        )
     return int(world_size), int(rank)
 
 
@@ -263,4 +273,8 @@ def _common_seed(seed: int | None, world_size: int) -> int | None:
     if not group.is_distributed():
         return 0  # sharded by hand: no channel to agree on anything else
     mine = int(np.random.randint(0, 2**31 - 1))
-    return int(group.get_client().bcast_val(mine if group.get_rank() == 0 else None, "sampler_seed", world_size))
+    return int(
+        group.get_client().bcast_val(
+            mine if group.get_rank() == 0 else None, "sampler_seed", world_size
+        )
+    )

@@ -63,7 +63,9 @@ class CollectiveServer:
                             self._gone.discard(rank)
                     try:
                         reply = self._answer(header, array)
-                    except Exception as error:  # whatever is wrong with a request, its sender is told
+                    except (
+                        Exception
+                    ) as error:  # whatever is wrong with a request, its sender is told
                         _send(connection, {"error": f"{type(error).__name__}: {error}"}, None)
                     else:
                         _send(connection, {}, reply)
@@ -103,7 +105,9 @@ class CollectiveServer:
                 self._changed.notify_all()
             self._changed.wait_for(lambda: turn.done or turn.missing & self._gone)
             if not turn.done:
-                raise RuntimeError(f"process {min(turn.missing & self._gone)} ended before it joined {header['mode']}")
+                raise RuntimeError(
+                    f"process {min(turn.missing & self._gone)} ended before it joined {header['mode']}"
+                )
         return turn.result_for(header["rank"])
 
 
@@ -135,7 +139,9 @@ class _Round:
             if len(set(self.options.values())) > 1:
                 raise ValueError(f"the processes called different operations: {self.options}")
             mode, axis, concat_axis = self.options[self.members[0]]
-            self._results = combine(mode, [self.arrays[rank] for rank in self.members], axis, concat_axis)
+            self._results = combine(
+                mode, [self.arrays[rank] for rank in self.members], axis, concat_axis
+            )
         except Exception as error:  # told to every member
             self._error = f"{type(error).__name__}: {error}"
         self.done = True
@@ -146,7 +152,9 @@ class _Round:
         return self._results[self.members.index(rank)]
 
 
-def combine(mode: str, arrays: Sequence[Any], axis: int, concat_axis: int) -> list[np.ndarray | None]:
+def combine(
+    mode: str, arrays: Sequence[Any], axis: int, concat_axis: int
+) -> list[np.ndarray | None]:
     """Results of one operation for each member, given their arrays. Raises ValueError for shapes that do not fit."""
     count = len(arrays)
     if mode == "barrier":
@@ -178,7 +186,9 @@ def combine(mode: str, arrays: Sequence[Any], axis: int, concat_axis: int) -> li
 
 def _split(array: np.ndarray, count: int, axis: int) -> list[np.ndarray]:
     if array.ndim == 0 or array.shape[axis] % count:
-        raise ValueError(f"shape {array.shape} cannot be cut into {count} equal parts along axis {axis}")
+        raise ValueError(
+            f"shape {array.shape} cannot be cut into {count} equal parts along axis {axis}"
+        )
     return np.split(array, count, axis=axis)
 
 
@@ -192,14 +202,28 @@ class CollectiveClient:
         self._turns: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def collective(self, mode: str, members: Sequence[int], array: np.ndarray | None, axis: int = 0,
-                   concat_axis: int = 0) -> np.ndarray | None:
+    def collective(
+        self,
+        mode: str,
+        members: Sequence[int],
+        array: np.ndarray | None,
+        axis: int = 0,
+        concat_axis: int = 0,
+    ) -> np.ndarray | None:
         """Take part in one operation; this process's part of the result. Raises RuntimeError when it fails."""
         group = ",".join(map(str, members))
         with self._lock:
             turn = self._turns[group] = self._turns.get(group, 0) + 1
-            return self._ask({"mode": mode, "key": f"{group}#{turn}", "members": list(members), "axis": axis,
-                              "concat_axis": concat_axis}, array)
+            return self._ask(
+                {
+                    "mode": mode,
+                    "key": f"{group}#{turn}",
+                    "members": list(members),
+                    "axis": axis,
+                    "concat_axis": concat_axis,
+                },
+                array,
+            )
 
     def send(self, array: np.ndarray, target: int) -> None:
         """Leave an array for process ``target``."""
@@ -209,15 +233,19 @@ class CollectiveClient:
     def receive(self, source: int) -> np.ndarray:
         """Wait for the next array that process ``source`` left for this one."""
         with self._lock:
-            return self._ask({"mode": "recv", "key": f"{source}>{self._rank}", "source": source}, None)  # type: ignore
+            return self._ask(
+                {"mode": "recv", "key": f"{source}>{self._rank}", "source": source}, None
+            )  # type: ignore
 
     def _ask(self, header: dict[str, Any], array: np.ndarray | None) -> np.ndarray | None:
         try:
             _send(self._socket, {**header, "rank": self._rank}, array)
             reply, result = _receive(self._socket)
         except (OSError, EOFError) as error:
-            raise RuntimeError(f"the server for collective operations is gone ({error}); "
-                               "did the process that started it end?") from error
+            raise RuntimeError(
+                f"the server for collective operations is gone ({error}); "
+                "did the process that started it end?"
+            ) from error
         if "error" in reply:
             raise RuntimeError(f"{header['mode']} failed: {reply['error']}")
         return result

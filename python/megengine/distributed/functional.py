@@ -30,7 +30,9 @@ __all__ = [
 ]
 
 
-def reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor | None:
+def reduce_sum(
+    inp: Tensor, group: Group | None = WORLD, device: str | None = None
+) -> Tensor | None:
     """Sum over the processes, shape and dtype like ``inp``, in the root; None in the others.
 
     device: where the result goes, default: where ``inp`` is.
@@ -43,12 +45,16 @@ def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = Non
     return collective_comm(inp, "broadcast", group, device)
 
 
-def all_gather(inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
+def all_gather(
+    inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
+) -> Tensor:
     """The tensors of all processes, joined along ``axis``, in every process."""
     return collective_comm(inp, "all_gather", group, device, axis)
 
 
-def reduce_scatter_sum(inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
+def reduce_scatter_sum(
+    inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
+) -> Tensor:
     """The sum over the processes, cut along ``axis`` into equal parts: the i-th process gets the i-th."""
     return collective_comm(inp, "reduce_scatter_sum", group, device, axis)
 
@@ -68,18 +74,27 @@ def all_reduce_min(inp: Tensor, group: Group | None = WORLD, device: str | None 
     return collective_comm(inp, "all_reduce_min", group, device)
 
 
-def gather(inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0) -> Tensor | None:
+def gather(
+    inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
+) -> Tensor | None:
     """The tensors of all processes, joined along ``axis``, in the root; None in the others."""
     return collective_comm(inp, "gather", group, device, axis)
 
 
-def scatter(inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
+def scatter(
+    inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
+) -> Tensor:
     """The root's tensor, cut along ``axis`` into equal parts: the i-th process gets the i-th."""
     return collective_comm(inp, "scatter", group, device, axis)
 
 
-def all_to_all(inp: Tensor, group: Group | None = WORLD, device: str | None = None, split_axis: int = 0,
-               concat_axis: int = 0) -> Tensor:
+def all_to_all(
+    inp: Tensor,
+    group: Group | None = WORLD,
+    device: str | None = None,
+    split_axis: int = 0,
+    concat_axis: int = 0,
+) -> Tensor:
     """Each process cuts its tensor along ``split_axis`` and sends the i-th part to the i-th process, which joins what
     it got along ``concat_axis``."""
     return collective_comm(inp, "all_to_all", group, device, split_axis, concat_axis)
@@ -92,7 +107,9 @@ def remote_send(inp: Tensor, dest_rank: int) -> None:
     _client().send(inp.detach().numpy(), dest_rank)
 
 
-def remote_recv(src_rank: int, device: str | None = None, inp: Tensor | None = None, **shape_and_dtype: Any) -> Tensor:
+def remote_recv(
+    src_rank: int, device: str | None = None, inp: Tensor | None = None, **shape_and_dtype: Any
+) -> Tensor:
     """Wait for the next tensor from the process of that rank.
 
     device: where it goes, default: the default device. inp: not needed; it only orders this call after its making.
@@ -108,8 +125,14 @@ def remote_recv(src_rank: int, device: str | None = None, inp: Tensor | None = N
     return Tensor(_client().receive(src_rank), device=device)
 
 
-def collective_comm(inp: Tensor, mode: str, group: Group | None = WORLD, device: str | None = None, axis: int = 0,
-                    concat_axis: int = 0) -> Any:
+def collective_comm(
+    inp: Tensor,
+    mode: str,
+    group: Group | None = WORLD,
+    device: str | None = None,
+    axis: int = 0,
+    concat_axis: int = 0,
+) -> Any:
     """The collective operation ``mode``, the name of a function of this module.
 
     Raises RuntimeError when shapes or operations do not fit together, or when a process of the group is gone.
@@ -170,8 +193,18 @@ def _differentiable() -> type:
             if mode in ("all_reduce_max", "all_reduce_min"):
                 total = _exchange(grad, "all_reduce_sum", group, 0, 0)
                 return total * Tensor(self.chosen.astype("float32"), device=str(grad.device))
-            opposite = {"broadcast": "reduce_sum", "scatter": "gather", "all_gather": "reduce_scatter_sum",
-                        "reduce_scatter_sum": "all_gather"}.get(mode, mode)
-            return _exchange(grad, opposite, group, self.concat_axis if mode == "all_to_all" else self.axis, self.axis)
+            opposite = {
+                "broadcast": "reduce_sum",
+                "scatter": "gather",
+                "all_gather": "reduce_scatter_sum",
+                "reduce_scatter_sum": "all_gather",
+            }.get(mode, mode)
+            return _exchange(
+                grad,
+                opposite,
+                group,
+                self.concat_axis if mode == "all_to_all" else self.axis,
+                self.axis,
+            )
 
     return Collective

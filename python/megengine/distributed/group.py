@@ -107,12 +107,20 @@ def init_process_group(
     device: number of its GPU, if there are GPUs. backend: kept and returned by ``get_backend``; data go through the
     server whatever it is. Raises TypeError and ValueError for wrong arguments, RuntimeError for a second call.
     """
-    for name, value, kind in (("master_ip", master_ip, str), ("port", port, int), ("world_size", world_size, int),
-                              ("rank", rank, int), ("device", device, int), ("backend", backend, str)):
+    for name, value, kind in (
+        ("master_ip", master_ip, str),
+        ("port", port, int),
+        ("world_size", world_size, int),
+        ("rank", rank, int),
+        ("device", device, int),
+        ("backend", backend, str),
+    ):
         if not isinstance(value, kind):
             raise TypeError(f"{name} must be of type {kind.__name__}, got {value!r}")
     if world_size < 1 or not 0 <= rank < world_size:
-        raise ValueError(f"rank must be from 0 to world_size - 1, got rank {rank} and world_size {world_size}")
+        raise ValueError(
+            f"rank must be from 0 to world_size - 1, got rank {rank} and world_size {world_size}"
+        )
     _check_backend(backend)
     if is_distributed():
         raise RuntimeError("init_process_group was called before in this process")
@@ -218,7 +226,9 @@ def get_client() -> Client:
 
 def _need_group(what: str) -> None:
     if not is_distributed():
-        raise RuntimeError(f"{what} needs a process group; call init_process_group first, or use the launcher")
+        raise RuntimeError(
+            f"{what} needs a process group; call init_process_group first, or use the launcher"
+        )
 
 
 def new_group(proc_ranks: Sequence[int]) -> Group:

@@ -46,12 +46,16 @@ def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:
     return offsets
 
 
-def param_pack_split(inp: Tensor, offsets: Sequence[int], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+def param_pack_split(
+    inp: Tensor, offsets: Sequence[int], shapes: Sequence[Sequence[int]]
+) -> list[Tensor]:
     """Cut a flat tensor into tensors of these shapes; offsets as of ``get_offsets``."""
     if len(offsets) != 2 * len(shapes):
         raise ValueError(f"{len(shapes)} shapes need {2 * len(shapes)} offsets, got {len(offsets)}")
-    return [inp[begin:end].reshape(tuple(shape))
-            for begin, end, shape in zip(offsets[::2], offsets[1::2], shapes)]
+    return [
+        inp[begin:end].reshape(tuple(shape))
+        for begin, end, shape in zip(offsets[::2], offsets[1::2], shapes, strict=True)
+    ]
 
 
 def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequence[int]) -> Tensor:
@@ -63,8 +67,9 @@ def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequenc
     return concat([inp.reshape(-1) for inp in inps])
 
 
-def pack_allreduce_split(pack_list: Sequence[Tensor], shapes: Sequence[Sequence[int]], group: Group,
-                         reduce_method: str) -> list[Tensor]:
+def pack_allreduce_split(
+    pack_list: Sequence[Tensor], shapes: Sequence[Sequence[int]], group: Group, reduce_method: str
+) -> list[Tensor]:
     """Sum or average tensors over the group in one operation. shapes: those of the tensors."""
     offsets = get_offsets(shapes)
     total = all_reduce_sum(param_pack_concat(pack_list, offsets, offsets), group)
@@ -93,7 +98,9 @@ class TensorFuture(Future):
         raise self._too_early("dtype")
 
     def _too_early(self, name: str) -> RuntimeError:
-        return RuntimeError(f"cannot read {name} of a gradient that is still being reduced; call get() first")
+        return RuntimeError(
+            f"cannot read {name} of a gradient that is still being reduced; call get() first"
+        )
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +129,9 @@ class AllreduceCallback:
     reduce_method: "sum" or "mean". backend: use another backend's name. In a group of one process gradients stay.
     """
 
-    def __init__(self, reduce_method: str, group: Group = WORLD, backend: str | None = None) -> None:
+    def __init__(
+        self, reduce_method: str, group: Group = WORLD, backend: str | None = None
+    ) -> None:
         if not isinstance(reduce_method, str) or reduce_method.lower() not in ("sum", "mean"):
             raise ValueError(f'reduce_method must be "sum" or "mean", got {reduce_method!r}')
         if backend is not None:

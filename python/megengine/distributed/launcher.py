@@ -12,6 +12,7 @@ from collections.abc import Callable
 from multiprocessing import connection as mp_connection
 from typing import Any
 
+from ..utils.after_fork import run_in_fresh_thread
 from .server import Server
 
 WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
@@ -46,8 +47,10 @@ class launcher:
         self.n_gpus = n_gpus if n_gpus is not None else world_size or _device_count()
         self.world_size = world_size if world_size is not None else self.n_gpus
         if rank_start < 0 or rank_start + self.n_gpus > self.world_size:
-            raise ValueError(f"ranks {rank_start} to {rank_start + self.n_gpus - 1} do not fit into world_size "
-                             f"{self.world_size}")
+            raise ValueError(
+                f"ranks {rank_start} to {rank_start + self.n_gpus - 1} do not fit into world_size "
+                f"{self.world_size}"
+            )
         self.rank_start = rank_start
         self.master_ip = master_ip
         self.port = port
@@ -60,11 +63,23 @@ class launcher:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.func is None:  # @launcher(n_gpus=2): this call brings the function
             if len(args) != 1 or kwargs or not callable(args[0]):
-                raise TypeError("launcher(...) without a function decorates one; it was called with something else")
-            return launcher(args[0], self.n_gpus, self.world_size, self.rank_start, self.master_ip, self.port,
-                            self.device_type, self.backend)
+                raise TypeError(
+                    "launcher(...) without a function decorates one; it was called with something else"
+                )
+            return launcher(
+                args[0],
+                self.n_gpus,
+                self.world_size,
+                self.rank_start,
+                self.master_ip,
+                self.port,
+                self.device_type,
+                self.backend,
+            )
         serves = self.rank_start == 0
-        host = "127.0.0.1" if self.world_size == self.n_gpus else "0.0.0.0"  # other machines must reach it
+        host = (
+            "127.0.0.1" if self.world_size == self.n_gpus else "0.0.0.0"
+        )  # other machines must reach it
         self.server = Server._bound(self.port, host) if serves else None
         try:
             workers = [_Worker(self, device, args, kwargs) for device in range(self.n_gpus)]
@@ -85,10 +100,20 @@ class _Worker:
         self.rank = owner.rank_start + device
         self.link, theirs = context.Pipe(duplex=False)
         port = owner.server.py_server_port if owner.server is not None else owner.port
-        place = (owner.master_ip, port, owner.world_size, self.rank, device, owner.backend, owner.device_type)
+        place = (
+            owner.master_ip,
+            port,
+            owner.world_size,
+            self.rank,
+            device,
+            owner.backend,
+            owner.device_type,
+        )
         self.process = context.Process(target=_run, args=(theirs, place, owner.func, args, kwargs))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # forking while the runtime has threads
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # forking while the runtime has threads
             self.process.start()
         theirs.close()
 
@@ -103,7 +128,12 @@ class _Worker:
             if code == 0:
                 warnings.warn(WARN_SUBPROCESS_EXIT_WITHOUT_RETURN, stacklevel=4)
                 return True, None
-            return False, f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+            return (
+                False,
+                f"it was killed by signal {-code}"
+                if code < 0
+                else f"it ended with exit code {code}",
+            )
 
 
 def _run(link: Any, place: tuple, func: Callable[..., Any], args: tuple, kwargs: dict) -> None:
@@ -113,7 +143,10 @@ def _run(link: Any, place: tuple, func: Callable[..., Any], args: tuple, kwargs:
     _forget()  # a forked child of a process group is not in it
     try:
         init_process_group(*place)
-        message = (True, pickle.dumps(func(*args, **kwargs)))
+        message = (
+            True,
+            pickle.dumps(run_in_fresh_thread(functools.partial(func, *args, **kwargs))),
+        )
     except Exception:
         message = (False, traceback.format_exc())
     link.send(message)
@@ -129,7 +162,9 @@ def _results(workers: list[_Worker]) -> list[Any]:
                 index = waiting.pop(link)
                 good, value = workers[index].outcome()
                 if not good:
-                    raise AssertionError(f"process {workers[index].rank} of the launcher failed:\n{value}")
+                    raise AssertionError(
+                        f"process {workers[index].rank} of the launcher failed:\n{value}"
+                    )
                 results[index] = value
         for worker in workers:
             worker.process.join()

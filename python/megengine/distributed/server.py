@@ -136,17 +136,24 @@ class Server:
         self._collectives = CollectiveServer(host)
         self.mm_server_port = self._collectives.port
         try:
-            self._rpc = ThreadXMLRPCServer((host, port), logRequests=False, allow_none=True, use_builtin_types=True)
+            self._rpc = ThreadXMLRPCServer(
+                (host, port), logRequests=False, allow_none=True, use_builtin_types=True
+            )
         except OSError as error:
             self._collectives.close()
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}; "
-                                       "choose another port, or 0 for any") from error
+            raise OSError(
+                error.errno,
+                f"cannot listen on {host}:{port}: {error.strerror}; "
+                "choose another port, or 0 for any",
+            ) from error
         self.py_server_port = self._rpc.server_address[1]
         self._rpc.register_instance(Methods(self.mm_server_port))
 
     def _serve(self) -> None:
         self._collectives.start()
-        self.proc = threading.Thread(target=self._rpc.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self.proc = threading.Thread(
+            target=self._rpc.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         self.proc.start()
 
     def _close(self) -> None:
@@ -176,7 +183,8 @@ class Client:
         """A connection for each thread: one that waits does not hold up the others."""
         if not hasattr(self._local, "proxy"):
             self._local.proxy = xmlrpc.client.ServerProxy(
-                f"http://{self.master_ip}:{self.port}", allow_none=True, use_builtin_types=True)
+                f"http://{self.master_ip}:{self.port}", allow_none=True, use_builtin_types=True
+            )
         return self._local.proxy
 
     def connect(self) -> None:
@@ -188,8 +196,10 @@ class Client:
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"no server answers at {self.master_ip}:{self.port}: {error}; "
-                                       "start a distributed.Server there first") from error
+                    raise RuntimeError(
+                        f"no server answers at {self.master_ip}:{self.port}: {error}; "
+                        "start a distributed.Server there first"
+                    ) from error
                 time.sleep(0.1)
 
     def get_mm_server_port(self) -> int:

@@ -14,7 +14,13 @@ import zipfile
 
 from ..logger import get_logger
 from ..utils.http_download import HTTPDownloadError, download_from_url
-from .const import DEFAULT_BRANCH_NAME, DEFAULT_CACHE_DIR, ENV_MGE_HOME, ENV_XDG_CACHE_HOME, HTTP_READ_TIMEOUT
+from .const import (
+    DEFAULT_BRANCH_NAME,
+    DEFAULT_CACHE_DIR,
+    ENV_MGE_HOME,
+    ENV_XDG_CACHE_HOME,
+    HTTP_READ_TIMEOUT,
+)
 from .exceptions import GitCheckoutError, GitPullError, InvalidGitHost, InvalidRepo
 
 HTTP_TIMEOUT = (5, HTTP_READ_TIMEOUT)  # seconds: to connect, to read
@@ -22,7 +28,9 @@ HTTP_TIMEOUT = (5, HTTP_READ_TIMEOUT)  # seconds: to connect, to read
 _logger = get_logger(__name__)
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?")
-_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")  # no leading dash: git would take it for an option
+_NAME = re.compile(
+    r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
+)  # no leading dash: git would take it for an option
 _BRANCH = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
@@ -44,15 +52,23 @@ class RepoFetcherBase:
     """What all ways of fetching share."""
 
     @classmethod
-    def fetch(cls, git_host: str, repo_info: str, use_cache: bool = False, commit: str | None = None,
-              silent: bool = True) -> str:
+    def fetch(
+        cls,
+        git_host: str,
+        repo_info: str,
+        use_cache: bool = False,
+        commit: str | None = None,
+        silent: bool = True,
+    ) -> str:
         """Folder of the repository, fetched unless it is in the cache and ``use_cache``.
 
         Raises InvalidGitHost and InvalidRepo for malformed names, GitPullError and GitCheckoutError when it cannot
         be had.
         """
         if not _HOST.fullmatch(git_host):
-            raise InvalidGitHost(f"{git_host!r} is not the name of a host; it should look like github.com")
+            raise InvalidGitHost(
+                f"{git_host!r} is not the name of a host; it should look like github.com"
+            )
         owner, name, branch = cls._parse_repo_info(repo_info)
         if commit is not None and not _COMMIT.fullmatch(commit):
             raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
@@ -76,27 +92,53 @@ class RepoFetcherBase:
         branch = branch if colon else DEFAULT_BRANCH_NAME
         bad = ".." in branch.split("/") or ".." in parts or not _BRANCH.fullmatch(branch)
         if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts) or bad:
-            raise InvalidRepo(f'a repository is given as "owner/name" or "owner/name:branch", got {repo_info!r}')
+            raise InvalidRepo(
+                f'a repository is given as "owner/name" or "owner/name:branch", got {repo_info!r}'
+            )
         return parts[0], parts[1], branch
 
     @classmethod
-    def _download(cls, git_host: str, owner: str, name: str, branch: str, commit: str | None, workspace: str,
-                  silent: bool) -> str:
-        raise TypeError(f"{cls.__name__} does not say how to fetch; use GitHTTPSFetcher or GitSSHFetcher")
+    def _download(
+        cls,
+        git_host: str,
+        owner: str,
+        name: str,
+        branch: str,
+        commit: str | None,
+        workspace: str,
+        silent: bool,
+    ) -> str:
+        raise TypeError(
+            f"{cls.__name__} does not say how to fetch; use GitHTTPSFetcher or GitSSHFetcher"
+        )
 
 
 class GitSSHFetcher(RepoFetcherBase):
     """By ``git clone`` over SSH, with the user's keys."""
 
     @classmethod
-    def fetch(cls, git_host: str, repo_info: str, use_cache: bool = False, commit: str | None = None,
-              silent: bool = True) -> str:
+    def fetch(
+        cls,
+        git_host: str,
+        repo_info: str,
+        use_cache: bool = False,
+        commit: str | None = None,
+        silent: bool = True,
+    ) -> str:
         """See RepoFetcherBase."""
         return super().fetch(git_host, repo_info, use_cache, commit, silent)
 
     @classmethod
-    def _download(cls, git_host: str, owner: str, name: str, branch: str, commit: str | None, workspace: str,
-                  silent: bool) -> str:
+    def _download(
+        cls,
+        git_host: str,
+        owner: str,
+        name: str,
+        branch: str,
+        commit: str | None,
+        workspace: str,
+        silent: bool,
+    ) -> str:
         url = f"git@{git_host}:{owner}/{name}.git"
         folder = os.path.join(workspace, "repository")
         depth = [] if commit else ["--depth", "1"]
@@ -110,21 +152,37 @@ class GitHTTPSFetcher(RepoFetcherBase):
     """As an archive over HTTPS, the way GitHub offers it (and GitLab, for hosts called gitlab)."""
 
     @classmethod
-    def fetch(cls, git_host: str, repo_info: str, use_cache: bool = False, commit: str | None = None,
-              silent: bool = True) -> str:
+    def fetch(
+        cls,
+        git_host: str,
+        repo_info: str,
+        use_cache: bool = False,
+        commit: str | None = None,
+        silent: bool = True,
+    ) -> str:
         """See RepoFetcherBase."""
         return super().fetch(git_host, repo_info, use_cache, commit, silent)
 
     @classmethod
-    def _download(cls, git_host: str, owner: str, name: str, branch: str, commit: str | None, workspace: str,
-                  silent: bool) -> str:
+    def _download(
+        cls,
+        git_host: str,
+        owner: str,
+        name: str,
+        branch: str,
+        commit: str | None,
+        workspace: str,
+        silent: bool,
+    ) -> str:
         archive = os.path.join(workspace, "archive.zip")
         url = cls._url(git_host, owner, name, commit or branch)
         try:
             download_from_url(url, archive)
         except HTTPDownloadError as error:
-            raise GitPullError(f"cannot fetch {owner}/{name} at {commit or branch}: {error}; is the branch right? "
-                               f'Without one it is "{DEFAULT_BRANCH_NAME}"') from error
+            raise GitPullError(
+                f"cannot fetch {owner}/{name} at {commit or branch}: {error}; is the branch right? "
+                f'Without one it is "{DEFAULT_BRANCH_NAME}"'
+            ) from error
         return _unpacked(archive, os.path.join(workspace, "unpacked"))
 
     @staticmethod
@@ -153,4 +211,6 @@ def _git(arguments: list[str], error: type[Exception], silent: bool) -> None:
     except FileNotFoundError:
         raise error("git is not installed; install it, or use protocol HTTPS") from None
     if done.returncode != 0:
-        raise error(f"git {arguments[0]} failed with code {done.returncode}: {(done.stderr or '').strip()}")
+        raise error(
+            f"git {arguments[0]} failed with code {done.returncode}: {(done.stderr or '').strip()}"
+        )

@@ -50,7 +50,9 @@ def list(
     Raises FetcherError when it cannot be had, RuntimeError when it needs packages that are not installed.
     """
     module = _init_hub(repo_info, git_host, use_cache, commit, protocol)
-    return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+    return [
+        name for name, value in vars(module).items() if callable(value) and not name.startswith("_")
+    ]
 
 
 def load(
@@ -66,7 +68,9 @@ def load(
     """What ``entry(*args, **kwargs)`` of a repository returns, for example a model. See ``list``."""
     module = _init_hub(repo_info, git_host, use_cache, commit, protocol)
     function = _entry_of(module, entry)
-    with import_path(os.path.dirname(str(module.__file__))):  # entries may import their own modules late
+    with import_path(
+        os.path.dirname(str(module.__file__))
+    ):  # entries may import their own modules late
         return function(*args, **kwargs)
 
 
@@ -87,23 +91,36 @@ def import_module(*args: Any, **kwargs: Any) -> ModuleType:
     return _init_hub(*args, **kwargs)
 
 
-def _init_hub(repo_info: str, git_host: str = DEFAULT_GIT_HOST, use_cache: bool = True, commit: str | None = None,
-              protocol: str = DEFAULT_PROTOCOL) -> ModuleType:
+def _init_hub(
+    repo_info: str,
+    git_host: str = DEFAULT_GIT_HOST,
+    use_cache: bool = True,
+    commit: str | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
+) -> ModuleType:
     folder = _folder_of(repo_info, git_host, use_cache, commit, protocol)
     conf = os.path.join(folder, HUBCONF)
     if not os.path.isfile(conf):
-        raise RuntimeError(f"{repo_info} offers nothing to the hub: there is no {HUBCONF} in {folder}")
+        raise RuntimeError(
+            f"{repo_info} offers nothing to the hub: there is no {HUBCONF} in {folder}"
+        )
     _drop_other_repositories(folder)
     module = load_module(HUBCONF.removesuffix(".py"), conf)
     missing = [name for name in getattr(module, HUBDEPENDENCY, []) if not check_module_exists(name)]
     if missing:
-        raise RuntimeError(f"{repo_info} needs packages that are not installed: pip install {' '.join(missing)}")
+        raise RuntimeError(
+            f"{repo_info} needs packages that are not installed: pip install {' '.join(missing)}"
+        )
     return module
 
 
-def _folder_of(repo_info: str, git_host: str, use_cache: bool, commit: str | None, protocol: str) -> str:
+def _folder_of(
+    repo_info: str, git_host: str, use_cache: bool, commit: str | None, protocol: str
+) -> str:
     local = os.path.expanduser(repo_info)
-    if os.path.isfile(os.path.join(local, HUBCONF)) or local.startswith((os.sep, f".{os.sep}", f"..{os.sep}")):
+    if os.path.isfile(os.path.join(local, HUBCONF)) or local.startswith(
+        (os.sep, f".{os.sep}", f"..{os.sep}")
+    ):
         return os.path.abspath(local)
     if protocol not in _FETCHERS:
         raise InvalidProtocol(f"protocol must be one of {', '.join(_FETCHERS)}, got {protocol!r}")
@@ -116,7 +133,9 @@ def _drop_other_repositories(folder: str) -> None:
 
     root, folder = os.path.realpath(hub_dir()) + os.sep, os.path.realpath(folder) + os.sep
     for name, module in builtins.list(sys.modules.items()):
-        origin = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
+        origin = getattr(module, "__file__", None) or next(
+            iter(getattr(module, "__path__", [])), None
+        )
         if isinstance(origin, str):
             origin = os.path.realpath(origin)
             if origin.startswith(root) and not origin.startswith(folder):
@@ -126,8 +145,14 @@ def _drop_other_repositories(folder: str) -> None:
 def _entry_of(module: ModuleType, entry: str) -> Callable[..., Any]:
     found = getattr(module, entry, None)
     if not callable(found):
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise RuntimeError(f"the repository has no entry {entry!r}; it has {', '.join(sorted(names))}")
+        names = [
+            name
+            for name, value in vars(module).items()
+            if callable(value) and not name.startswith("_")
+        ]
+        raise RuntimeError(
+            f"the repository has no entry {entry!r}; it has {', '.join(sorted(names))}"
+        )
     return found
 
 
@@ -141,7 +166,11 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike | None =
     content's SHA-256 (or MD5). Tensors go to the default device.
     Raises RuntimeError when it does not agree or is damaged, HTTPDownloadError when it cannot be had.
     """
-    folder = os.path.join(cache_dir(), "serialized") if model_dir is None else os.path.expanduser(os.fspath(model_dir))
+    folder = (
+        os.path.join(cache_dir(), "serialized")
+        if model_dir is None
+        else os.path.expanduser(os.fspath(model_dir))
+    )
     name = os.path.basename(unquote(urlsplit(url).path))
     if not name:
         raise ValueError(f"the address names no file: {url!r}")
@@ -178,8 +207,10 @@ def _check_hash(path: str, name: str, what: str) -> None:
             for digest in digests:
                 digest.update(chunk)
     if not any(digest.hexdigest().startswith(match.group(1)) for digest in digests):
-        raise RuntimeError(f"{what} is damaged or was replaced: its SHA-256 is {digests[0].hexdigest()}, "
-                           f"but the name promises {match.group(1)}; delete it and try again")
+        raise RuntimeError(
+            f"{what} is damaged or was replaced: its SHA-256 is {digests[0].hexdigest()}, "
+            f"but the name promises {match.group(1)}; delete it and try again"
+        )
 
 
 class pretrained:

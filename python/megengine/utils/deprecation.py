@@ -18,7 +18,11 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
     advice = "it will be removed" if tbd else f"use {origin}.{name} instead"
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        warnings.warn(f"{name} is deprecated since version {version}: {advice}", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            f"{name} is deprecated since version {version}: {advice}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return getattr(importlib.import_module(origin), name)(*args, **kwargs)
 
     forward.__name__ = forward.__qualname__ = name
@@ -26,7 +30,9 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
     return forward
 
 
-def deprecated_kwargs_default(version: str, kwargs_name: str, kwargs_pos: int) -> Callable[[Callable], Callable]:
+def deprecated_kwargs_default(
+    version: str, kwargs_name: str, kwargs_pos: int
+) -> Callable[[Callable], Callable]:
     """Decorator: warn when a call leaves out an argument whose default changes in ``version``.
 
     kwargs_pos: index of the argument among the positional ones.
@@ -38,7 +44,10 @@ def deprecated_kwargs_default(version: str, kwargs_name: str, kwargs_pos: int) -
             if len(args) <= kwargs_pos and kwargs_name not in kwargs:
                 warnings.warn(
                     f"the default of {kwargs_name} in {func.__name__} changes in version {version}; "
-                    f"pass {kwargs_name} to keep today's behaviour", DeprecationWarning, stacklevel=2)
+                    f"pass {kwargs_name} to keep today's behaviour",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
             return func(*args, **kwargs)
 
         return wrapper

@@ -24,8 +24,14 @@ class Bar:
     def __init__(self, total: int | None = 100) -> None:
         from tqdm import tqdm
 
-        self._bar: Any = tqdm(total=total or None, unit="B", unit_scale=True, unit_divisor=1024,
-                              leave=False, disable=None)
+        self._bar: Any = tqdm(
+            total=total or None,
+            unit="B",
+            unit_scale=True,
+            unit_divisor=1024,
+            leave=False,
+            disable=None,
+        )
 
     def __call__(self, bytes_num: int) -> None:
         """Note that ``bytes_num`` more bytes have come."""
@@ -51,7 +57,8 @@ def download_from_url(url: str, dst: str | os.PathLike) -> None:
         os.replace(partial, target)
     except (OSError, urllib.error.URLError, EOFError) as error:
         raise HTTPDownloadError(
-            f"cannot download {url}: {error}; check the network, or put the file at {target} by hand") from error
+            f"cannot download {url}: {error}; check the network, or put the file at {target} by hand"
+        ) from error
     finally:
         if os.path.exists(partial):
             os.remove(partial)
@@ -59,7 +66,10 @@ def download_from_url(url: str, dst: str | os.PathLike) -> None:
 
 def _fetch(url: str, path: str) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "megengine"})
-    with urllib.request.urlopen(request, timeout=HTTP_CONNECTION_TIMEOUT) as reply, open(path, "wb") as out:
+    with (
+        urllib.request.urlopen(request, timeout=HTTP_CONNECTION_TIMEOUT) as reply,
+        open(path, "wb") as out,
+    ):
         total = int(reply.headers.get("Content-Length") or 0)
         if shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free < total:
             raise OSError(f"{total} bytes do not fit on the disk of {path}")

@@ -59,7 +59,9 @@ class AlternativeRecursionLimit:
         if self.orig_rlim_stack_soft is not None:
             import resource
 
-            resource.setrlimit(resource.RLIMIT_STACK, (self.orig_rlim_stack_soft, self.orig_rlim_stack_hard))
+            resource.setrlimit(
+                resource.RLIMIT_STACK, (self.orig_rlim_stack_soft, self.orig_rlim_stack_hard)
+            )
 
 
 _shared_limit = AlternativeRecursionLimit(_PY_LIMIT)

@@ -26,7 +26,9 @@ def set_expand_structure(obj: Any, key: str, value: Any) -> None:
         rebuilt = list(holder)
         rebuilt[int(last)] = value
         if not path:
-            raise TypeError(f"cannot replace item {last} of a tuple in place; pass the object that holds the tuple")
+            raise TypeError(
+                f"cannot replace item {last} of a tuple in place; pass the object that holds the tuple"
+            )
         set_expand_structure(obj, ".".join(path), type(holder)(rebuilt))
     elif isinstance(holder, MutableMapping):
         holder[_dict_key(holder, last)] = value
@@ -38,7 +40,11 @@ def set_expand_structure(obj: Any, key: str, value: Any) -> None:
 
 
 def _dict_key(mapping: Any, step: str) -> Any:
-    return int(step) if step not in mapping and step.lstrip("-").isdigit() and int(step) in mapping else step
+    return (
+        int(step)
+        if step not in mapping and step.lstrip("-").isdigit() and int(step) in mapping
+        else step
+    )
 
 
 def _child(obj: Any, step: str, key: str) -> Any:
@@ -49,7 +55,9 @@ def _child(obj: Any, step: str, key: str) -> Any:
             return obj[int(step)]
         return getattr(obj, step)
     except (KeyError, IndexError, AttributeError):
-        raise KeyError(f"no {step!r} in a {type(obj).__name__}, on the way of key {key!r}") from None
+        raise KeyError(
+            f"no {step!r} in a {type(obj).__name__}, on the way of key {key!r}"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -92,7 +92,9 @@ class PersistentCacheOnServer(_PersistentCache):
             return None
         parts = urlsplit(url)
         if parts.scheme != "redis" or not parts.hostname:
-            raise ValueError(f"MGE_FASTRUN_CACHE_URL must look like redis://[:password@]host[:port], got {url!r}")
+            raise ValueError(
+                f"MGE_FASTRUN_CACHE_URL must look like redis://[:password@]host[:port], got {url!r}"
+            )
         return {"hostname": parts.hostname, "port": parts.port or 6379, "password": parts.password}
 
     def put(self, category: str, key: bytes | str, value: bytes) -> None:
@@ -120,16 +122,20 @@ def _read(path: str) -> dict[str, dict[str, bytes]]:
     try:
         with open(path, encoding="utf-8") as file:
             stored = json.load(file)
-        return {category: {key: base64.b64decode(text) for key, text in entries.items()}
-                for category, entries in stored.items()}
+        return {
+            category: {key: base64.b64decode(text) for key, text in entries.items()}
+            for category, entries in stored.items()
+        }
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 
 def _write(path: str, entries: dict[str, dict[str, bytes]]) -> None:
     partial = f"{path}.{os.getpid()}.part"
-    text = {category: {key: base64.b64encode(value).decode() for key, value in inner.items()}
-            for category, inner in entries.items()}
+    text = {
+        category: {key: base64.b64encode(value).decode() for key, value in inner.items()}
+        for category, inner in entries.items()
+    }
     with open(partial, "w", encoding="utf-8") as file:
         json.dump(text, file)
     os.replace(partial, path)

@@ -68,8 +68,12 @@ class ConcatDataset(Dataset):
             raise ValueError("ConcatDataset needs at least one dataset")
         for position, dataset in enumerate(self.datasets):
             if isinstance(dataset, StreamDataset):
-                raise TypeError(f"dataset {position} is a StreamDataset, which has no length to count on")
-        self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
+                raise TypeError(
+                    f"dataset {position} is a StreamDataset, which has no length to count on"
+                )
+        self.cumulative_sizes = list(
+            itertools.accumulate(len(dataset) for dataset in self.datasets)
+        )
 
     def __getitem__(self, idx: int) -> Any:
         count = len(self)

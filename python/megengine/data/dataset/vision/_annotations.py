@@ -31,24 +31,39 @@ class AnnotatedImages(VisionDataset):
     supported_order: tuple[str, ...] = ("image", "boxes", "boxes_category", "info")
     _default_order = ("image", "boxes", "boxes_category")
 
-    def __init__(self, root: str | os.PathLike, ann_file: str | os.PathLike,
-                 remove_images_without_annotations: bool = False, *, order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike,
+        ann_file: str | os.PathLike,
+        remove_images_without_annotations: bool = False,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(root, order=order, supported_order=self.supported_order)
         data = _read_json(ann_file)
         self.imgs: dict[Any, dict[str, Any]] = {image["id"]: image for image in data["images"]}
         self.img_to_anns: dict[Any, list[dict[str, Any]]] = {number: [] for number in self.imgs}
         for entry in data.get("annotations", []):
             self.img_to_anns.setdefault(entry["image_id"], []).append(entry)
-        self.cats: dict[int, dict[str, Any]] = {entry["id"]: entry for entry in data.get("categories", [])}
+        self.cats: dict[int, dict[str, Any]] = {
+            entry["id"]: entry for entry in data.get("categories", [])
+        }
         self.ids = sorted(self.imgs)
         if remove_images_without_annotations:
-            self.ids = [number for number in self.ids if has_valid_annotation(self._entries(number), self.order)]
+            self.ids = [
+                number
+                for number in self.ids
+                if has_valid_annotation(self._entries(number), self.order)
+            ]
             kept = set(self.ids)
             self.imgs = {number: image for number, image in self.imgs.items() if number in kept}
         # 0 is the background
-        self.json_category_id_to_contiguous_id = {number: i + 1 for i, number in enumerate(sorted(self.cats))}
+        self.json_category_id_to_contiguous_id = {
+            number: i + 1 for i, number in enumerate(sorted(self.cats))
+        }
         self.contiguous_category_id_to_json_id = {
-            i: number for number, i in self.json_category_id_to_contiguous_id.items()}
+            i: number for number, i in self.json_category_id_to_contiguous_id.items()
+        }
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         number = self.ids[index]
@@ -75,11 +90,15 @@ class AnnotatedImages(VisionDataset):
         return boxes
 
     def _part_boxes_category(self, index: int, entries: list[dict[str, Any]]) -> np.ndarray:
-        numbers = [self.json_category_id_to_contiguous_id[entry["category_id"]] for entry in entries]
+        numbers = [
+            self.json_category_id_to_contiguous_id[entry["category_id"]] for entry in entries
+        ]
         return np.array(numbers, dtype=np.int32)
 
     def _part_keypoints(self, index: int, entries: list[dict[str, Any]]) -> np.ndarray:
-        points = [np.array(entry["keypoints"], dtype=np.float32).reshape(-1, 3) for entry in entries]
+        points = [
+            np.array(entry["keypoints"], dtype=np.float32).reshape(-1, 3) for entry in entries
+        ]
         return np.stack(points) if points else np.zeros((0, 0, 3), dtype=np.float32)
 
     def _part_info(self, index: int, entries: list[dict[str, Any]]) -> list[Any]:
@@ -93,7 +112,11 @@ def _read_json(path: str | os.PathLike) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except ValueError as error:
-        raise ValueError(f"{path} is not a JSON file: {error}; is the download complete?") from error
+        raise ValueError(
+            f"{path} is not a JSON file: {error}; is the download complete?"
+        ) from error
     if not isinstance(data, dict) or "images" not in data:
-        raise ValueError(f"{path} is not an annotation file in the format of COCO: it lists no images")
+        raise ValueError(
+            f"{path} is not an annotation file in the format of COCO: it lists no images"
+        )
     return data

@@ -31,10 +31,17 @@ class CIFAR10(VisionDataset):
     _label_key = b"labels"
     _names_key = b"label_names"
 
-    def __init__(self, root: str | os.PathLike | None = None, train: bool = True, download: bool = True,
-                 timeout: int = 500) -> None:
-        super().__init__(default_root(type(self).__name__) if root is None else root,
-                         order=("image", "image_category"))
+    def __init__(
+        self,
+        root: str | os.PathLike | None = None,
+        train: bool = True,
+        download: bool = True,
+        timeout: int = 500,
+    ) -> None:
+        super().__init__(
+            default_root(type(self).__name__) if root is None else root,
+            order=("image", "image_category"),
+        )
         self.timeout = timeout
         self.target_file = self.train_batch if train else self.test_batch
         if download:
@@ -58,8 +65,12 @@ class CIFAR10(VisionDataset):
             return
         archive = os.path.join(str(self.root), self.raw_file_name)
         if not (os.path.exists(archive) and calculate_md5(archive) == self.raw_file_md5):
-            load_raw_data_from_url(self.url_path + self.raw_file_name, self.raw_file_name, self.raw_file_md5,
-                                   str(self.root))
+            load_raw_data_from_url(
+                self.url_path + self.raw_file_name,
+                self.raw_file_name,
+                self.raw_file_md5,
+                str(self.root),
+            )
         self.untar(archive, str(self.root))
 
     def untar(self, file_path: str, dirs: str) -> None:
@@ -94,8 +105,10 @@ class CIFAR10(VisionDataset):
             path = os.path.join(folder, name)
             if os.path.exists(path):
                 return load_python2(path)
-        raise FileNotFoundError(f"{name} is missing in {self._folder()}; unpack {self.raw_file_name} in {self.root}, "
-                                "or pass download=True")
+        raise FileNotFoundError(
+            f"{name} is missing in {self._folder()}; unpack {self.raw_file_name} in {self.root}, "
+            "or pass download=True"
+        )
 
 
 class CIFAR100(CIFAR10):
@@ -127,7 +140,10 @@ class CIFAR100(CIFAR10):
 
     def coarse_labels(self) -> np.ndarray:
         """Super-class of every sample, int32 (N,)."""
-        return np.array([label for name in self.target_file for label in self._read(name)[b"coarse_labels"]], np.int32)
+        return np.array(
+            [label for name in self.target_file for label in self._read(name)[b"coarse_labels"]],
+            np.int32,
+        )
 
     def bytes2array(self, filenames: Sequence[str]) -> tuple[np.ndarray, ...]:
         """(images, fine labels) of batch files, given by name."""

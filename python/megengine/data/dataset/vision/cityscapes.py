@@ -12,8 +12,27 @@ from .meta_vision import VisionDataset
 from .utils import read_image, require
 
 # Label id of the files -> number of the training class; the other ids are not trained on (255).
-_TRAIN_IDS = {7: 0, 8: 1, 11: 2, 12: 3, 13: 4, 17: 5, 19: 6, 20: 7, 21: 8, 22: 9, 23: 10, 24: 11, 25: 12, 26: 13,
-              27: 14, 28: 15, 31: 16, 32: 17, 33: 18}
+_TRAIN_IDS = {
+    7: 0,
+    8: 1,
+    11: 2,
+    12: 3,
+    13: 4,
+    17: 5,
+    19: 6,
+    20: 7,
+    21: 8,
+    22: 9,
+    23: 10,
+    24: 11,
+    25: 12,
+    26: 13,
+    27: 14,
+    28: 15,
+    31: 16,
+    32: 17,
+    33: 18,
+}
 
 
 class Cityscapes(VisionDataset):
@@ -26,22 +45,50 @@ class Cityscapes(VisionDataset):
     """
 
     supported_order = ("image", "mask", "info")
-    class_names = ("road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign",
-                   "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle",
-                   "bicycle")
+    class_names = (
+        "road",
+        "sidewalk",
+        "building",
+        "wall",
+        "fence",
+        "pole",
+        "traffic light",
+        "traffic sign",
+        "vegetation",
+        "terrain",
+        "sky",
+        "person",
+        "rider",
+        "car",
+        "truck",
+        "bus",
+        "train",
+        "motorcycle",
+        "bicycle",
+    )
 
     _sets = {"gtFine": ("train", "val", "test"), "gtCoarse": ("train", "train_extra", "val")}
     _default_order = ("image", "mask")
 
-    def __init__(self, root: str | os.PathLike, image_set: str, mode: str, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike,
+        image_set: str,
+        mode: str,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(root, order=order, supported_order=self.supported_order)
         if mode not in self._sets:
             raise ValueError(f"mode must be gtFine or gtCoarse, got {mode!r}")
         if image_set not in self._sets[mode]:
-            raise ValueError(f"image_set of {mode} must be one of {', '.join(self._sets[mode])}, got {image_set!r}")
+            raise ValueError(
+                f"image_set of {mode} must be one of {', '.join(self._sets[mode])}, got {image_set!r}"
+            )
         self.mode = mode
-        self.images_dir = require(os.path.join(str(self.root), "leftImg8bit", image_set), "folder of images")
+        self.images_dir = require(
+            os.path.join(str(self.root), "leftImg8bit", image_set), "folder of images"
+        )
         self.masks_dir = os.path.join(str(self.root), mode, image_set)
         if "mask" in self.order:
             require(self.masks_dir, "folder of masks")
@@ -54,7 +101,9 @@ class Cityscapes(VisionDataset):
             for name in sorted(os.listdir(os.path.join(self.images_dir, city))):
                 stem = name.split("_leftImg8bit")[0]
                 self.images.append(os.path.join(self.images_dir, city, name))
-                self.masks.append(os.path.join(self.masks_dir, city, f"{stem}_{self.mode}_labelIds.png"))
+                self.masks.append(
+                    os.path.join(self.masks_dir, city, f"{stem}_{self.mode}_labelIds.png")
+                )
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         parts: list[Any] = []

@@ -19,8 +19,12 @@ class ImageFolder(VisionDataset):
     and says whether it is a sample; default: by file ending. Raises FileNotFoundError without any sample.
     """
 
-    def __init__(self, root: str | os.PathLike, check_valid_func: Callable[[str], bool] | None = None,
-                 class_name: bool = False) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike,
+        check_valid_func: Callable[[str], bool] | None = None,
+        class_name: bool = False,
+    ) -> None:
         super().__init__(root, order=("image", "image_category"))
         require(str(self.root), "image folder")
         self.class_name = class_name
@@ -28,21 +32,31 @@ class ImageFolder(VisionDataset):
         self.class_dict = self.collect_class()
         self.samples = self.collect_samples()
         if not self.samples:
-            raise FileNotFoundError(f"no images in folders of {self.root}; they are expected as <class>/<image>")
+            raise FileNotFoundError(
+                f"no images in folders of {self.root}; they are expected as <class>/<image>"
+            )
 
     def collect_class(self) -> dict[str, int]:
         """Number of each class by its folder's name."""
         with os.scandir(str(self.root)) as entries:
-            return {name: i for i, name in enumerate(sorted(entry.name for entry in entries if entry.is_dir()))}
+            return {
+                name: i
+                for i, name in enumerate(sorted(entry.name for entry in entries if entry.is_dir()))
+            }
 
     def collect_samples(self) -> list[tuple[str, Any]]:
         """(path, label) of every image, sorted by class and path."""
         samples = []
         for name, number in self.class_dict.items():
-            for folder, folders, files in os.walk(os.path.join(str(self.root), name), followlinks=True):
+            for folder, folders, files in os.walk(
+                os.path.join(str(self.root), name), followlinks=True
+            ):
                 folders.sort()
-                samples.extend((os.path.join(folder, file), name if self.class_name else number)
-                               for file in sorted(files) if self.check_valid(os.path.join(folder, file)))
+                samples.extend(
+                    (os.path.join(folder, file), name if self.class_name else number)
+                    for file in sorted(files)
+                    if self.check_valid(os.path.join(folder, file))
+                )
         return samples
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:

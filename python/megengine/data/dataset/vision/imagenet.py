@@ -28,11 +28,17 @@ class ImageNet(ImageFolder):
     default_val_dir = "val"
     default_devkit_dir = "ILSVRC2012_devkit_t12"
 
-    def __init__(self, root: str | os.PathLike | None = None, train: bool = True, **kwargs: Any) -> None:
-        self.root = default_root("ImageNet") if root is None else os.path.expanduser(os.fspath(root))
+    def __init__(
+        self, root: str | os.PathLike | None = None, train: bool = True, **kwargs: Any
+    ) -> None:
+        self.root = (
+            default_root("ImageNet") if root is None else os.path.expanduser(os.fspath(root))
+        )
         self.train = train
         self.devkit_dir = os.path.join(self.root, self.default_devkit_dir)
-        self.target_folder = os.path.join(self.root, self.default_train_dir if train else self.default_val_dir)
+        self.target_folder = os.path.join(
+            self.root, self.default_train_dir if train else self.default_val_dir
+        )
         if not os.path.isdir(self.target_folder):
             self._unpack()
         super().__init__(self.target_folder, **kwargs)
@@ -40,8 +46,10 @@ class ImageNet(ImageFolder):
     def check_raw_file(self) -> bool:
         """Whether the archives that are needed are there and complete (reads all of them)."""
         names = ("train",) if self.train else ("val", "devkit")
-        files = [(os.path.join(self._base(), self.raw_file_meta[name][0]), self.raw_file_meta[name][1])
-                 for name in names]
+        files = [
+            (os.path.join(self._base(), self.raw_file_meta[name][0]), self.raw_file_meta[name][1])
+            for name in names
+        ]
         return all(os.path.exists(path) and calculate_md5(path) == md5 for path, md5 in files)
 
     @property
@@ -54,21 +62,29 @@ class ImageNet(ImageFolder):
     @property
     def meta(self) -> tuple[dict[int, str], dict[str, tuple[str, ...]]]:
         """(ILSVRC number -> WordNet id, WordNet id -> names), from the devkit."""
-        path = require(os.path.join(self.devkit_dir, "data", "meta.mat"), "description of the classes")
+        path = require(
+            os.path.join(self.devkit_dir, "data", "meta.mat"), "description of the classes"
+        )
         try:
             from scipy.io import loadmat
         except ImportError as error:
-            raise ImportError("the devkit's meta.mat needs SciPy; install it with: pip install scipy") from error
+            raise ImportError(
+                "the devkit's meta.mat needs SciPy; install it with: pip install scipy"
+            ) from error
         synsets = loadmat(path, squeeze_me=True)["synsets"]
         leaves = [synset for synset in synsets if synset["num_children"] == 0]
-        return ({int(leaf["ILSVRC2012_ID"]): str(leaf["WNID"]) for leaf in leaves},
-                {str(leaf["WNID"]): tuple(str(leaf["words"]).split(", ")) for leaf in leaves})
+        return (
+            {int(leaf["ILSVRC2012_ID"]): str(leaf["WNID"]) for leaf in leaves},
+            {str(leaf["WNID"]): tuple(str(leaf["words"]).split(", ")) for leaf in leaves},
+        )
 
     def _base(self) -> str:
         return os.path.dirname(self.target_folder)
 
     def _archive(self, part: str) -> str:
-        return require(os.path.join(self._base(), self.raw_file_meta[part][0]), f"ImageNet's {part} archive")
+        return require(
+            os.path.join(self._base(), self.raw_file_meta[part][0]), f"ImageNet's {part} archive"
+        )
 
     def _unpack(self) -> None:
         """Unpack next to the final folder and rename, so that an interrupted run starts over."""
@@ -89,7 +105,10 @@ class ImageNet(ImageFolder):
                 if inner is None:
                     continue
                 with tarfile.open(fileobj=inner) as images:
-                    safe_extract(images, os.path.join(target, os.path.splitext(os.path.basename(member.name))[0]))
+                    safe_extract(
+                        images,
+                        os.path.join(target, os.path.splitext(os.path.basename(member.name))[0]),
+                    )
 
     def _unpack_val(self, archive: str, target: str) -> None:
         if not os.path.isdir(self.devkit_dir):
@@ -97,10 +116,14 @@ class ImageNet(ImageFolder):
         wordnet_ids = self.meta[0]
         truth = self.valid_ground_truth
         untar(archive, target)
-        images = sorted(name for name in os.listdir(target) if not os.path.isdir(os.path.join(target, name)))
+        images = sorted(
+            name for name in os.listdir(target) if not os.path.isdir(os.path.join(target, name))
+        )
         if len(images) != len(truth):
-            raise ValueError(f"{archive} has {len(images)} images but the devkit names {len(truth)}")
-        for name, number in zip(images, truth):
+            raise ValueError(
+                f"{archive} has {len(images)} images but the devkit names {len(truth)}"
+            )
+        for name, number in zip(images, truth, strict=True):
             folder = os.path.join(target, wordnet_ids[number])
             os.makedirs(folder, exist_ok=True)
             os.rename(os.path.join(target, name), os.path.join(folder, name))

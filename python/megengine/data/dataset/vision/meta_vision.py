@@ -18,16 +18,25 @@ class VisionDataset(Dataset):
 
     _default_order: tuple[str, ...] = ("image",)
 
-    def __init__(self, root: str | os.PathLike | None, *, order: Sequence[str] | None = None,
-                 supported_order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike | None,
+        *,
+        order: Sequence[str] | None = None,
+        supported_order: Sequence[str] | None = None,
+    ) -> None:
         self.root = None if root is None else os.path.expanduser(os.fspath(root))
         if order is None:
             order = self._default_order
         if isinstance(order, str) or not isinstance(order, Sequence):
-            raise ValueError(f'order must be a sequence of names such as ("image", "mask"), got {order!r}')
+            raise ValueError(
+                f'order must be a sequence of names such as ("image", "mask"), got {order!r}'
+            )
         for name in order:
             if supported_order is not None and name not in supported_order:
-                raise ValueError(f"{type(self).__name__} has no part {name!r}; it has {', '.join(supported_order)}")
+                raise ValueError(
+                    f"{type(self).__name__} has no part {name!r}; it has {', '.join(supported_order)}"
+                )
         if len(set(order)) != len(order):
             raise ValueError(f"order names a part twice: {order!r}")
         self.order = order

@@ -22,13 +22,25 @@ class MNIST(VisionDataset):
     """
 
     url_path = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-    raw_file_name = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
-                     "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
-    raw_file_md5 = ["f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
-                    "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"]
+    raw_file_name = [
+        "train-images-idx3-ubyte.gz",
+        "train-labels-idx1-ubyte.gz",
+        "t10k-images-idx3-ubyte.gz",
+        "t10k-labels-idx1-ubyte.gz",
+    ]
+    raw_file_md5 = [
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ]
 
-    def __init__(self, root: str | os.PathLike | None = None, train: bool = True, download: bool = True) -> None:
-        super().__init__(default_root("MNIST") if root is None else root, order=("image", "image_category"))
+    def __init__(
+        self, root: str | os.PathLike | None = None, train: bool = True, download: bool = True
+    ) -> None:
+        super().__init__(
+            default_root("MNIST") if root is None else root, order=("image", "image_category")
+        )
         self._train = bool(train)
         if download:
             self.download()
@@ -47,7 +59,7 @@ class MNIST(VisionDataset):
 
     def download(self) -> None:
         """Fetch the files that are not there."""
-        for name, md5 in zip(self.raw_file_name, self.raw_file_md5):
+        for name, md5 in zip(self.raw_file_name, self.raw_file_md5, strict=True):
             if self._path_of(name) is None:
                 load_raw_data_from_url(self.url_path + name, name, md5, str(self.root))
 
@@ -57,8 +69,15 @@ class MNIST(VisionDataset):
         images = parse_idx3(self._require(images_file))
         labels = parse_idx1(self._require(labels_file))
         if len(images) != len(labels):
-            raise ValueError(f"{len(images)} images but {len(labels)} labels in {self.root}; are the files damaged?")
-        meta = {"imgs": len(images), "height": images.shape[1], "width": images.shape[2], "labels": len(labels)}
+            raise ValueError(
+                f"{len(images)} images but {len(labels)} labels in {self.root}; are the files damaged?"
+            )
+        meta = {
+            "imgs": len(images),
+            "height": images.shape[1],
+            "width": images.shape[2],
+            "labels": len(labels),
+        }
         return (images, labels), meta
 
     def _path_of(self, name: str) -> str | None:
@@ -71,7 +90,9 @@ class MNIST(VisionDataset):
     def _require(self, name: str) -> str:
         path = self._path_of(name)
         if path is None:
-            raise FileNotFoundError(f"{name} is missing in {self.root}; put it there, or pass download=True")
+            raise FileNotFoundError(
+                f"{name} is missing in {self.root}; put it there, or pass download=True"
+            )
         return path
 
 
@@ -106,4 +127,4 @@ def _content(path: str | os.PathLike) -> bytes:
 def _header(data: bytes, count: int, path: Any) -> tuple[int, ...]:
     if len(data) < 4 * count:
         raise ValueError(f"{path} is too short for an IDX file")
-    return struct.unpack(f">{count}i", data[:4 * count])
+    return struct.unpack(f">{count}i", data[: 4 * count])

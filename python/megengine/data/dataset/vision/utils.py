@@ -14,14 +14,18 @@ IMG_EXT = (".jpg", ".png", ".jpeg", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".w
 
 def default_root(name: str) -> str:
     """Folder for a dataset whose root is not given: below MGE_HOME or the user's cache folder."""
-    home = os.environ.get("MGE_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "megengine")
+    home = os.environ.get("MGE_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "megengine"
+    )
     return os.path.join(os.path.expanduser(home), "datasets", name)
 
 
 def require(path: str, what: str) -> str:
     """``path``, which must exist. Raises FileNotFoundError that says what is missing."""
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{what} is missing: {path} does not exist; check root, or put the files there")
+        raise FileNotFoundError(
+            f"{what} is missing: {path} does not exist; check root, or put the files there"
+        )
     return path
 
 
@@ -35,7 +39,11 @@ def read_image(path: str, color: bool = True) -> np.ndarray:
     require(path, "image")
     # imdecode and not imread: it takes any file name, and it can tell "missing" from "damaged"
     data = np.fromfile(path, dtype=np.uint8)
-    image = cv2.imdecode(data, cv2.IMREAD_COLOR if color else cv2.IMREAD_UNCHANGED) if data.size else None
+    image = (
+        cv2.imdecode(data, cv2.IMREAD_COLOR if color else cv2.IMREAD_UNCHANGED)
+        if data.size
+        else None
+    )
     if image is None:
         raise ValueError(f"{path} is not an image that can be decoded; is the file damaged?")
     return image

@@ -37,16 +37,37 @@ class PascalVOC(VisionDataset):
 
     supported_order = ("image", "boxes", "boxes_category", "mask", "info")
 
-    class_names = ("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
-                   "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
-                   "tvmonitor")
+    class_names = (
+        "aeroplane",
+        "bicycle",
+        "bird",
+        "boat",
+        "bottle",
+        "bus",
+        "car",
+        "cat",
+        "chair",
+        "cow",
+        "diningtable",
+        "dog",
+        "horse",
+        "motorbike",
+        "person",
+        "pottedplant",
+        "sheep",
+        "sofa",
+        "train",
+        "tvmonitor",
+    )
     # Of the background and of each class, in the masks.
     class_colors = _palette(21)
 
     _default_order = ("image", "mask")
     _border = (224, 224, 192)
 
-    def __init__(self, root: str | os.PathLike, image_set: str, *, order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, root: str | os.PathLike, image_set: str, *, order: Sequence[str] | None = None
+    ) -> None:
         super().__init__(root, order=order, supported_order=self.supported_order)
         self.image_set = image_set
         task = "Segmentation" if "mask" in self.order else "Main"
@@ -55,7 +76,9 @@ class PascalVOC(VisionDataset):
             self.file_names = [line.split()[0] for line in file if line.strip()]
         self.images = [self._path("JPEGImages", name + ".jpg") for name in self.file_names]
         self.annotations = [self._path("Annotations", name + ".xml") for name in self.file_names]
-        self.masks = [self._mask_path(name) for name in self.file_names] if "mask" in self.order else []
+        self.masks = (
+            [self._mask_path(name) for name in self.file_names] if "mask" in self.order else []
+        )
         self.img_infos: dict[int, list[Any]] = {}
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
@@ -72,7 +95,11 @@ class PascalVOC(VisionDataset):
             elif name == "mask":
                 parts.append(self._mask(self.masks[index]))
             else:
-                image = parts[list(self.order).index("image")] if "image" in self.order[:len(parts)] else None
+                image = (
+                    parts[list(self.order).index("image")]
+                    if "image" in self.order[: len(parts)]
+                    else None
+                )
                 parts.append(self.get_img_info(index, image))
         return tuple(parts)
 
@@ -95,8 +122,12 @@ class PascalVOC(VisionDataset):
         for child in children:
             for tag, value in self.parse_voc_xml(child).items():
                 merged.setdefault(tag, []).append(value)
-        return {node.tag: {tag: values if tag == "object" or len(values) > 1 else values[0]
-                           for tag, values in merged.items()}}
+        return {
+            node.tag: {
+                tag: values if tag == "object" or len(values) > 1 else values[0]
+                for tag, values in merged.items()
+            }
+        }
 
     def _path(self, folder: str, name: str) -> str:
         return os.path.join(str(self.root), folder, name)
@@ -104,7 +135,9 @@ class PascalVOC(VisionDataset):
     def _mask_path(self, name: str) -> str:
         """The extended masks, if they were put next to the original ones."""
         extended = self._path("SegmentationClassAug", name + ".png")
-        return extended if os.path.exists(extended) else self._path("SegmentationClass", name + ".png")
+        return (
+            extended if os.path.exists(extended) else self._path("SegmentationClass", name + ".png")
+        )
 
     def _objects(self, index: int) -> list[tuple[int, list[float]]]:
         path = require(self.annotations[index], "annotation")
@@ -114,14 +147,23 @@ class PascalVOC(VisionDataset):
             raise ValueError(f"{path} is not a complete XML file: {error}") from error
         found = self.parse_voc_xml(root)["annotation"]
         objects = found.get("object", []) if isinstance(found, dict) else []
-        return [(self.class_names.index(entry["name"]) + 1,
-                 [float(entry["bndbox"][key]) for key in ("xmin", "ymin", "xmax", "ymax")]) for entry in objects]
+        return [
+            (
+                self.class_names.index(entry["name"]) + 1,
+                [float(entry["bndbox"][key]) for key in ("xmin", "ymin", "xmax", "ymax")],
+            )
+            for entry in objects
+        ]
 
     def _mask(self, path: str) -> np.ndarray:
         stored = read_image(path, color=False)
         if stored.ndim == 2:  # numbers of classes, as in the extended masks
             return stored[..., np.newaxis]
-        code = stored[..., 2].astype(np.int32) << 16 | stored[..., 1].astype(np.int32) << 8 | stored[..., 0]
+        code = (
+            stored[..., 2].astype(np.int32) << 16
+            | stored[..., 1].astype(np.int32) << 8
+            | stored[..., 0]
+        )
         mask = np.zeros(code.shape, dtype=np.uint8)
         for number, (red, green, blue) in enumerate(self.class_colors):
             mask[code == (red << 16 | green << 8 | blue)] = number

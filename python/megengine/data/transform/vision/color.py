@@ -15,8 +15,13 @@ from .vision_transform import ColorTransform, VisionTransform
 class Normalize(ColorTransform):
     """``(image - mean) / std`` as float32. mean, std: one number or one per channel, on the image's scale."""
 
-    def __init__(self, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        mean: float | Sequence[float] = 0.0,
+        std: float | Sequence[float] = 1.0,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         self.mean = np.array(mean, dtype=np.float32)
         self.std = np.array(std, dtype=np.float32)
@@ -30,7 +35,9 @@ class Normalize(ColorTransform):
 class GaussianNoise(ColorTransform):
     """Add noise N(mean, std) to every value; the dtype stays, integer images are clipped to their range."""
 
-    def __init__(self, mean: float = 0.0, std: float = 1.0, *, order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, mean: float = 0.0, std: float = 1.0, *, order: Sequence[str] | None = None
+    ) -> None:
         super().__init__(order)
         if std < 0:
             raise ValueError(f"std must not be negative, got {std!r}")
@@ -54,7 +61,9 @@ class _Jitter(ColorTransform):
     def __init__(self, value: float, *, order: Sequence[str] | None = None) -> None:
         super().__init__(order)
         if not 0 <= value <= self._most:
-            raise ValueError(f"value of {type(self).__name__} must be from 0 to {self._most}, got {value!r}")
+            raise ValueError(
+                f"value of {type(self).__name__} must be from 0 to {self._most}, got {value!r}"
+            )
         self.value = value
 
     def _factor(self) -> float:
@@ -103,12 +112,25 @@ class HueTransform(_Jitter):
 class ColorJitter(ColorTransform):
     """Random brightness, contrast, saturation and hue, in random order; 0 leaves one out."""
 
-    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        brightness: float = 0,
+        contrast: float = 0,
+        saturation: float = 0,
+        hue: float = 0,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
-        parts = [(BrightnessTransform, brightness), (ContrastTransform, contrast),
-                 (SaturationTransform, saturation), (HueTransform, hue)]
-        self.transforms: list[VisionTransform] = [make(value) for make, value in parts if value != 0]
+        parts = [
+            (BrightnessTransform, brightness),
+            (ContrastTransform, contrast),
+            (SaturationTransform, saturation),
+            (HueTransform, hue),
+        ]
+        self.transforms: list[VisionTransform] = [
+            make(value) for make, value in parts if value != 0
+        ]
 
     def apply(self, input: Any) -> Any:
         """The sample with changed colours."""
@@ -132,9 +154,10 @@ class Lighting(ColorTransform):
             raise ValueError(f"scale must not be negative, got {scale!r}")
         self.scale = scale
         # Rows are blue, green, red; columns are the components, as computed on ImageNet for values from 0 to 1.
-        self.eigvec = np.array([[-0.5836, -0.6948, 0.4203],
-                                [-0.5808, -0.0045, -0.8140],
-                                [-0.5675, 0.7192, 0.4009]], dtype=np.float32)
+        self.eigvec = np.array(
+            [[-0.5836, -0.6948, 0.4203], [-0.5808, -0.0045, -0.8140], [-0.5675, 0.7192, 0.4009]],
+            dtype=np.float32,
+        )
         self.eigval = np.array([0.2175, 0.0188, 0.0045], dtype=np.float32)
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
@@ -150,7 +173,9 @@ def _gray(image: np.ndarray) -> np.ndarray:
     plain = image.astype(np.float32)
     if image.ndim != 3 or image.shape[2] != 3:
         return plain
-    return plain @ np.array([[0.114], [0.587], [0.299]], dtype=np.float32)  # ITU-R BT.601 for blue, green, red
+    return plain @ np.array(
+        [[0.114], [0.587], [0.299]], dtype=np.float32
+    )  # ITU-R BT.601 for blue, green, red
 
 
 def _blended(image: np.ndarray, base: Any, factor: float) -> np.ndarray:

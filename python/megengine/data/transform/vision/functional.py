@@ -17,7 +17,9 @@ def _cv2() -> Any:
     try:
         import cv2
     except ImportError as error:
-        raise ImportError("this transform needs OpenCV; install it with: pip install opencv-python-headless") from error
+        raise ImportError(
+            "this transform needs OpenCV; install it with: pip install opencv-python-headless"
+        ) from error
     from ..._workers import get_worker_info
 
     if get_worker_info() is not None:  # many worker processes, one thread each
@@ -61,7 +63,7 @@ def pad(input: np.ndarray, size: int | Sequence[int], value: float | Sequence[fl
     height, width = input.shape[:2]
     result = np.empty((height + top + bottom, width + left + right, *input.shape[2:]), input.dtype)
     result[...] = np.asarray(value).astype(input.dtype)
-    result[top:top + height, left:left + width] = input
+    result[top : top + height, left : left + width] = input
     return result
 
 
@@ -70,8 +72,10 @@ def _pad_sides(size: int | Sequence[int]) -> tuple[int, int, int, int]:
     if len(sizes) == 2:
         sizes = (0, sizes[0], 0, sizes[1])
     if len(sizes) != 4 or any(side < 0 for side in sizes):
-        raise ValueError("pad size is one number, (bottom, right) or (top, bottom, left, right), none negative; "
-                         f"got {size!r}")
+        raise ValueError(
+            "pad size is one number, (bottom, right) or (top, bottom, left, right), none negative; "
+            f"got {size!r}"
+        )
     return tuple(int(side) for side in sizes)  # type: ignore[return-value]
 
 
@@ -86,7 +90,9 @@ def flip(image: np.ndarray, flipCode: int) -> np.ndarray:
 
 
 @wrap_keepdims
-def resize(input: np.ndarray, size: int | Sequence[int], interpolation: int = INTER_LINEAR) -> np.ndarray:
+def resize(
+    input: np.ndarray, size: int | Sequence[int], interpolation: int = INTER_LINEAR
+) -> np.ndarray:
     """The image with ``size`` = (height, width), or one number for both; same dtype.
 
     interpolation: a number of OpenCV. Raises ValueError for sizes below 1.

@@ -19,8 +19,14 @@ class Pad(VisionTransform):
     value: of the image's border, one number or one per channel; mask_value: of the mask's.
     """
 
-    def __init__(self, size: int | Sequence[int] = 0, value: Any = 0, mask_value: Any = 0, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        size: int | Sequence[int] = 0,
+        value: Any = 0,
+        mask_value: Any = 0,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         self.size = F._pad_sides(size)
         self.value = value
@@ -59,7 +65,9 @@ class _Resizing(VisionTransform):
 
     def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
         (height, width), (new_height, new_width) = self._from, self._to
-        return _as_float(coords) * np.array([new_width / width, new_height / height], dtype=_as_float(coords).dtype)
+        return _as_float(coords) * np.array(
+            [new_width / width, new_height / height], dtype=_as_float(coords).dtype
+        )
 
     def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
         return F.resize(mask, self._to, F.INTER_NEAREST)
@@ -68,10 +76,17 @@ class _Resizing(VisionTransform):
 class Resize(_Resizing):
     """Resize to (height, width), or the shorter edge to one number, keeping the ratio of the edges."""
 
-    def __init__(self, output_size: int | Sequence[int], interpolation: int = F.INTER_LINEAR, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        output_size: int | Sequence[int],
+        interpolation: int = F.INTER_LINEAR,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
-        self.output_size = output_size if _is_int(output_size) else _pair("output_size", output_size)
+        self.output_size = (
+            output_size if _is_int(output_size) else _pair("output_size", output_size)
+        )
         self.interpolation = interpolation
 
     def _target(self, height: int, width: int) -> tuple[int, int]:
@@ -87,8 +102,15 @@ class ShortestEdgeResize(_Resizing):
     with "choice".
     """
 
-    def __init__(self, min_size: int | Sequence[int], max_size: int, sample_style: str = "range",
-                 interpolation: int = F.INTER_LINEAR, *, order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        min_size: int | Sequence[int],
+        max_size: int,
+        sample_style: str = "range",
+        interpolation: int = F.INTER_LINEAR,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         if sample_style not in ("range", "choice"):
             raise ValueError(f'sample_style must be "range" or "choice", got {sample_style!r}')
@@ -111,8 +133,13 @@ class ShortestEdgeResize(_Resizing):
 class RandomResize(_Resizing):
     """Scale both edges by one random factor from ``scale_range`` = (low, high)."""
 
-    def __init__(self, scale_range: Sequence[float], interpolation: int = F.INTER_LINEAR, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        scale_range: Sequence[float],
+        interpolation: int = F.INTER_LINEAR,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         self.scale_range = _range("scale_range", scale_range)
         self.interpolation = interpolation
@@ -127,9 +154,15 @@ class RandomCrop(VisionTransform):
     output_size: (height, width) or one number. padding_size: as ``size`` of Pad.
     """
 
-    def __init__(self, output_size: int | Sequence[int], padding_size: int | Sequence[int] = 0,
-                 padding_value: Any = [0, 0, 0], padding_maskvalue: Any = 0, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        output_size: int | Sequence[int],
+        padding_size: int | Sequence[int] = 0,
+        padding_value: Any = [0, 0, 0],  # noqa: B006  -- documented default, never changed
+        padding_maskvalue: Any = 0,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         self.output_size = _pair("output_size", output_size)
         self.pad = Pad(padding_size, padding_value, padding_maskvalue, order=self.order)
@@ -171,9 +204,15 @@ class RandomResizedCrop(VisionTransform):
     "Going Deeper with Convolutions", section 6. Ten draws that do not fit end in a central part.
     """
 
-    def __init__(self, output_size: int | Sequence[int], scale_range: Sequence[float] = (0.08, 1.0),
-                 ratio_range: Sequence[float] = (3.0 / 4, 4.0 / 3), interpolation: int = F.INTER_LINEAR, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        output_size: int | Sequence[int],
+        scale_range: Sequence[float] = (0.08, 1.0),
+        ratio_range: Sequence[float] = (3.0 / 4, 4.0 / 3),
+        interpolation: int = F.INTER_LINEAR,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         self.output_size = _pair("output_size", output_size)
         self.scale_range = _range("scale_range", scale_range)
@@ -195,28 +234,41 @@ class RandomResizedCrop(VisionTransform):
             ratio = math.exp(random.uniform(low, high))
             columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < columns <= width and 0 < rows <= height:
-                return random.randint(0, height - rows), random.randint(0, width - columns), rows, columns
+                return (
+                    random.randint(0, height - rows),
+                    random.randint(0, width - columns),
+                    rows,
+                    columns,
+                )
         ratio = min(max(width / height, self.ratio_range[0]), self.ratio_range[1])
         columns, rows = min(width, round(height * ratio)), min(height, round(width / ratio))
         rows, columns = max(rows, 1), max(columns, 1)
         return (height - rows) // 2, (width - columns) // 2, rows, columns
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
-        return F.resize(_cropped(image, self._part[:2], self._part[2:]), self.output_size, self.interpolation)
+        return F.resize(
+            _cropped(image, self._part[:2], self._part[2:]), self.output_size, self.interpolation
+        )
 
     def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
-        return F.resize(_cropped(mask, self._part[:2], self._part[2:]), self.output_size, F.INTER_NEAREST)
+        return F.resize(
+            _cropped(mask, self._part[:2], self._part[2:]), self.output_size, F.INTER_NEAREST
+        )
 
     def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
         y, x, rows, columns = self._part
         moved = _as_float(_shifted(coords, -x, -y))
-        return moved * np.array([self.output_size[1] / columns, self.output_size[0] / rows], dtype=moved.dtype)
+        return moved * np.array(
+            [self.output_size[1] / columns, self.output_size[0] / rows], dtype=moved.dtype
+        )
 
 
 class CenterCrop(VisionTransform):
     """Cut (height, width) or a square out of the middle. Raises ValueError when the image is smaller."""
 
-    def __init__(self, output_size: int | Sequence[int], *, order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, output_size: int | Sequence[int], *, order: Sequence[str] | None = None
+    ) -> None:
         super().__init__(order)
         self.output_size = _pair("output_size", output_size)
         self._corner = (0, 0)
@@ -229,7 +281,9 @@ class CenterCrop(VisionTransform):
         height, width = self._image_size(parts)
         rows, columns = self.output_size
         if rows > height or columns > width:
-            raise ValueError(f"cannot cut {rows}x{columns} out of an image of {height}x{width}; resize or pad it first")
+            raise ValueError(
+                f"cannot cut {rows}x{columns} out of an image of {height}x{width}; resize or pad it first"
+            )
         self._corner = ((height - rows) // 2, (width - columns) // 2)
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
@@ -316,7 +370,7 @@ def _random_start(length: int, part: int) -> int:
 
 
 def _cropped(image: np.ndarray, corner: Sequence[int], size: Sequence[int]) -> np.ndarray:
-    return image[corner[0]:corner[0] + size[0], corner[1]:corner[1] + size[1]]
+    return image[corner[0] : corner[0] + size[0], corner[1] : corner[1] + size[1]]
 
 
 def _value_for(image: np.ndarray, value: Any) -> Any:

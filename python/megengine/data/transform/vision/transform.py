@@ -87,20 +87,31 @@ class Compose(VisionTransform):
     batch_compose.
     """
 
-    def __init__(self, transforms: Sequence[VisionTransform] = [], batch_compose: bool = False,
-                 shuffle_indices: Sequence[Sequence[int]] | None = None, *,
-                 order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        transforms: Sequence[VisionTransform] = [],
+        batch_compose: bool = False,
+        shuffle_indices: Sequence[Sequence[int]] | None = None,
+        *,
+        order: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(order)
         self.transforms = list(transforms)
         for position, transform in enumerate(self.transforms, 1):
             if not hasattr(transform, "apply"):
-                raise TypeError(f"transform {position} of Compose is a {type(transform).__name__}, not a Transform; "
-                                "wrap functions in a Transform, torchvision ones in TorchTransformCompose")
+                raise TypeError(
+                    f"transform {position} of Compose is a {type(transform).__name__}, not a Transform; "
+                    "wrap functions in a Transform, torchvision ones in TorchTransformCompose"
+                )
         self.batch_compose = batch_compose
-        self.shuffle_indices = None if shuffle_indices is None else [tuple(group) for group in shuffle_indices]
+        self.shuffle_indices = (
+            None if shuffle_indices is None else [tuple(group) for group in shuffle_indices]
+        )
         for group in self.shuffle_indices or ():
             if any(not 1 <= position <= len(self.transforms) for position in group):
-                raise ValueError(f"shuffle_indices counts from 1 to {len(self.transforms)}, got {group!r}")
+                raise ValueError(
+                    f"shuffle_indices counts from 1 to {len(self.transforms)}, got {group!r}"
+                )
         if order is not None:
             self._set_order(order)
 
@@ -131,7 +142,7 @@ class Compose(VisionTransform):
             return self.transforms
         result = list(self.transforms)
         for group in self.shuffle_indices:
-            for to, source in zip(group, np.random.permutation(group)):
+            for to, source in zip(group, np.random.permutation(group), strict=True):
                 result[to - 1] = self.transforms[source - 1]
         return result
 
@@ -143,7 +154,9 @@ class TorchTransformCompose(VisionTransform):
     as of ``ToTensor``, comes out as it is laid out, (C, H, W), with blue first.
     """
 
-    def __init__(self, transforms: Sequence[Callable[[Any], Any]], *, order: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, transforms: Sequence[Callable[[Any], Any]], *, order: Sequence[str] | None = None
+    ) -> None:
         super().__init__(order)
         self.transforms = list(transforms)
 
@@ -170,7 +183,9 @@ def _to_pil(image: np.ndarray) -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("TorchTransformCompose needs Pillow; install it with: pip install pillow") from error
+        raise ImportError(
+            "TorchTransformCompose needs Pillow; install it with: pip install pillow"
+        ) from error
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[..., 0]
     return Image.fromarray(np.ascontiguousarray(image[..., ::-1]) if image.ndim == 3 else image)

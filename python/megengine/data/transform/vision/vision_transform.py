@@ -34,7 +34,9 @@ class VisionTransform(Transform):
         if order is None:
             order = ("image",)
         if isinstance(order, str) or not isinstance(order, Sequence):
-            raise ValueError(f'order must be a sequence of names such as ("image", "boxes"), got {order!r}')
+            raise ValueError(
+                f'order must be a sequence of names such as ("image", "boxes"), got {order!r}'
+            )
         for name in order:
             if not isinstance(name, str):
                 raise ValueError(f"order must hold names, got {name!r} in {order!r}")
@@ -49,10 +51,14 @@ class VisionTransform(Transform):
         single = not isinstance(input, (tuple, list))
         parts = (input,) if single else input
         if len(parts) < len(self.order):
-            raise ValueError(f"the sample has {len(parts)} parts but order names {len(self.order)}: {self.order!r}")
+            raise ValueError(
+                f"the sample has {len(parts)} parts but order names {len(self.order)}: {self.order!r}"
+            )
         self._prepare(parts)
-        output = [self._function_for(name)(part) for name, part in zip(self.order, parts)]
-        output.extend(parts[len(self.order):])
+        output = [
+            self._function_for(name)(part) for name, part in zip(self.order, parts, strict=False)
+        ]
+        output.extend(parts[len(self.order) :])
         return output[0] if single else tuple(output)
 
     def _prepare(self, parts: Sequence[Any]) -> None:
@@ -65,7 +71,8 @@ class VisionTransform(Transform):
                 return lambda part: part
             raise NotImplementedError(
                 f"{type(self).__name__} does not know how to transform a part called {name!r}; "
-                f"define _apply_{name} in a subclass, or take the name out of order")
+                f"define _apply_{name} in a subclass, or take the name out of order"
+            )
         return function
 
     def _image_size(self, parts: Sequence[Any]) -> tuple[int, int]:
@@ -73,7 +80,9 @@ class VisionTransform(Transform):
         for name in ("image", "mask"):
             if name in self.order:
                 return parts[list(self.order).index(name)].shape[:2]
-        raise ValueError(f"{type(self).__name__} needs an image in the sample, but order is {self.order!r}")
+        raise ValueError(
+            f"{type(self).__name__} needs an image in the sample, but order is {self.order!r}"
+        )
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         raise self._missing("image")
@@ -85,7 +94,9 @@ class VisionTransform(Transform):
         raise self._missing("mask")
 
     def _missing(self, name: str) -> Exception:
-        return NotImplementedError(f"{type(self).__name__} does not define _apply_{name}, which order asks for")
+        return NotImplementedError(
+            f"{type(self).__name__} does not define _apply_{name}, which order asks for"
+        )
 
     def _apply_boxes(self, boxes: np.ndarray) -> np.ndarray:
         """Each box becomes the upright box around its four transformed corners."""
@@ -98,7 +109,9 @@ class VisionTransform(Transform):
 
     def _apply_keypoints(self, keypoints: np.ndarray) -> np.ndarray:
         keypoints = np.asarray(keypoints)
-        points = self._apply_coords(keypoints[..., :2].reshape(-1, 2)).reshape(*keypoints.shape[:-1], 2)
+        points = self._apply_coords(keypoints[..., :2].reshape(-1, 2)).reshape(
+            *keypoints.shape[:-1], 2
+        )
         return np.concatenate([points, keypoints[..., 2:]], axis=-1)
 
     def _apply_polygons(self, polygons: Sequence[np.ndarray]) -> list[np.ndarray]:
