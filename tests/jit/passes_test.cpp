@@ -1,0 +1,138 @@
+#include "jit/passes/passes.h"
+
+#include "jit/pipeline.h"
+#include "tests/jit/world.h"
+
+namespace megjit::jit {
+namespace {
+
+using FoldConstants = World;
+using Dedup = World;
+using DropDead = World;
+using Simplify = World;
+using Fuse = World;
+using Pipeline = World;
+
+std::string after(Graph (*pass)(const Graph&), std::string_view text) {
+    const Graph graph = pass(parse_graph(text));
+    EXPECT_EQ(fault_of(graph), "");
+    return print(graph);
+}
+
+Graph simplify_and_drop(const Graph& graph) { return drop_dead(simplify(graph)); }
+
+size_t kernels_in(const Graph& graph) {
+    size_t count = 0;
+    for (const Node& node : graph.nodes()) count += node.kind == NodeKind::fused;
+    return count;
+}
+
+TEST_F(FoldConstants, ReplacesTheSumOfTwoConstants) {
+    EXPECT_EQ(after([](const Graph& g) { return drop_dead(fold_constants(g)); },
+                    "%0: f32[] = const 2\n%1: f32[] = const 3\n%2: f32[] = add %0 %1\nreturn %2\n"),
+              "%0: f32[] = const 5\nreturn %0\n");
+}
+
+TEST_F(FoldConstants, LeavesWhatDependsOnAnInput) {
+    constexpr std::string_view text = "%0: f32[] = input 0\n%1: f32[] = const 3\n%2: f32[] = add %0 %1\nreturn %2\n";
+    EXPECT_EQ(after(fold_constants, text), text);
+}
+
+TEST_F(Dedup, JoinsEqualNodes) {
+    EXPECT_EQ(after(dedup, "%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = exp %0\n%3: f32[2] = add %1 %2\nreturn %3\n"),
+              "%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = add %1 %1\nreturn %2\n");
+}
+
+TEST_F(Dedup, KeepsNodesWithOtherAttributesApart) {
+    constexpr std::string_view text =
+        "%0: f32[2, 3] = input 0\n%1: f32[6] = reshape %0 {shape=[6]}\n%2: f32[3, 2] = reshape %0 {shape=[3, 2]}\nreturn %1 %2\n";
+    EXPECT_EQ(after(dedup, text), text);
+}
+
+TEST_F(DropDead, KeepsInputsButNotUnreadNodes) {
+    EXPECT_EQ(after(drop_dead, "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = exp %0\n%3: f32[2] = neg %0\nreturn %3\n"),
+              "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = neg %0\nreturn %2\n");
+}
+
+TEST_F(Simplify, MultiplyingByOneGoes) {
+    EXPECT_EQ(after(simplify_and_drop, "%0: f32[2] = input 0\n%1: f32[] = const 1\n%2: f32[2] = mul %0 %1\nreturn %2\n"),
+              "%0: f32[2] = input 0\nreturn %0\n");
+}
+
+TEST_F(Simplify, TwoTranspositionsCancel) {
+    EXPECT_EQ(after(simplify_and_drop,
+                    "%0: f32[2, 3] = input 0\n%1: f32[3, 2] = transpose %0 {perm=[1, 0]}\n%2: f32[2, 3] = transpose %1 {perm=[1, 0]}\nreturn %2\n"),
+              "%0: f32[2, 3] = input 0\nreturn %0\n");
+}
+
+TEST_F(Simplify, ASquareIsNoPower) {
+    EXPECT_EQ(after(simplify_and_drop, "%0: f32[2] = input 0\n%1: f32[] = const 2\n%2: f32[2] = pow %0 %1\nreturn %2\n"),
+              "%0: f32[2] = input 0\n%1: f32[2] = square %0\nreturn %1\n");
+}
+
+TEST_F(Simplify, AScalarTimesOneThatBroadcastsStays) {
+    constexpr std::string_view text = "%0: f32[] = input 0\n%1: f32[2] = const 1 1\n%2: f32[2] = mul %0 %1\nreturn %2\n";
+    EXPECT_EQ(after(simplify, text), text);
+}
+
+TEST_F(Fuse, AChainBecomesOneKernel) {
+    const Graph graph = fuse(parse_graph(
+        "%0: f32[4, 5] = input 0\n%1: f32[5] = input 1\n%2: f32[4, 5] = add %0 %1\n%3: f32[4, 5] = exp %2\n%4: f32[4, 5] = mul %3 %0\nreturn %4\n"));
+    EXPECT_EQ(kernels_in(graph), 1u);
+    EXPECT_EQ(graph.nodes().size(), 3u);
+    EXPECT_EQ(graph.nodes().back().ops, (std::vector<std::string>{"add", "exp", "mul"}));
+}
+
+TEST_F(Fuse, KeepsTheResult) {
+    const Graph graph = parse_graph(
+        "%0: f32[2, 2] = input 0\n%1: f32[2] = input 1\n%2: f32[2, 2] = mul %0 %1\n%3: f32[2, 2] = sub %2 %0\n%4: f32[2, 2] = abs %3\nreturn %4 %2\n");
+    const std::vector<TensorRef> inputs = {floats({2, 2}, {1, 2, 3, 4}), floats({2}, {10, -1})};
+    const auto expected = interpret(graph, inputs), got = interpret(fuse(graph), inputs);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(values_of(got[i]), values_of(expected[i]));
+}
+
+//   %1 = exp %0 -> matmul -> add: the add reads both the group of exp and what depends on it
+TEST_F(Fuse, NeverMakesALoopThroughAnOpThatCannotJoin) {
+    const Graph graph = fuse(parse_graph(
+        "%0: f32[3, 3] = input 0\n%1: f32[3, 3] = exp %0\n%2: f32[3, 3] = neg %1\n"
+        "%3: f32[3, 3] = matmul %2 %2 {transpose_a=0, transpose_b=0}\n%4: f32[3, 3] = add %1 %3\n%5: f32[3, 3] = abs %4\nreturn %5\n"));
+    EXPECT_EQ(fault_of(graph), "");
+    EXPECT_EQ(kernels_in(graph), 2u);
+}
+
+TEST_F(Fuse, AValueThatIsReadOutsideLeavesTheKernel) {
+    const Graph graph = fuse(parse_graph("%0: f32[4] = input 0\n%1: f32[4] = exp %0\n%2: f32[4] = neg %1\nreturn %2 %1\n"));
+    EXPECT_EQ(graph.nodes().back().outputs.size(), 2u);
+}
+
+TEST_F(Fuse, ASingleNodeStaysAsItIs) {
+    constexpr std::string_view text = "%0: f32[4] = input 0\n%1: f32[4] = exp %0\nreturn %1\n";
+    EXPECT_EQ(after(fuse, text), text);
+}
+
+TEST_F(Fuse, AGroupMovesNoMoreBytesThanItsParts) {
+    const Graph graph = parse_graph(
+        "%0: f32[64] = input 0\n%1: f32[64] = input 1\n%2: f32[64] = add %0 %1\n%3: f32[64] = mul %2 %0\n%4: f32[64] = exp %3\nreturn %4 %3\n");
+    const auto bytes_moved = [](const Graph& g) {
+        size_t bytes = 0;
+        for (const Node& node : g.nodes()) {
+            if (node.kind == NodeKind::input || node.kind == NodeKind::constant) continue;
+            for (ValueId id : node.inputs) bytes += g.type(id).bytes();
+            for (ValueId id : node.outputs) bytes += g.type(id).bytes();
+        }
+        return bytes;
+    };
+    EXPECT_LE(bytes_moved(fuse(graph)), bytes_moved(graph));
+}
+
+TEST_F(Pipeline, Level0KeepsTheGraphAsRecorded) {
+    constexpr std::string_view text = "%0: f32[] = const 2\n%1: f32[] = neg %0\n%2: f32[] = neg %1\nreturn %2\n";
+    EXPECT_EQ(print(run_pipeline(parse_graph(text), {.opt_level = 0})), text);
+}
+
+TEST_F(Pipeline, EveryPassSaysWhyItStandsWhereItStands) {
+    for (const Pass& pass : pipeline()) EXPECT_FALSE(pass.why_here.empty()) << pass.name;
+}
+
+}  // namespace
+}  // namespace megjit::jit

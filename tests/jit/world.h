@@ -1,0 +1,35 @@
+// tests/jit/world.h -- the ops and the CPU device, made once for the test program.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "backends/cpu/cpu_device.h"
+#include "jit/graph.h"
+#include "memory/caching_allocator.h"
+#include "runtime/op.h"
+
+namespace megjit::jit {
+
+class World : public testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        static const bool once = [] {
+            runtime::register_all_ops();
+            runtime::register_device(std::make_unique<backends::cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            return true;
+        }();
+        (void)once;
+    }
+};
+
+inline TensorRef floats(const runtime::Shape& shape, std::initializer_list<float> values) {
+    TensorRef tensor = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = shape});
+    std::copy(values.begin(), values.end(), tensor->as<float>());
+    return tensor;
+}
+
+inline std::vector<float> values_of(const TensorRef& tensor) {
+    return {tensor->as<float>(), tensor->as<float>() + tensor->type().numel()};
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,304 @@
+"""One row per function: how to call it, what NumPy says in float64, sample inputs, and where a gradient is checked.
+
+Drives test_functional_ops.py, which runs each row against NumPy, against finite differences, and traced.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import megengine.functional as F
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sample:
+    name: str
+    call: Callable
+    reference: Callable
+    inputs: tuple
+    grad: tuple = (0,)  # inputs whose gradient is checked
+    tolerance: float = 1e-5  # relative and absolute
+    settings: dict = field(default_factory=dict)  # keyword arguments of both
+
+    def __repr__(self):
+        return self.name
+
+
+def _normal(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def _between(low, high, *shape, seed=0):
+    return np.random.default_rng(seed).uniform(low, high, size=shape).astype(np.float32)
+
+
+def _distinct(*shape):
+    """Elements at least 0.1 apart, so that order and kinks survive a small step."""
+    n = math.prod(shape)
+    values = np.random.default_rng(n).permutation(n).astype(np.float32)
+    return ((values - n / 2) * 0.1 + 0.05).reshape(shape)
+
+
+X = _distinct(3, 4)
+POSITIVE = _between(0.2, 3, 3, 4)
+UNIT = _between(-0.9, 0.9, 3, 4)
+INTS = np.array([[3, -7, 0], [5, 2, -1]], np.int32)
+LABEL = np.array([1, 0, 3], np.int32)
+IMAGE = _distinct(2, 4, 6, 5)
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _unary(name, reference, x=X, **kwargs):
+    return Sample(name, getattr(F, name), reference, (x,), **kwargs)
+
+
+def _binary(name, reference, x=X, y=_normal(1, 4) + 3, **kwargs):
+    return Sample(name, getattr(F, name), reference, (x, y), **kwargs)
+
+
+UNARY = [
+    _unary("abs", np.abs),
+    _unary("acos", np.arccos, UNIT),
+    _unary("asin", np.arcsin, UNIT),
+    _unary("atan", np.arctan),
+    _unary("asinh", np.arcsinh),
+    _unary("acosh", np.arccosh, POSITIVE + 1.2),
+    _unary("atanh", np.arctanh, UNIT),
+    _unary("ceil", np.ceil, grad=()),
+    _unary("cos", np.cos),
+    _unary("cosh", np.cosh),
+    _unary("erf", _erf),
+    _unary("exp", np.exp),
+    _unary("expm1", np.expm1),
+    _unary("floor", np.floor, grad=()),
+    _unary("gelu", lambda x: x * 0.5 * (1 + _erf(x / np.sqrt(2)))),
+    _unary("hsigmoid", lambda x: np.clip(x + 3, 0, 6) / 6, 5 * X),
+    _unary("hswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, 5 * X),
+    _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x)),
+    _unary("log", np.log, POSITIVE),
+    _unary("log1p", np.log1p, POSITIVE),
+    _unary("logsigmoid", lambda x: -np.logaddexp(0, -x)),
+    _unary("neg", np.negative),
+    _unary("relu", lambda x: np.maximum(x, 0)),
+    _unary("relu6", lambda x: np.clip(x, 0, 6), 10 * X),
+    _unary("round", lambda x: np.trunc(x + np.copysign(0.5, x)), 3 * X, grad=()),
+    _unary("sigmoid", _sigmoid),
+    _unary("sign", np.sign, grad=()),
+    _unary("silu", lambda x: x * _sigmoid(x)),
+    _unary("sin", np.sin),
+    _unary("sinh", np.sinh),
+    _unary("softplus", lambda x: np.logaddexp(0, x)),
+    _unary("sqrt", np.sqrt, POSITIVE),
+    _unary("square", np.square),
+    _unary("tan", np.tan, UNIT),
+    _unary("tanh", np.tanh),
+    _unary("isnan", np.isnan, np.array([1, np.nan, np.inf], np.float32), grad=()),
+    _unary("isinf", np.isinf, np.array([1, np.nan, -np.inf], np.float32), grad=()),
+    _unary("logical_not", np.logical_not, X > 0, grad=()),
+]
+
+BINARY = [
+    _binary("add", np.add, grad=(0, 1)),
+    _binary("sub", np.subtract, grad=(0, 1)),
+    _binary("mul", np.multiply, grad=(0, 1)),
+    _binary("div", np.divide, grad=(0, 1)),
+    _binary("pow", np.power, POSITIVE, grad=(0, 1)),
+    _binary("atan2", np.arctan2, grad=(0, 1)),
+    _binary("logaddexp", np.logaddexp, grad=(0, 1)),
+    _binary("maximum", np.maximum, grad=(0, 1)),
+    _binary("minimum", np.minimum, grad=(0, 1)),
+    _binary("mod", np.fmod, grad=()),
+    _binary("floor_div", np.floor_divide, grad=()),
+    _binary("prelu", lambda x, y: np.where(x > 0, x, x * y), grad=(0, 1)),
+    Sample("mod_int", F.mod, np.mod, (INTS, np.int32(3) + 0 * INTS), ()),
+    Sample("floor_div_int", F.floor_div, np.floor_divide, (INTS, np.int32(2) + 0 * INTS), ()),
+    Sample("left_shift", F.left_shift, np.left_shift, (INTS, 1 + 0 * INTS), ()),
+    Sample("right_shift", F.right_shift, np.right_shift, (INTS, 1 + 0 * INTS), ()),
+    *(
+        Sample(name, getattr(F, name), reference, (INTS, INTS.T.reshape(2, 3)), ())
+        for name, reference in {
+            "equal": np.equal,
+            "not_equal": np.not_equal,
+            "less": np.less,
+            "less_equal": np.less_equal,
+            "greater": np.greater,
+            "greater_equal": np.greater_equal,
+        }.items()
+    ),
+    *(
+        Sample(name, getattr(F, name), getattr(np, name), (INTS > 0, INTS > 2), ())
+        for name in ("logical_and", "logical_or", "logical_xor")
+    ),
+    Sample("clip", lambda x: F.clip(x, -0.5, 0.5), lambda x: np.clip(x, -0.5, 0.5), (2 * X,)),
+    Sample("clip_below", lambda x: F.clip(x, lower=0.0), lambda x: np.maximum(x, 0), (X,)),
+]
+
+
+def _reduction(name, reference, x=X, **kwargs):
+    return [
+        Sample(name, getattr(F, name), reference, (x,), **kwargs),
+        Sample(
+            f"{name}_axis",
+            lambda x: getattr(F, name)(x, axis=-1),
+            lambda x: reference(x, axis=-1),
+            (x,),
+            **kwargs,
+        ),
+        Sample(
+            f"{name}_keepdims",
+            lambda x: getattr(F, name)(x, axis=(0, 1), keepdims=True),
+            lambda x: reference(x, axis=(0, 1), keepdims=True),
+            (x,),
+            **kwargs,
+        ),
+    ]
+
+
+def _logsumexp(x, axis=1):
+    return np.log(np.exp(x).sum(axis))
+
+
+REDUCTIONS = [
+    *_reduction("sum", np.sum),
+    *_reduction("prod", np.prod, POSITIVE),
+    *_reduction("mean", np.mean),
+    *_reduction("max", np.max),
+    *_reduction("min", np.min),
+    *_reduction("var", np.var),
+    *_reduction("std", np.std),
+    Sample("norm_2", lambda x: F.norm(x, axis=1), lambda x: np.linalg.norm(x, axis=1), (X,)),
+    Sample("norm_3", lambda x: F.norm(x, 3, 1), lambda x: np.linalg.norm(x, 3, 1), (X,)),
+    Sample("norm_inf", lambda x: F.norm(x, np.inf, 1), lambda x: np.linalg.norm(x, np.inf, 1), (X,)),
+    Sample(
+        "normalize",
+        lambda x: F.normalize(x, axis=1),
+        lambda x: x / np.linalg.norm(x, axis=1, keepdims=True),
+        (X,),
+    ),
+    Sample("argmax", lambda x: F.argmax(x, axis=1), lambda x: np.argmax(x, 1), (X,), ()),
+    Sample("argmin", F.argmin, np.argmin, (X,), ()),
+    Sample("argsort", F.argsort, np.argsort, (X,), ()),
+    Sample("sort", lambda x: F.sort(x)[0], np.sort, (X,)),
+    Sample("topk", lambda x: F.topk(x, 2)[0], lambda x: -np.sort(-x)[:, :2], (X,)),
+    Sample("cumsum", lambda x: F.cumsum(x, 1), lambda x: np.cumsum(x, 1), (X,)),
+    Sample("logsumexp", lambda x: F.logsumexp(x, 1), _logsumexp, (X,)),
+    Sample(
+        "logsoftmax",
+        lambda x: F.logsoftmax(x, 1),
+        lambda x: x - _logsumexp(x)[:, None],
+        (X,),
+    ),
+    Sample("softmax", F.softmax, lambda x: np.exp(x - _logsumexp(x)[:, None]), (X,)),
+]
+
+
+def _cross_entropy(x, label, smooth=0.0):
+    logp = x - _logsumexp(x)[:, None]
+    return np.mean(-(1 - smooth) * logp[np.arange(len(label)), label] - smooth * logp.mean(1))
+
+
+PROBABILITY = _between(0.1, 0.9, 3, 4)
+TARGET = (X > 0).astype(np.float32)
+
+LOSSES = [
+    Sample("l1_loss", F.loss.l1_loss, lambda a, b: np.abs(a - b).mean(), (X, _normal(3, 4)), (0, 1)),
+    Sample(
+        "square_loss", F.loss.square_loss, lambda a, b: ((a - b) ** 2).mean(), (X, _normal(3, 4)), (0, 1)
+    ),
+    Sample("cross_entropy", F.loss.cross_entropy, _cross_entropy, (X, LABEL)),
+    Sample(
+        "cross_entropy_smooth",
+        lambda x, y: F.loss.cross_entropy(x, y, label_smooth=0.1),
+        lambda x, y: _cross_entropy(x, y, 0.1),
+        (X, LABEL),
+    ),
+    Sample(
+        "cross_entropy_probabilities",
+        lambda x, y: F.loss.cross_entropy(x, y, with_logits=False),
+        lambda x, y: -np.log(x[np.arange(3), y]).mean(),
+        (PROBABILITY, LABEL),
+    ),
+    Sample(
+        "binary_cross_entropy",
+        F.loss.binary_cross_entropy,
+        lambda x, y: -(y * np.log(_sigmoid(x)) + (1 - y) * np.log(1 - _sigmoid(x))).mean(),
+        (X, TARGET),
+    ),
+    Sample(
+        "binary_cross_entropy_probabilities",
+        lambda x, y: F.loss.binary_cross_entropy(x, y, with_logits=False),
+        lambda x, y: -(y * np.log(x) + (1 - y) * np.log(1 - x)).mean(),
+        (PROBABILITY, TARGET),
+    ),
+    Sample(
+        "hinge_loss",
+        F.loss.hinge_loss,
+        lambda x, y: np.maximum(0, 1 - x * y).sum(1).mean(),
+        (X, 2 * TARGET - 1),
+    ),
+    Sample(
+        "hinge_loss_l2",
+        lambda x, y: F.loss.hinge_loss(x, y, norm="L2"),
+        lambda x, y: (np.maximum(0, 1 - x * y) ** 2).sum(1).mean(),
+        (X, 2 * TARGET - 1),
+    ),
+]
+
+INDEX = np.array([[0, 2, 1, 3], [3, 3, 0, 0], [1, 0, 2, 2]], np.int32)
+
+ARRANGEMENT = [
+    Sample("reshape", lambda x: F.reshape(x, (2, -1)), lambda x: x.reshape(2, -1), (X,)),
+    Sample("transpose", lambda x: F.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), (_normal(2, 3, 4),)),
+    Sample("swapaxes", lambda x: F.swapaxes(x, 0, 2), lambda x: x.swapaxes(0, 2), (_normal(2, 3, 4),)),
+    Sample("flatten", lambda x: F.flatten(x, 1), lambda x: x.reshape(2, -1), (_normal(2, 3, 4),)),
+    Sample("expand_dims", lambda x: F.expand_dims(x, (0, -1)), lambda x: x[None, ..., None], (X,)),
+    Sample("squeeze", lambda x: F.squeeze(x, 1), lambda x: x[:, 0], (_normal(3, 1, 2),)),
+    Sample("broadcast_to", lambda x: F.broadcast_to(x, (2, 3, 4)), lambda x: np.broadcast_to(x, (2, 3, 4)), (X,)),
+    Sample("concat", lambda x, y: F.concat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), (X, _normal(3, 2)), (0, 1)),
+    Sample("stack", lambda x, y: F.stack([x, y], -1), lambda x, y: np.stack([x, y], -1), (X, 2 * X), (0, 1)),
+    Sample("split", lambda x: F.split(x, 3, axis=1)[0], lambda x: np.array_split(x, 3, 1)[0], (X,)),
+    Sample("repeat", lambda x: F.repeat(x, 2, axis=1), lambda x: np.repeat(x, 2, 1), (X,)),
+    Sample("repeat_each", lambda x: F.repeat(x, [2, 0, 1], axis=0), lambda x: np.repeat(x, [2, 0, 1], 0), (X,)),
+    Sample("tile", lambda x: F.tile(x, (2, 1, 3)), lambda x: np.tile(x, (2, 1, 3)), (X,)),
+    Sample("roll", lambda x: F.roll(x, (1, -1), (0, 1)), lambda x: np.roll(x, (1, -1), (0, 1)), (X,)),
+    Sample("roll_flat", lambda x: F.roll(x, 5), lambda x: np.roll(x, 5), (X,)),
+    Sample("diag", lambda x: F.diag(x, 1), lambda x: np.diag(x, 1), (X,)),
+    Sample("diag_of_vector", lambda x: F.diag(x, -1), lambda x: np.diag(x, -1), (_normal(3),)),
+    Sample("gather", lambda x, i: F.gather(x, 1, i), lambda x, i: np.take_along_axis(x, i, 1), (X, INDEX)),
+    Sample("where", lambda x, y: F.where(x > 0, x, y), lambda x, y: np.where(x > 0, x, y), (X, 2 * X), (0, 1)),
+    Sample("indexing_one_hot", F.indexing_one_hot, lambda x, i: x[np.arange(3), i], (X, LABEL)),
+    Sample("one_hot", lambda i: F.one_hot(i, 5), lambda i: np.eye(5, dtype=np.int32)[i], (INDEX,), ()),
+    Sample("embedding", lambda w, i: F.embedding(i, w), lambda w, i: w[i], (_normal(4, 3), INDEX)),
+    Sample("pad", lambda x: F.pad(x, ((1, 0), (0, 2)), constant_value=3.0), lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=3.0), (X,)),
+    Sample("pad_edge", lambda x: F.pad(x, ((1, 2), (2, 1)), "replicate"), lambda x: np.pad(x, ((1, 2), (2, 1)), "edge"), (X,)),
+    Sample("pad_reflect", lambda x: F.pad(x, ((1, 2), (2, 1)), "reflect"), lambda x: np.pad(x, ((1, 2), (2, 1)), "reflect"), (X,)),
+    Sample("meshgrid", lambda x, y: F.meshgrid(x, y)[0], lambda x, y: np.meshgrid(x, y)[0], (_normal(3), _normal(2))),
+    Sample("copy", F.copy, np.copy, (X,)),
+]  # fmt: skip
+
+MATRIX = _normal(3, 3) + 3 * np.eye(3, dtype=np.float32)
+
+LINEAR_ALGEBRA = [
+    Sample("matmul", F.matmul, np.matmul, (X, _normal(4, 2)), (0, 1)),
+    Sample("matmul_batched", F.matmul, np.matmul, (_normal(2, 1, 3, 4), _normal(5, 4, 2)), (0, 1)),
+    Sample("matmul_transposed", lambda a, b: F.matmul(a, b, transpose_a=True, transpose_b=True), lambda a, b: a.T @ b.T, (_normal(4, 3), _normal(2, 4)), (0, 1)),
+    Sample("matmul_vector", F.matmul, np.matmul, (X, _normal(4)), (0, 1)),
+    Sample("matmul_vectors", F.matmul, np.matmul, (_normal(4), _normal(4, seed=1)), (0, 1)),
+    Sample("dot", F.dot, np.dot, (_normal(4), _normal(4, seed=1)), (0, 1)),
+    Sample("linear", F.linear, lambda x, w, b: x @ w.T + b, (X, _normal(2, 4), _normal(2)), (0, 1, 2)),
+    Sample("matinv", F.matinv, np.linalg.inv, (MATRIX,), tolerance=1e-4),
+    Sample("svd", lambda x: F.svd(x)[1], lambda x: np.linalg.svd(x)[1], (X,), ()),
+    Sample("cross", F.cross, np.cross, (_normal(4, 3), _normal(4, 3, seed=1)), (0, 1)),
+    Sample("einsum", lambda a, b: F.einsum("bij,bjk->bik", a, b), lambda a, b: a @ b, (_normal(2, 3, 4), _normal(2, 4, 2)), (0, 1)),
+    Sample("einsum_trace", lambda a: F.einsum("ii", a), np.trace, (MATRIX,)),
+    Sample("einsum_dots", lambda a, b: F.einsum("...i,ij->...j", a, b), lambda a, b: a @ b, (_normal(2, 3, 4), _normal(4, 2)), (0, 1)),
+]  # fmt: skip
+
+SAMPLES = UNARY + BINARY + REDUCTIONS + LOSSES + ARRANGEMENT + LINEAR_ALGEBRA
