@@ -1,0 +1,131 @@
+// backends/cpu/conv.cpp -- convolution and its gradients by oneDNN; `relayout`.
+// Row-major activations go through the layout that the primitive prefers; channels_last ones are passed as
+// they are (dnn.h has the measurements). Weights always go through the preferred layout.
+#include "backends/cpu/dnn.h"
+#include "backends/cpu/dnn_convert.h"
+#include "runtime/ops/window.h"
+
+namespace megjit::cpu {
+namespace {
+
+using dnn::Dims;
+using dnnl::memory;
+using runtime::Layout;
+using runtime::OpCall;
+using runtime::Type;
+using runtime::Window;
+
+enum class Role { forward, data, filter };
+
+// The three tensors of a convolution, whichever of them is computed.
+struct ConvProblem {
+    Type x, w, y;
+    Dims stride, padding, dilation;
+    int64_t groups = 1;
+    memory::data_type dtype = memory::data_type::f32;
+    bool any_layout = true;  // of x and y
+
+    memory::desc activation(const Type& type) const {
+        if (any_layout) return {dnn::dims_of(type.shape), dtype, memory::format_tag::any};
+        return {dnn::dims_of(type.shape), dtype, dnn::strides_of(type.shape, Layout::channels_last)};
+    }
+    Dims weight_dims() const {
+        Dims dims = dnn::dims_of(w.shape);
+        if (groups == 1) return dims;
+        dims[0] /= groups;
+        dims.insert(dims.begin(), groups);
+        return dims;
+    }
+    memory::desc weights() const { return {weight_dims(), dtype, memory::format_tag::any}; }
+    memory::desc dense_weights() const {
+        const Dims dims = weight_dims();
+        Dims strides(dims.size(), 1);
+        for (size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+        return {dims, dtype, strides};
+    }
+};
+
+ConvProblem problem_of(const OpCall& call, const Type& x, const Type& w, const Type& y) {
+    const int dims = x.rank() - 2;
+    const auto as_dims = [&](std::string_view name, int64_t lowest) {
+        const auto values = runtime::per_axis(call, name, dims, lowest);
+        return Dims(values.begin(), values.begin() + dims);
+    };
+    ConvProblem p{.x = x, .w = w, .y = y, .stride = as_dims("stride", 1), .padding = as_dims("padding", 0),
+                  .dilation = as_dims("dilation", 1), .groups = call.integer("groups"), .dtype = dnn::data_type(x.dtype)};
+    for (int64_t& step : p.dilation) --step;  // oneDNN counts the skipped elements
+    p.any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
+    return p;
+}
+
+dnnl::primitive_desc_base create(const ConvProblem& p, Role role) {
+    const auto algorithm = dnnl::algorithm::convolution_direct;
+    const memory::desc x = p.activation(p.x), w = p.weights(), y = p.activation(p.y);
+    const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+    const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w, y, p.stride, p.dilation, p.padding,
+                                                            p.padding, dnn::attributes());
+    switch (role) {
+        case Role::forward: return forward;
+        case Role::data:
+            return dnnl::convolution_backward_data::primitive_desc(dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding,
+                                                                   p.padding, forward, dnn::attributes());
+        case Role::filter: break;
+    }
+    return dnnl::convolution_backward_weights::primitive_desc(dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding,
+                                                              p.padding, forward, dnn::attributes());
+}
+
+// x, w, y as the role names them; null where there is nothing to compute.
+Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
+    const Type& x = role == Role::data ? outputs[0] : call.inputs[0];
+    const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
+    const Type& y = role == Role::forward ? outputs[0] : role == Role::data ? call.inputs[0] : call.inputs[1];
+    if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
+    const ConvProblem p = problem_of(call, x, w, y);
+    std::vector<dnn::Operand> operands;
+    switch (role) {
+        case Role::forward:
+            operands = {{DNNL_ARG_SRC, false, 0, dnn::desc_of(x)},
+                        {DNNL_ARG_WEIGHTS, false, 1, p.dense_weights()},
+                        {DNNL_ARG_DST, true, 0, dnn::desc_of(y)}};
+            break;
+        case Role::data:
+            operands = {{DNNL_ARG_DIFF_DST, false, 0, dnn::desc_of(y)},
+                        {DNNL_ARG_WEIGHTS, false, 1, p.dense_weights()},
+                        {DNNL_ARG_DIFF_SRC, true, 0, dnn::desc_of(x)}};
+            break;
+        case Role::filter:
+            operands = {{DNNL_ARG_SRC, false, 0, dnn::desc_of(x)},
+                        {DNNL_ARG_DIFF_DST, false, 1, dnn::desc_of(y)},
+                        {DNNL_ARG_DIFF_WEIGHTS, true, 0, p.dense_weights()}};
+            break;
+    }
+    return dnn::make(call, [p, role] { return create(p, role); }, std::move(operands));
+}
+
+// Weights in row-major order, and a dtype that this CPU computes in.
+template <Role role>
+Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
+    const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
+    if (w.layout != Layout::row_major)
+        throw runtime::InternalError(runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
+    if (!dnn::computes_natively(call.inputs[0].dtype)) return in_float32(call, outputs, prepare_conv<role>);
+    return prepare(call, outputs, role);
+}
+
+Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
+    return make_kernel([from = call.inputs[0], to = outputs[0].layout](void* const* in, void* const* out, void*) {
+        convert_layout(from, to, in[0], out[0]);
+    });
+}
+
+}  // namespace
+
+void register_conv_kernels() {
+    register_kernel("conv", prepare_conv<Role::forward>);
+    register_kernel("conv_backward_data", prepare_conv<Role::data>);
+    register_kernel("conv_backward_filter", prepare_conv<Role::filter>);
+    register_kernel("relayout", prepare_relayout);
+}
+
+}  // namespace megjit::cpu

@@ -1,0 +1,228 @@
+// backends/cpu/dnn_convert.cpp -- other dtypes and layouts around kernels that compute float32 in one layout.
+#include <algorithm>
+
+#include "backends/cpu/dnn.h"
+#include "backends/cpu/dnn_convert.h"
+#include "backends/cpu/dnn_simd.h"
+#include "runtime/half.h"
+#include "runtime/parallel.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace megjit::cpu {
+
+using runtime::DType;
+using runtime::Layout;
+using runtime::OpCall;
+using runtime::Type;
+
+namespace {
+
+using Halves = uint16_t __attribute__((vector_size(32)));
+using Words = uint32_t __attribute__((vector_size(64)));
+
+MEGJIT_CLONES void bfloat_to_floats(const uint16_t* from, float* to, int64_t n) {
+    int64_t i = 0;
+    for (; i + simd::kLanes <= n; i += simd::kLanes) {
+        Halves halves;
+        std::memcpy(&halves, from + i, sizeof halves);
+        const Words bits = __builtin_convertvector(halves, Words) << 16;
+        std::memcpy(to + i, &bits, sizeof bits);
+    }
+    for (; i < n; ++i) to[i] = runtime::bfloat_to_float(from[i]);
+}
+
+MEGJIT_CLONES void floats_to_bfloat(const float* from, uint16_t* to, int64_t n) {
+    int64_t i = 0;
+    for (; i + simd::kLanes <= n; i += simd::kLanes) {
+        Words bits;
+        std::memcpy(&bits, from + i, sizeof bits);
+        const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16, nan = (bits >> 16) | 0x40u;
+        const Words chosen = (bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded;
+        const Halves halves = __builtin_convertvector(chosen, Halves);
+        std::memcpy(to + i, &halves, sizeof halves);
+    }
+    for (; i < n; ++i) to[i] = runtime::float_to_bfloat(from[i]);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx,f16c"))) int64_t half_to_floats_f16c(const uint16_t* from, float* to, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    return i;
+}
+__attribute__((target("avx,f16c"))) int64_t floats_to_half_f16c(const float* from, uint16_t* to, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+    return i;
+}
+bool has_f16c() {
+    static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+    return has;
+}
+#else
+int64_t half_to_floats_f16c(const uint16_t*, float*, int64_t) { return 0; }
+int64_t floats_to_half_f16c(const float*, uint16_t*, int64_t) { return 0; }
+bool has_f16c() { return false; }
+#endif
+
+constexpr int64_t kCastGrain = 1 << 15;
+
+// [batch, rows, columns] -> [batch, columns, rows], in tiles that stay in the first cache.
+template <class T>
+void transpose_each(const T* from, T* to, int64_t batch, int64_t rows, int64_t columns) {
+    constexpr int64_t kTile = 32;
+    const int64_t bands = (rows + kTile - 1) / kTile;
+    runtime::parallel_for(batch * bands, std::max<int64_t>(1, kCastGrain / (kTile * std::max<int64_t>(columns, 1))), 1,
+                          [=](int64_t lo, int64_t hi) {
+        for (int64_t band = lo; band < hi; ++band) {
+            const T* source = from + band / bands * rows * columns;
+            T* target = to + band / bands * rows * columns;
+            const int64_t first = band % bands * kTile, last = std::min(rows, first + kTile);
+            for (int64_t column = 0; column < columns; column += kTile)
+                for (int64_t c = column; c < std::min(columns, column + kTile); ++c)
+                    for (int64_t r = first; r < last; ++r) target[c * rows + r] = source[r * columns + c];
+        }
+    });
+}
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Where one operand goes on its way: storage type -> float32 -> other layout, each step in its own buffer.
+struct Route {
+    Type outside = {}, inside = {};
+    size_t buffer = 0, second = 0;  // workspace offsets
+    bool converts() const { return !(outside == inside); }
+    bool both() const { return outside.dtype != inside.dtype && outside.layout != inside.layout; }
+};
+
+void convert(const Type& from, const Type& to, const void* source, void* target, void* between) {
+    if (from.dtype == to.dtype) return convert_layout(from, to.layout, source, target);
+    if (from.layout == to.layout) return convert_dtype(from.dtype, to.dtype, source, target, from.numel());
+    convert_dtype(from.dtype, to.dtype, source, between, from.numel());
+    convert_layout({to.dtype, from.shape, from.layout}, to.layout, between, target);
+}
+
+class ConvertedExecutable final : public runtime::Executable {
+public:
+    ConvertedExecutable(Prepared inner, std::vector<Route> inputs, std::vector<Route> outputs)
+        : inner_(std::move(inner)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
+        workspace_ = aligned(inner_->workspace_bytes());
+        for (std::vector<Route>* routes : {&inputs_, &outputs_})
+            for (Route& route : *routes) {
+                if (!route.converts()) continue;
+                route.buffer = workspace_;
+                workspace_ += aligned(route.inside.bytes());
+                if (!route.both()) continue;
+                route.second = workspace_;
+                workspace_ += aligned(route.inside.numel() * sizeof(float));
+            }
+    }
+    size_t workspace_bytes() const override { return workspace_; }
+
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+        constexpr size_t kMost = 8;
+        void *in[kMost], *out[kMost];
+        char* const work = static_cast<char*>(workspace);
+        for (size_t i = 0; i < inputs_.size(); ++i) {
+            const Route& route = inputs_[i];
+            in[i] = route.converts() ? work + route.buffer : inputs[i];
+            if (route.converts()) convert(route.outside, route.inside, inputs[i], in[i], work + route.second);
+        }
+        for (size_t i = 0; i < outputs_.size(); ++i) out[i] = outputs_[i].converts() ? work + outputs_[i].buffer : outputs[i];
+        inner_->run(in, out, workspace);
+        for (size_t i = 0; i < outputs_.size(); ++i) {
+            const Route& route = outputs_[i];
+            if (route.converts()) convert(route.inside, route.outside, out[i], outputs[i], work + route.second);
+        }
+    }
+
+private:
+    Prepared inner_;
+    std::vector<Route> inputs_, outputs_;
+    size_t workspace_ = 0;
+};
+
+}  // namespace
+
+void convert_dtype(DType from, DType to, const void* source, void* target, int64_t n) {
+    runtime::parallel_for(n, kCastGrain, 64, [=](int64_t lo, int64_t hi) {
+        if (to == DType::f32) {
+            const uint16_t* s = static_cast<const uint16_t*>(source);
+            float* t = static_cast<float*>(target);
+            if (from == DType::bf16) return bfloat_to_floats(s + lo, t + lo, hi - lo);
+            for (int64_t i = lo + (has_f16c() ? half_to_floats_f16c(s + lo, t + lo, hi - lo) : 0); i < hi; ++i)
+                t[i] = runtime::half_to_float(s[i]);
+        } else {
+            const float* s = static_cast<const float*>(source);
+            uint16_t* t = static_cast<uint16_t*>(target);
+            if (to == DType::bf16) return floats_to_bfloat(s + lo, t + lo, hi - lo);
+            for (int64_t i = lo + (has_f16c() ? floats_to_half_f16c(s + lo, t + lo, hi - lo) : 0); i < hi; ++i)
+                t[i] = runtime::float_to_half(s[i]);
+        }
+    });
+}
+
+void convert_layout(const Type& from, Layout to, const void* source, void* target) {
+    const int64_t n = from.rank() ? from.shape[0] : 1, c = from.rank() > 1 ? from.shape[1] : 1;
+    const int64_t spatial = n > 0 && c > 0 ? from.numel() / (n * c) : 0;
+    if (from.layout == to || from.rank() < 3) {
+        if (from.bytes()) std::memcpy(target, source, from.bytes());
+        return;
+    }
+    const int64_t rows = to == Layout::channels_last ? c : spatial, columns = to == Layout::channels_last ? spatial : c;
+    const auto run = [&]<class T>(T) { transpose_each(static_cast<const T*>(source), static_cast<T*>(target), n, rows, columns); };
+    switch (runtime::size_of(from.dtype)) {
+        case 1: return run(uint8_t{});
+        case 2: return run(uint16_t{});
+        case 4: return run(uint32_t{});
+        default: return run(uint64_t{});
+    }
+}
+
+namespace {
+
+template <class Inside>
+Prepared converted(const OpCall& call, std::span<const Type> outputs, Prepare prepare, Inside inside) {
+    std::vector<Route> in, out;
+    std::vector<Type> in_types, out_types;
+    bool any = false;
+    for (const Type& type : call.inputs) {
+        in.push_back({type, inside(type)});
+        in_types.push_back(in.back().inside);
+        any |= in.back().converts();
+    }
+    for (const Type& type : outputs) {
+        out.push_back({type, inside(type)});
+        out_types.push_back(out.back().inside);
+        any |= out.back().converts();
+    }
+    if (!any) return nullptr;
+    const OpCall plain{call.op, call.attrs, in_types};
+    return std::make_shared<const ConvertedExecutable>(prepare(plain, out_types), std::move(in), std::move(out));
+}
+
+Type widened(Type type) {
+    if (type.dtype == DType::f16 || type.dtype == DType::bf16) type.dtype = DType::f32;
+    return type;
+}
+
+}  // namespace
+
+Prepared in_float32(const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
+    return converted(call, outputs, prepare, widened);
+}
+
+Prepared in_float32_like(const Type& main, const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
+    return converted(call, outputs, prepare, [&main](Type type) {
+        type = widened(type);
+        if (type.rank() == main.rank() && type.rank() >= 3) type.layout = main.layout;
+        return type;
+    });
+}
+
+}  // namespace megjit::cpu

@@ -1,0 +1,104 @@
+// backends/cpu/dnn_simd.h -- sixteen floats at a time for the hand-written kernels, in the compiler's
+// vector extension: one source, compiled for AVX-512, AVX2 and the baseline, chosen at load time.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+// Sanitizers cannot run before the resolvers of the clones do.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define MEGJIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define MEGJIT_CLONES
+#endif
+#define MEGJIT_INLINE inline __attribute__((always_inline))
+
+// Vectors never cross a real call: all of these are inlined.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace megjit::cpu::simd {
+
+inline constexpr int64_t kLanes = 16;
+using Floats = float __attribute__((vector_size(64)));
+using Ints = int32_t __attribute__((vector_size(64)));
+
+MEGJIT_INLINE Floats load(const float* p) {
+    Floats v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+MEGJIT_INLINE void store(float* p, const Floats& v) { std::memcpy(p, &v, sizeof v); }
+MEGJIT_INLINE Floats all(float value) { return Floats{} + value; }
+MEGJIT_INLINE float sum(const Floats& v) {
+    float part[kLanes];
+    std::memcpy(part, &v, sizeof v);
+    for (int step = 8; step; step /= 2)
+        for (int i = 0; i < step; ++i) part[i] += part[i + step];
+    return part[0];
+}
+
+// Code for Floats and for single floats at once: body(Floats{}, i), then body(float{}, i) for the rest.
+template <class V>
+MEGJIT_INLINE V get(const float* p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+template <class V>
+MEGJIT_INLINE void put(float* p, const V& v) {
+    std::memcpy(p, &v, sizeof v);
+}
+template <class Body>
+MEGJIT_INLINE void over_lanes(int64_t n, const Body& body) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) body(Floats{}, i);
+    for (; i < n; ++i) body(float{}, i);
+}
+#define MEGJIT_LANES(V, i) [&]<class V>(const V&, int64_t i) __attribute__((always_inline))
+
+template <class V>
+struct IndexType {
+    using Type = Ints;
+};
+template <>
+struct IndexType<float> {
+    using Type = int32_t;
+};
+
+// The larger one; a NaN of either wins.
+MEGJIT_INLINE float larger(float a, float b) { return a >= b || a != a ? a : b; }
+MEGJIT_INLINE Floats larger(const Floats& a, const Floats& b) {
+    const Ints keep = (a >= b) | (a != a);
+    return keep ? a : b;
+}
+
+// Is v to replace the largest so far, when the first of equals stays and the first NaN wins?
+MEGJIT_INLINE bool beats(float v, float best) { return v > best || (v != v && best == best); }
+MEGJIT_INLINE Ints beats(const Floats& v, const Floats& best) { return (v > best) | ((v != v) & (best == best)); }
+
+// e^x within 2 ulp for x <= 0 (or NaN), denormal results included; -inf gives 0.
+// Cody-Waite reduction by ln 2 in two parts and a polynomial of degree 6, as in Cephes' expf.
+template <class V, class I>
+MEGJIT_INLINE V exp_of_negative(V x) {
+    x = x < -104.0f ? V{} - 104.0f : x;  // below, the result is 0; a NaN stays
+    const V shifted = x * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+    const V n = shifted - 12582912.0f;
+    const V r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    const V e = (p * r * r + r) + 1.0f;
+    I bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    const I exponent = bits - 0x4B400000;  // n as an integer, in -150..0
+    const I half = exponent >> 1;          // 2^n in two steps: n may lie below the normal range
+    const I low = (half + 127) << 23, high = (exponent - half + 127) << 23;
+    V a, b;
+    std::memcpy(&a, &low, sizeof a);
+    std::memcpy(&b, &high, sizeof b);
+    return e * a * b;
+}
+
+}  // namespace megjit::cpu::simd
