@@ -175,7 +175,9 @@ REDUCTIONS = [
     *_reduction("std", np.std),
     Sample("norm_2", lambda x: F.norm(x, axis=1), lambda x: np.linalg.norm(x, axis=1), (X,)),
     Sample("norm_3", lambda x: F.norm(x, 3, 1), lambda x: np.linalg.norm(x, 3, 1), (X,)),
-    Sample("norm_inf", lambda x: F.norm(x, np.inf, 1), lambda x: np.linalg.norm(x, np.inf, 1), (X,)),
+    Sample(
+        "norm_inf", lambda x: F.norm(x, np.inf, 1), lambda x: np.linalg.norm(x, np.inf, 1), (X,)
+    ),
     Sample(
         "normalize",
         lambda x: F.normalize(x, axis=1),
@@ -208,9 +210,15 @@ PROBABILITY = _between(0.1, 0.9, 3, 4)
 TARGET = (X > 0).astype(np.float32)
 
 LOSSES = [
-    Sample("l1_loss", F.loss.l1_loss, lambda a, b: np.abs(a - b).mean(), (X, _normal(3, 4)), (0, 1)),
     Sample(
-        "square_loss", F.loss.square_loss, lambda a, b: ((a - b) ** 2).mean(), (X, _normal(3, 4)), (0, 1)
+        "l1_loss", F.loss.l1_loss, lambda a, b: np.abs(a - b).mean(), (X, _normal(3, 4)), (0, 1)
+    ),
+    Sample(
+        "square_loss",
+        F.loss.square_loss,
+        lambda a, b: ((a - b) ** 2).mean(),
+        (X, _normal(3, 4)),
+        (0, 1),
     ),
     Sample("cross_entropy", F.loss.cross_entropy, _cross_entropy, (X, LABEL)),
     Sample(

@@ -1,0 +1,271 @@
+"""Tensor: construction, dtypes and promotion, methods, host protocols."""
+
+import copy
+import pickle
+
+import megengine as mge
+import megengine.functional as F
+import numpy as np
+import pytest
+from megengine import Parameter, Tensor
+
+
+@pytest.mark.parametrize(
+    "data, dtype",
+    [
+        (1, "int32"),
+        (1.5, "float32"),
+        (True, "bool"),
+        ([1, 2.5], "float32"),
+        ([], "float32"),
+        ([[1, 2], [3, 4]], "int32"),
+        (np.zeros(2, np.int64), "int32"),
+        (np.zeros(2, np.float64), "float32"),
+        (np.zeros(2, np.uint8), "uint8"),
+        (np.float16(1), "float16"),
+        (np.zeros(2, np.complex64), "complex64"),
+    ],
+    ids=repr,
+)
+def test_the_dtype_follows_from_the_data(data, dtype):
+    assert Tensor(data).dtype == dtype
+
+
+def test_a_scalar_has_no_axes():
+    x = Tensor(2.0)
+    assert x.shape == () and x.ndim == 0 and x.size == 1 and x.numpy().shape == ()
+
+
+def test_tensor_is_the_class_itself():
+    assert mge.tensor is mge.Tensor and mge.tensor([1]).tolist() == [1]
+
+
+def test_a_dtype_given_converts_the_data():
+    assert Tensor([1.7], dtype="int32").tolist() == [1]
+    assert Tensor([1], dtype=np.float16).dtype == np.float16
+
+
+def test_a_tensor_given_another_dtype_is_refused():
+    with pytest.raises(RuntimeError, match="astype"):
+        Tensor(Tensor([1]), dtype="float32")
+
+
+def test_a_parameter_computes_plain_tensors():
+    p = Parameter([1.0, 2.0])
+    assert isinstance(p, Tensor) and type(p + 1) is Tensor and type(p[0]) is Tensor
+
+
+def test_the_name_is_settable_and_dropped_by_copies():
+    x = Tensor([1.0], name="weight")
+    assert x.name == "weight" and Tensor(x).name == ""
+    x.name = "bias"
+    assert x.name == "bias"
+
+
+@pytest.mark.parametrize(
+    "a, b, result",
+    [
+        ("int8", 1, "int8"),
+        ("int32", 1.5, "float32"),
+        ("float16", 1.5, "float16"),
+        ("bool", 1, "int32"),
+        ("int8", True, "int8"),
+        ("float16", "float32", "float32"),
+        ("float16", "int8", "float32"),
+        ("int8", "int32", "int32"),
+        ("bool", "int32", "float32"),
+        ("uint8", "uint16", "uint16"),
+    ],
+)
+def test_promotion(a, b, result):
+    other = F.ones((2,), dtype=b) if isinstance(b, str) else b
+    assert (F.ones((2,), dtype=a) + other).dtype == result
+
+
+def test_true_division_of_integers_is_float():
+    assert (Tensor([1, 2]) / 2).dtype == np.float32
+
+
+def test_integer_division_rounds_down_and_the_remainder_follows_the_divisor():
+    assert (Tensor([-7, 7]) // 2).tolist() == [-4, 3]
+    assert (Tensor([-7, 7]) % 3).tolist() == [2, 1]
+
+
+def test_the_float_remainder_follows_the_dividend():
+    assert (Tensor([-7.0, 7.0]) % 3).tolist() == [-1, 1]
+
+
+def test_none_is_no_operand():
+    with pytest.raises(TypeError):
+        Tensor([1.0]) + None
+
+
+def test_bitwise_operators_need_bool():
+    assert (Tensor([True, False]) & Tensor([True, True])).tolist() == [True, False]
+    with pytest.raises(TypeError):
+        Tensor([1]) & Tensor([1])
+
+
+def test_an_array_on_the_left_gives_a_tensor():
+    assert type(np.ones(2, np.float32) + Tensor([1.0, 2.0])) is Tensor
+    assert type(np.float32(2) * Tensor([1.0])) is Tensor
+
+
+def test_numpy_functions_give_tensors():
+    y = np.exp(Tensor([0.0]))
+    assert type(y) is Tensor and y.tolist() == [1]
+
+
+def test_matrix_product_operators():
+    x = Tensor([[1.0, 2.0]])
+    assert (x @ x.T).tolist() == [[5]]
+    assert (np.ones((1, 2), np.float32) @ Tensor([[1.0], [2.0]])).tolist() == [[3]]
+    x @= Tensor([[1.0], [1.0]])
+    assert x.tolist() == [[3]]
+
+
+def test_in_place_operators_change_this_handle_only():
+    x = Tensor([1.0, 2.0])
+    same, copy_ = x, Tensor(x)
+    x += 1
+    assert same.tolist() == [2, 3] and copy_.tolist() == [1, 2]
+
+
+def test_comparison_is_elementwise_and_hash_is_identity():
+    x = Tensor([1, 2])
+    assert (x == 2).tolist() == [False, True]
+    assert {x: "value"}[x] == "value" and hash(x) != hash(Tensor(x))
+
+
+def test_host_numbers():
+    x = Tensor([3])
+    assert int(x) == 3 and float(x) == 3.0 and bool(x) and complex(x) == 3 and [0, 1, 2, 9][x] == 9
+
+
+def test_item_needs_exactly_one_element():
+    with pytest.raises(ValueError, match="2 elements"):
+        Tensor([1, 2]).item()
+
+
+def test_len_and_iteration_go_over_the_first_axis():
+    assert len(Tensor([[1], [2]])) == 2 and [r.tolist() for r in Tensor([[1], [2]])] == [[1], [2]]
+    with pytest.raises(TypeError):
+        len(Tensor(1))
+
+
+@pytest.mark.parametrize("shape", [(2, -1), [3, 2], Tensor([3, 2]), (Tensor(3), 2), 6], ids=repr)
+def test_reshape_takes_ints_and_tensors(shape):
+    assert Tensor(np.arange(6)).reshape(shape).size == 6
+
+
+def test_reshape_and_transpose_take_loose_arguments():
+    x = Tensor(np.arange(6)).reshape(2, 3)
+    assert x.shape == (2, 3) and x.transpose(1, 0).shape == (3, 2) and x.T.shape == (3, 2)
+    assert x.transpose().tolist() == x.numpy().T.tolist()
+    assert x.transpose(1, "x", 0).shape == (3, 1, 2)
+
+
+@pytest.mark.parametrize("shape", [(-1, -1), (-2, 3), (4, 2), (4, -1)])
+def test_shapes_that_cannot_be_are_value_errors(shape):
+    with pytest.raises(ValueError, match=r"reshape: cannot reshape \[6\] to"):
+        Tensor(np.arange(6)).reshape(shape)
+
+
+def test_reductions_without_axis_take_no_keepdims():
+    x = Tensor([[1.0, 2.0]])
+    assert x.sum().shape == () and x.mean(axis=1, keepdims=True).shape == (1, 1)
+    with pytest.raises(AssertionError):
+        x.max(keepdims=True)
+
+
+def test_bool_sums_as_int_and_keeps_bool_in_max():
+    x = Tensor([True, True, False])
+    assert x.sum().item() == 2 and x.sum().dtype == np.int32 and x.max().dtype == np.bool_
+
+
+def test_the_mean_is_float32():
+    assert Tensor([1, 2]).mean().item() == 1.5
+    assert F.ones((2,), dtype="float16").mean().dtype == np.float32
+
+
+def test_rounding_is_half_away_from_zero():
+    assert round(Tensor([0.5, -1.5, 2.4])).tolist() == [1, -2, 2]
+
+
+def test_detach_keeps_the_value():
+    assert Tensor([1.0]).detach().tolist() == [1]
+
+
+def test_requires_grad_says_what_to_do():
+    with pytest.raises(AttributeError, match="GradManager"):
+        Tensor([1.0]).requires_grad
+    assert Tensor([1.0]).grad is None
+
+
+def test_set_value_and_reset_zero_write_in_place():
+    x = Tensor([1.0, 2.0])
+    x.set_value([3, 4])
+    assert x.tolist() == [3, 4] and x.dtype == np.float32
+    x.reset_zero()
+    assert x.tolist() == [0, 0]
+
+
+def test_repr_shows_four_digits_the_dtype_and_the_device():
+    assert repr(Tensor([1.23456, 2])) == "Tensor([1.2346 2.    ], device=xpux:0)"
+    assert repr(Parameter(3)) == "Parameter(3, dtype=int32, device=xpux:0)"
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "int8", "uint16", "bool", "complex64"]
+)
+def test_pickles_keep_class_dtype_and_values(dtype):
+    x = Parameter(np.array([[0, 1]]), dtype=dtype)
+    y = pickle.loads(pickle.dumps(x))
+    assert type(y) is Parameter and y.dtype == x.dtype and (y.numpy() == x.numpy()).all()
+
+
+def test_old_pickles_that_only_call_new_are_whole():
+    x = Tensor.__new__(Parameter, *Parameter([1.0]).__getnewargs__())
+    assert type(x) is Parameter and x.tolist() == [1]
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy])
+def test_copies_are_independent_handles(clone):
+    x = Tensor([1.0, 2.0])
+    y = clone(x)
+    y[0] = 5
+    assert x.tolist() == [1, 2] and y.tolist() == [5, 2]
+
+
+def test_the_device_equals_every_name_of_its_place():
+    device = Tensor([1.0]).device
+    assert device == "xpux" and device == str(device) and device != "gpu7" and device != "no device"
+
+
+def test_moving_to_a_malformed_device_is_a_value_error():
+    with pytest.raises(ValueError, match="'gpu-1' is not a device name"):
+        Tensor([1.0]).to("gpu-1")
+
+
+def test_the_format_is_a_tag():
+    x = F.ones((1, 2, 3, 3))
+    x.format = "nhwc"
+    assert x.format == "nhwc" and x.shape == (1, 2, 3, 3) and F.ones((1,)).format == "default"
+    with pytest.raises(ValueError, match="nchw"):
+        x.format = "chwn"
+
+
+def test_astype_converts_and_narrows_to_32_bits():
+    assert Tensor([1.9]).astype("int32").tolist() == [1]
+    assert Tensor([1]).astype(np.float64).dtype == np.float32
+
+
+def test_an_unsupported_dtype_lists_the_supported_ones():
+    with pytest.raises(TypeError, match="float16"):
+        Tensor([1.0]).astype("datetime64[s]")
+
+
+def test_numpy_gives_a_copy():
+    x = Tensor([1.0])
+    x.numpy()[0] = 7
+    assert x.item() == 1
