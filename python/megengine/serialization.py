@@ -8,11 +8,15 @@ refuses everything else unless the caller asks for code with ``allow_pickle=True
 from __future__ import annotations
 
 import contextlib
+import enum
+import functools
 import importlib
 import os
 import pickle
 import stat
+import struct
 import threading
+import types
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
@@ -119,6 +123,7 @@ _DAMAGE = (
     MemoryError,
     AssertionError,
     RecursionError,
+    struct.error,
 )
 
 
@@ -236,12 +241,12 @@ def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
 
 def _safe_global(module: str, name: str) -> Any:
     module = _PYTHON2_MODULES.get(module, module)
-    if (module, name) == ("_codecs", "encode"):
-        return _encode_latin1
+    if (module, name) in _STAND_INS:
+        return _STAND_INS[module, name]
     if (module, name) in _admitted:
         return _admitted[module, name]
     plain = module.replace("numpy._core", "numpy.core", 1)
-    if name in _SAFE_NAMES.get(plain, ()) or (plain == "builtins" and name == "unicode"):
+    if name in _SAFE_NAMES.get(plain, ()):
         return _numpy_or_plain(module, name)
     found = _numpy_type(module, name) or _our_class(module, name)
     if found is None:
@@ -254,8 +259,6 @@ def _safe_global(module: str, name: str) -> Any:
 
 
 def _numpy_or_plain(module: str, name: str) -> Any:
-    if name == "unicode":
-        return str
     if module.startswith(
         ("numpy.core", "numpy._core")
     ):  # renamed in NumPy 2: either spelling may be there
@@ -292,12 +295,81 @@ def _our_class(module: str, name: str) -> Any:
     return found if ours else None
 
 
-class _SafeUnpickler(pickle.Unpickler):
+def _no_giant_range(*args: int) -> range:
+    """A range; but list(range(10**12)) must not fill the memory."""
+    result = range(*args)
+    if len(result) > 1 << 24:
+        raise pickle.UnpicklingError(f"a range of {len(result)} numbers")
+    return result
+
+
+def _no_giant_bytes(kind: type, *args: Any) -> Any:
+    """bytes or bytearray of some content; not of a mere length."""
+    if args and isinstance(args[0], int):
+        raise pickle.UnpicklingError(f"{kind.__name__} by length")
+    return kind(*args)
+
+
+_STAND_INS = {
+    ("_codecs", "encode"): _encode_latin1,
+    ("builtins", "unicode"): str,
+    ("builtins", "range"): _no_giant_range,
+    ("builtins", "bytes"): functools.partial(_no_giant_bytes, bytes),
+    ("builtins", "bytearray"): functools.partial(_no_giant_bytes, bytearray),
+}
+
+
+class _SafeUnpickler(pickle._Unpickler):  # type: ignore[name-defined]
+    """The standard library's unpickler in Python: the one in C cannot be told what BUILD and REDUCE may do."""
+
+    dispatch = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+
     def find_class(self, module: str, name: str) -> Any:
         return _safe_global(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
         raise pickle.UnpicklingError("persistent ids are not used by save()")
+
+    def load_build(self) -> None:
+        """State is set on objects; on a class or function it would change the running program."""
+        if isinstance(self.stack[-2], (type, *_FUNCTION_TYPES)):
+            raise pickle.UnpicklingError("state for a class or a function")
+        super().load_build()
+
+    def load_reduce(self) -> None:
+        """Models are built without calling their constructors, which could allocate any amount."""
+        called = self.stack[-2]
+        ours = isinstance(called, type) and called.__module__.startswith("megengine")
+        if ours and not _is_called_by_pickles(called):
+            raise pickle.UnpicklingError(f"a call of {called.__name__}")
+        super().load_reduce()
+
+    def load_bytearray8(self) -> None:
+        """Reads before it allocates: a damaged length fails at the end of the file."""
+        (size,) = struct.unpack("<Q", self.read(8))
+        content = bytearray(self.read(size))
+        if len(content) != size:
+            raise EOFError("pickle data was truncated")
+        self.append(content)
+
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+
+
+_FUNCTION_TYPES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    functools.partial,
+)
+
+
+def _is_called_by_pickles(found: type) -> bool:
+    """Of our classes: tensors and enums."""
+    from .tensor import Tensor
+
+    return issubclass(found, (Tensor, enum.Enum)) or found in _admitted.values()
 
 
 def load_python2(path: str | os.PathLike) -> Any:

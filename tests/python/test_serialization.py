@@ -156,6 +156,52 @@ def test_functions_and_dotted_names_are_refused(module, name):
         load(io.BytesIO(data + b"\x93."))
 
 
+class Call:
+    """Pickles as a call of anything."""
+
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(range, 10**12),
+        Call(list, Call(range, 10**12)),
+        Call(bytearray, 10**12),
+        Call(bytes, 10**12),
+    ],
+)
+def test_a_small_file_cannot_fill_the_memory(call):
+    with pytest.raises(RuntimeError, match="truncated, damaged"):
+        round_trip(call)
+
+
+def test_a_file_cannot_change_classes():
+    # BUILD with slot state would be setattr(Counter, "update", list)
+    data = (
+        pickle.dumps(collections.Counter, 2)[:-1]
+        + pickle.dumps((None, {"update": list}), 2)[2:-1]
+        + b"b."
+    )
+    before = collections.Counter.update
+    with pytest.raises(RuntimeError, match="state for a class"):
+        load(io.BytesIO(data))
+    assert collections.Counter.update is before
+
+
+def test_a_length_beyond_the_file_is_an_error_and_not_an_allocation(tmp_path):
+    for opcode in (pickle.BYTEARRAY8, pickle.BINBYTES8, pickle.BINUNICODE8):
+        (tmp_path / "f").write_bytes(
+            b"\x80\x05" + opcode + (1 << 40).to_bytes(8, "little") + b"abc."
+        )
+        with pytest.raises(RuntimeError):
+            load(tmp_path / "f")
+
+
 def test_asking_for_another_pickle_module_is_asking_for_code():
     class Other:
         dump, load = staticmethod(pickle.dump), staticmethod(pickle.load)
@@ -177,7 +223,7 @@ def test_a_truncated_file_is_named(tmp_path, kept):
 def test_random_bytes_are_an_error_and_never_a_crash(tmp_path):
     rng = np.random.RandomState(0)
     whole = pickle.dumps({"w": np.zeros(9), "t": [1, "a"]})
-    for _ in range(300):
+    for _ in range(1000):
         data = bytearray(whole)
         for place in rng.randint(0, len(data), 3):
             data[place] = rng.randint(256)
