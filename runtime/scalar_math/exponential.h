@@ -151,7 +151,7 @@ V pow(V x, V y) {
     const auto is_integer = eq(floor(y), y);
     const auto is_odd = is_integer & eq(to_int(y) & ilit(x, 1), ilit(x, 1));
     const auto negative = bits_of(x) < 0;
-    r = select((x < 0.0) & !is_integer, lit(x, kNaN), r);
+    r = select((x < 0.0) & !is_integer & ne(ax, inf), lit(x, kNaN), r);
     r = select(negative & is_odd, -r, r);
     r = select(ne(x, x) | ne(y, y), x + y, r);
     return select(eq(y, zero) | eq(x, one), one, r);
@@ -181,7 +181,7 @@ V tanh(V x) {
     const V ax = abs(x);
     const auto e = exp_parts(ax + ax, lit(x, 0));
     const V large = 1.0 - 2.0 / (scale(e.tail + 1.0, e.n) + 1.0);
-    return select(ax < 0.55, small, with_sign(large, x));
+    return with_sign(select(ax < 0.55, small, large), x);  // the polynomial loses the sign of zero
 }
 
 template <class V>
@@ -205,7 +205,7 @@ V asinh(V x) {
     V large = l.hi + l.lo;
     large = select(huge, fma(lit(x, 61), lit(x, kLn2), large), large);
     large = select(ax < kInf, large, ax);
-    return select(ax < 0.5, small, with_sign(large, x));
+    return with_sign(select(ax < 0.5, small, large), x);
 }
 
 template <class V>

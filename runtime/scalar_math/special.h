@@ -45,9 +45,13 @@ V erfc(V x) {
     return select(ax < 0.5, 1.0 - erf_small(x), large);
 }
 
-// x * P(w) with w = -log(1 - x^2); the idea is Giles 2010, "Approximating the erfinv function".
+// x * P(x^2) below 0.6, then x * P(w) with w = -log(1 - x^2); the idea is Giles 2010, "Approximating the
+// erfinv function".
 template <class V>
 V erfinv(V x) {
+    const V ax = abs(x), square = x * x;
+    const V near_zero = poly(square, {-2.8010371e-08f, 2.3201415e-01f, 1.2752907e-01f, 8.712652e-02f, 5.9060663e-02f,
+                                      8.386266e-02f, -4.9577717e-02f, 1.5851122e-01f});
     const V w = -log<V>(fma(-x, x, lit(x, 1)));
     const V u = w - 2.5;
     const V inner = u * poly(u, {2.4664028e-01f, -4.1776653e-03f, -1.2527549e-03f, 2.1857244e-04f, -4.9443556e-06f,
@@ -55,11 +59,12 @@ V erfinv(V x) {
     const V v = sqrt(w) - 3.1;
     const V outer = v * poly(v, {1.0033561e+00f, 7.4640024e-03f, -5.695485e-03f, 4.090529e-03f, -2.7220314e-03f,
                                  1.403573e-03f, -2.8444108e-04f, -2.2874631e-04f, 1.2884688e-04f});
-    const auto central = w < 5.0;
-    const Two<V> p = two_sum(select(central, lit(x, 1.5014094f), lit(x, 2.9332316f)), select(central, inner, outer));
-    V y = fma(x, p.hi, x * p.lo);
-    y = select(eq(abs(x), lit(x, 1)), x * kInf, y);
-    return select(abs(x) <= 1.0, y, lit(x, kNaN));
+    const auto is_small = ax < 0.6, central = w < 5.0;
+    const V base = select(is_small, lit(x, 0.886226925f), select(central, lit(x, 1.5014094f), lit(x, 2.9332316f)));
+    const Two<V> p = two_sum(base, select(is_small, near_zero, select(central, inner, outer)));
+    V y = with_sign(fma(x, p.hi, x * p.lo), x);
+    y = select(eq(ax, lit(x, 1)), x * kInf, y);
+    return select(ax <= 1.0, y, lit(x, kNaN));
 }
 
 // sin(pi f) for |f| <= 1/2
@@ -97,7 +102,7 @@ V lgamma_positive(V a) {
     V y = select(a < 8.0, y5, stirling);
     y = select(a < 3.0, y2, y);
     y = select(a < 1.5, y1, y);
-    return select(a < 0.5, y1 - la, y);
+    return select(a < 0.5, y1 - la, y) + 0.0;  // lgamma(1) is +0
 }
 
 template <class V>
@@ -118,9 +123,9 @@ V lgamma(V x) {
 template <class V>
 V digamma_positive(V a) {
     // Around the zero at 1.4616...; below 1 through digamma(a + 1) - 1/a.
-    const V one_to_two = select(a < 1.0, a + 1.0, a);
-    const V off = (one_to_two - 0x1.762d86p+0) - 0x1.ab5f2p-27;
-    const V y1 = off * poly(one_to_two - 1.5, {9.510559e-01f, -4.2362744e-01f, 2.4054156e-01f, -1.4840126e-01f, 9.500993e-02f,
+    const auto below_one = a < 1.0;
+    const V off = select(below_one, a - 0x0.762d86p+0, a - 0x1.762d86p+0) - 0x1.ab5f2p-27;
+    const V y1 = off * poly(select(below_one, a - 0.5, a - 1.5), {9.510559e-01f, -4.2362744e-01f, 2.4054156e-01f, -1.4840126e-01f, 9.500993e-02f,
                                                -6.202546e-02f, 4.0604446e-02f, -2.5937103e-02f, 1.8122287e-02f,
                                                -1.612299e-02f, 9.426802e-03f});
     const V y3 = poly(a - 3.0, {9.227843e-01f, 3.949342e-01f, -7.705632e-02f, 1.9821191e-02f, -5.6830477e-03f, 1.726528e-03f,
@@ -134,7 +139,8 @@ V digamma_positive(V a) {
     y = select(a < 8.0, y6, y);
     y = select(a < 4.0, y3, y);
     y = select(a < 2.0, y1, y);
-    return select(a < 1.0, y1 - inverse, y);
+    const V inverse_lo = fma(-inverse, a, lit(a, 1)) * inverse;
+    return select(below_one, select(a < 0x1p-20, -inverse, (y1 - inverse) - inverse_lo), y);
 }
 
 template <class V>

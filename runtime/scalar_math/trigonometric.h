@@ -138,7 +138,8 @@ V asin(V x) {
     const V tail = asin_tail(z);
     const V root = sqrt(z);
     // pi/2 - 2 asin(sqrt((1 - |x|) / 2))
-    const V large = kHalfPi - (fma(root + root, tail, root + root) - kHalfPiLo);
+    const V twice = root + root;
+    const V large = (kHalfPi - twice) - fma(twice, tail, lit(x, -kHalfPiLo));
     return select(ax < 0.5, fma(x, tail, x), with_sign(select(ax > 1.0, lit(x, kNaN), large), x));
 }
 

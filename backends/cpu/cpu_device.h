@@ -1,0 +1,39 @@
+// backends/cpu/ -- the host as a device: the element-wise VM, oneDNN, and kernels written by hand.
+// In: ops with their types. Out: Executables. Knows runtime/ and codegen/; never a graph.
+//
+// backends/cpu/cpu_device.h -- CpuDevice, and the table in which kernels register for their ops.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "codegen/launcher.h"
+#include "runtime/device.h"
+
+namespace megjit::backends {
+
+// Makes an op ready for given types. Null where there is no kernel for them.
+using Prepare = std::shared_ptr<const runtime::Executable> (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
+void register_kernel(std::string_view op, Prepare prepare);
+
+class CpuDevice final : public runtime::Device {
+public:
+    explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator);
+
+    std::string_view name() const override { return "cpu0:0"; }
+    runtime::Allocator& allocator() override { return *allocator_; }
+    std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
+    void copy_to_host(void* to, const void* from, size_t bytes) override;
+    void copy_from_host(void* to, const void* from, size_t bytes) override;
+
+private:
+    std::unique_ptr<runtime::Allocator> allocator_;
+};
+
+// A generated kernel over all host threads; what codegen::launcher("cpu0:0") is.
+std::shared_ptr<const runtime::Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, const codegen::LaunchShape& launch);
+
+namespace cpu = ::megjit::backends;
+
+}  // namespace megjit::backends
