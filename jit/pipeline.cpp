@@ -13,6 +13,7 @@ constexpr Pass kPipeline[] = {
     {"simplify", 1, simplify, "before dedup: equal expressions become equal nodes"},
     {"dedup", 2, dedup, "before fuse: a value computed twice must not become two kernels"},
     {"drop_dead_again", 1, drop_dead, "after the rewrites: what they replaced must not reach a kernel"},
+    {"assign_layouts", 3, assign_layouts, "before fuse: a group has one layout"},
     {"fuse", 3, fuse, "last: only the chains that remain are worth a kernel"},
 };
 

@@ -64,7 +64,8 @@ class OnlyOuterTapes {
 public:
     explicit OnlyOuterTapes(const Tape* tape) : saved_(context().tapes) {
         auto& tapes = context().tapes;
-        tapes.erase(std::find(tapes.begin(), tapes.end(), tape), tapes.end());
+        const auto is_same_group = [tape](const Tape* other) { return other == tape || (tape->group && other->group == tape->group); };
+        tapes.erase(std::find_if(tapes.begin(), tapes.end(), is_same_group), tapes.end());
     }
     ~OnlyOuterTapes() { context().tapes = std::move(saved_); }
 

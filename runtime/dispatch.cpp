@@ -126,8 +126,7 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     }
     Context& here = context();
     Tensors outputs = here.tracer ? here.tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
-    if (!here.tapes_paused)
-        for (Tape* tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    for (Tape* tape : here.tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
 }
 

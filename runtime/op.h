@@ -115,6 +115,9 @@ struct OpDef {
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
     bool commutative = false;
+    // Bit i: operand (result) i is an activation [n, c, spatial...] that may lie channels-last.
+    uint32_t channels_last_inputs = 0;
+    uint32_t channels_last_outputs = 0;
 
     Cost (*cost)(const OpCall&, std::span<const Type> outputs) = nullptr;  // null: one flop per output element
     // Sample inputs that drive the op tests: values of input 0 (element-wise), see tests/python/op_samples.py for others.

@@ -23,6 +23,7 @@ constexpr int kNoGroup = -1;
 
 struct Group {
     runtime::Shape shape;
+    runtime::Layout layout = runtime::Layout::row_major;
     int level = 0;
     bool read_outside = false;
     std::vector<NodeId> nodes;
@@ -88,7 +89,8 @@ private:
 
     bool may_join(const Node& node, int g) const {
         const Group& group = groups_[g];
-        if (!(group.shape == graph_.type(node.outputs[0]).shape)) return false;
+        const Type& result = graph_.type(node.outputs[0]);
+        if (!(group.shape == result.shape) || group.layout != result.layout) return false;
         if (group.nodes.size() >= kMaxOps) return false;
         size_t fresh = 0;
         for (ValueId input : node.inputs)
@@ -103,7 +105,8 @@ private:
     }
 
     int new_group(const Node& node) {
-        groups_.push_back({.shape = graph_.type(node.outputs[0]).shape, .level = needed_level(node, kNoGroup), .nodes = {}, .operands = {}});
+        const Type& result = graph_.type(node.outputs[0]);
+        groups_.push_back({.shape = result.shape, .layout = result.layout, .level = needed_level(node, kNoGroup), .nodes = {}, .operands = {}});
         return static_cast<int>(groups_.size()) - 1;
     }
 
@@ -183,7 +186,8 @@ private:
     }
 
     void emit_group(const Group& group, Rewriter& rewrite) const {
-        if (group.nodes.size() == 1) return rewrite.copy(graph_.node(group.nodes[0]));
+        // The eager kernels know row-major only.
+        if (group.nodes.size() == 1 && group.layout == runtime::Layout::row_major) return rewrite.copy(graph_.node(group.nodes[0]));
         runtime::ScalarProgram program;
         std::unordered_map<size_t, int> id_of;  // value -> id in the program
         std::vector<ValueId> operands;
@@ -197,7 +201,7 @@ private:
             }
             id_of[at(operand)] = program.input(static_cast<int>(operands.size()), runtime::compute_type(type.dtype));
             operands.push_back(operand);
-            operand_types.push_back(type);
+            operand_types.push_back(in_memory_order(type, group));
         }
         Node fused{.kind = NodeKind::fused, .where = graph_.node(group.nodes[0]).where};
         std::vector<int> results;
@@ -215,9 +219,25 @@ private:
         program.keep_only(results);
         fused.inputs = rewrite.map(operands);
         fused.kernel = std::make_shared<codegen::BoundKernel>(
-            codegen::bind(std::move(program), std::move(results), std::move(dtypes), group.shape, operand_types));
+            codegen::bind(std::move(program), std::move(results), std::move(dtypes),
+                          in_memory_order({.shape = group.shape, .layout = group.layout}, group).shape, operand_types));
         const std::vector<ValueId> outputs = rewrite.to.add(std::move(fused), graph_.types(escaping));
         for (size_t i = 0; i < escaping.size(); ++i) rewrite.replace(escaping[i], outputs[i]);
+    }
+
+    // A channels-last group iterates over (N, spatial..., C): shapes are written in that order.
+    static Type in_memory_order(const Type& type, const Group& group) {
+        Type result{.dtype = type.dtype, .shape = type.shape};
+        if (group.layout == runtime::Layout::row_major) return result;
+        runtime::Shape padded;
+        for (int axis = 0; axis < group.shape.rank(); ++axis) {
+            const int own = axis - (group.shape.rank() - type.rank());
+            padded.push_back(own < 0 ? 1 : type.shape[own]);
+        }
+        result.shape = {padded[0]};
+        for (int axis = 2; axis < padded.rank(); ++axis) result.shape.push_back(padded[axis]);
+        result.shape.push_back(padded[1]);
+        return result;
     }
 
     int inline_node(const Node& node, runtime::ScalarProgram& program, const std::unordered_map<size_t, int>& id_of) const {

@@ -21,6 +21,9 @@ Graph dedup(const Graph& graph);
 // Leaves out nodes that no output needs.
 Graph drop_dead(const Graph& graph);
 
+// Keeps activations channels-last between convolutions.
+Graph assign_layouts(const Graph& graph);
+
 // Joins element-wise nodes into kernels; the stop conditions stand in words in fuse.cpp.
 Graph fuse(const Graph& graph);
 

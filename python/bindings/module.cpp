@@ -14,9 +14,9 @@ namespace {
 
 void start() {
     runtime::register_all_ops();
-    runtime::register_device(std::make_unique<backends::cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
 #ifdef MEGJIT_WITH_MLIR
-    codegen::KernelService::instance().add(std::make_unique<backends::mlir::MlirCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
 #endif
 }
 

@@ -169,6 +169,8 @@ std::vector<OpDef> conv_ops() {
          .infer = infer_conv,
          .grad = grad_conv,
          .keeps = Keeps::inputs,
+         .channels_last_inputs = 1,
+         .channels_last_outputs = 1,
          .cost = [](const OpCall& call, std::span<const Type> outputs) {
              return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
          }},
@@ -180,6 +182,8 @@ std::vector<OpDef> conv_ops() {
          .infer = infer_backward_data,
          .grad = grad_backward_data,
          .keeps = Keeps::inputs,
+         .channels_last_inputs = 1,
+         .channels_last_outputs = 1,
          .cost = [](const OpCall& call, std::span<const Type> outputs) {
              return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
          }},
@@ -191,6 +195,7 @@ std::vector<OpDef> conv_ops() {
          .infer = infer_backward_filter,
          .grad = grad_backward_filter,
          .keeps = Keeps::inputs,
+         .channels_last_inputs = 3,
          .cost = [](const OpCall& call, std::span<const Type> outputs) {
              return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};
          }},

@@ -259,6 +259,8 @@ std::vector<OpDef> norm_ops() {
          .infer = infer_batch_norm,
          .grad = grad_batch_norm,
          .keeps = Keeps::both,
+         .channels_last_inputs = 1,
+         .channels_last_outputs = 1,
          .cost = cost_norm},
         {.name = "batch_norm_grad",
          .doc = "Gradients of batch_norm's first result for x, scale and bias.",
@@ -267,6 +269,8 @@ std::vector<OpDef> norm_ops() {
          .infer = infer_batch_norm_grad,
          .grad = grad_batch_norm_grad,
          .keeps = Keeps::inputs,
+         .channels_last_inputs = 17,
+         .channels_last_outputs = 1,
          .cost = cost_norm},
         {.name = "layer_norm",
          .doc = "Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). "

@@ -15,7 +15,7 @@ protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
             runtime::register_all_ops();
-            runtime::register_device(std::make_unique<backends::cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
             return true;
         }();
         (void)once;
