@@ -134,26 +134,26 @@ class Guards:
         cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         for kind, name, chain in dict.fromkeys(_attribute_chains(code)):
             if kind == "global" and name in function.__globals__:
-                self._watch_chain(function.__globals__, name, chain, args, kwargs, depth)
+                table = function.__globals__
+                self._watch_path(lambda n=name: table[n], name, chain, args, kwargs, depth)
             elif kind == "cell" and name in cells:
-                self._watch_cell(cells[name], name, chain, args, kwargs, depth)
-
-    def _watch_chain(self, table: dict, name: str, chain: tuple, args, kwargs, depth: int) -> None:
-        self._watch_path(lambda: table[name], name, chain, args, kwargs, depth)
-
-    def _watch_cell(self, cell, name: str, chain: tuple, args, kwargs, depth: int) -> None:
-        self._watch_path(lambda: cell.cell_contents, name, chain, args, kwargs, depth)
+                cell = cells[name]
+                self._watch_path(lambda c=cell: c.cell_contents, name, chain, args, kwargs, depth)
 
     def _watch_path(self, root: Callable[[], Any], name: str, chain: tuple, args, kwargs, depth: int) -> None:
-        def read(a, k):
-            value = root()
-            for attribute in path:
-                value = getattr(value, attribute)
-            return value
+        """``name`` and each longer prefix of ``name.a.b``, as far as the body could notice a change."""
 
-        path: tuple[str, ...] = ()
+        def reader(attributes: tuple[str, ...]) -> Callable[[tuple, dict], Any]:
+            def read(args, kwargs):
+                value = root()
+                for attribute in attributes:
+                    value = getattr(value, attribute)
+                return value
+
+            return read
+
         value = root()
-        self._add(read, name, args, kwargs)
+        self._add(reader(()), name, args, kwargs)
         self._descend(value, name, args, kwargs, depth)
         for length in range(1, len(chain) + 1):
             if isinstance(value, (Tensor, Module, np.ndarray)) or not hasattr(value, chain[length - 1]):
@@ -162,16 +162,8 @@ class Guards:
                 return
             value = getattr(value, chain[length - 1])
             label = ".".join((name, *chain[:length]))
-            bound = chain[:length]
-
-            def read_bound(a, k, bound=bound):
-                result = root()
-                for attribute in bound:
-                    result = getattr(result, attribute)
-                return result
-
             if not callable(value) or isinstance(value, Module):
-                self._add(read_bound, label, args, kwargs)
+                self._add(reader(chain[:length]), label, args, kwargs)
             self._descend(value, label, args, kwargs, depth)
 
     def _descend(self, value: Any, name: str, args, kwargs, depth: int) -> None:
