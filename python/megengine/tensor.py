@@ -138,6 +138,10 @@ class Tensor(_Tensor, ArrayMethodMixin):
         """The same value, through which no gradient flows."""
         return super().detach()
 
+    def value_id(self) -> int:
+        """Number of the value that the handle holds now; in-place writes change it."""
+        return self._value_id()
+
     def set_value(self, value):
         """Deprecated: write ``x[...] = value``."""
         self[...] = value

@@ -36,7 +36,9 @@ def test_options_are_known_by_name():
         get_option("enable_drops")
 
 
-@pytest.mark.parametrize("value, size", [(100, 100), ("2KB", 2048), ("1.5MB", 3 << 19), ("5GB", 5 << 30)])
+@pytest.mark.parametrize(
+    "value, size", [(100, 100), ("2KB", 2048), ("1.5MB", 3 << 19), ("5GB", 5 << 30)]
+)
 def test_sizes_are_ints_or_texts(value, size):
     dtr.eviction_threshold = value
     assert dtr.eviction_threshold == value and get_option("dtr_eviction_threshold") == size

@@ -64,12 +64,13 @@ class GradScaler:
         """Divides ``.grad`` of the tensors by the scale; sets all to None when one of them is not finite."""
         tensors = [t for t in grad_tensors if getattr(t, "grad", None) is not None]
         inverse = 1.0 / self.scale_factor
-        found = False
+        finite = None
         for t in tensors:
             t.grad = ops.mul(t.grad, inverse)
-            if self.growth_interval != 0 and not found:
-                found = not bool(_all_finite(t.grad).item())
-        if found:
+            if self.growth_interval != 0:
+                this = _all_finite(t.grad)
+                finite = this if finite is None else ops.logical_and(finite, this)
+        if finite is not None and not finite.item():  # one read, for each waits for the device
             self._found_non_finite = True
             for t in tensors:
                 t.grad = None

@@ -4,13 +4,12 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 the key, and the key is one of its inputs.
 """
 
-import os
-import time
 from collections.abc import Iterable
 
 import numpy as np
 
 from .. import _core
+from .._core import RandomState
 from ..core import apply_const, ops
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import as_int, as_ints
@@ -24,30 +23,21 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _HostState:
-    """Seed and counter, where the extension has no state of its own."""
-
-    def __init__(self, seed: int):
-        self.seed(seed)
-
-    def seed(self, seed: int) -> None:
-        self._seed, self._counter = seed % 2**64, 0
-
-    def key(self) -> Tensor:
-        words = np.array([self._seed, self._counter], "<u8").view("<i4")
-        self._counter += 1
-        return Tensor(words)
+# Streams without a seed of their own start from numbers drawn here.
+_fresh_seeds = np.random.SeedSequence()
 
 
-_State = getattr(_core, "RandomState", _HostState)
-_fresh = [int.from_bytes(os.urandom(6), "little") ^ time.time_ns() % 2**32]
-_default = getattr(_core, "default_random_state", lambda: _host_default)
-_host_default = _HostState(_fresh[0])
+def _fresh_seed() -> int:
+    return int(_fresh_seeds.spawn(1)[0].generate_state(1, np.uint64)[0])
 
 
-def default_random_state():
+def default_random_state() -> RandomState:
     """The state that module functions, dropout and initialisers draw from."""
-    return _default()
+    return _default
+
+
+_default = _core.default_random_state()
+_default.seed(_fresh_seed())
 
 
 def _checked_seed(seed) -> int:
@@ -88,8 +78,7 @@ def _parameter(value, name: str, positive: bool) -> Tensor:
 
 
 def _is_recording() -> bool:
-    tracing = getattr(_core, "is_tracing", None)
-    return tracing is not None and tracing()
+    return _core.is_tracing()
 
 
 def _broadcast_parameters(size, *parameters: Tensor) -> list:
@@ -106,15 +95,13 @@ class RNG:
         self._device = None if device is None else str(device)
         if device is not None:
             require(self._device)
-        if seed is None:
-            _fresh[0] = (_fresh[0] * 6364136223846793005 + 1442695040888963407) % 2**64
-        self._seed = _fresh[0] if seed is None else _checked_seed(seed)
-        self._state = _State(self._seed)
+        self._seed = _fresh_seed() if seed is None else _checked_seed(seed)
+        self._state = RandomState(self._seed)
 
     @property
     def seed(self) -> int:
         """The seed that the stream was started with."""
-        return self._seed
+        return self._state.current_seed if self._seed is None else self._seed
 
     def _key(self):
         return self._state.key()
@@ -236,14 +223,8 @@ class RNG:
 
 def _default_rng() -> RNG:
     rng = RNG.__new__(RNG)
-    rng._device, rng._seed = None, 0
-    rng._state = _DefaultStream()
+    rng._device, rng._seed, rng._state = None, None, _default
     return rng
-
-
-class _DefaultStream:
-    def key(self):
-        return default_random_state().key()
 
 
 _rng = _default_rng()
