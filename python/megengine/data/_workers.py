@@ -14,6 +14,7 @@ import pickle
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -74,6 +75,23 @@ class RemoteError(Exception):
 
 class EndOfStream:
     """Reply of a worker whose stream has no more samples."""
+
+
+@contextlib.contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Ctrl-C inside of the block is heard at its end: workers are started and ended as a whole."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    heard: list[tuple] = []
+    signal.signal(signal.SIGINT, lambda *event: heard.append(event))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            handler(*heard[0])
 
 
 # ------------------------------------------------------------------------------ in the worker process
@@ -143,27 +161,30 @@ class WorkerPool:
         self._processes: list[Any] = []
         self._pending: deque[int] = deque()  # the worker of each unanswered task, oldest first
         self._close = weakref.finalize(self, _stop, self._links, self._processes, os.getpid())
-        context = multiprocessing.get_context()
-        forked = context.get_start_method() == "fork"
         try:
-            for index in range(count):
-                mine, theirs = context.Pipe(duplex=True)
-                self._links.append(mine)
-                unused = list(self._links) if forked else []
-                process = context.Process(
-                    target=_worker_main,
-                    daemon=True,
-                    args=(theirs, unused, index, count, seed, make_fetch),
-                )
-                with warnings.catch_warnings():
-                    # The parent has threads of the runtime; workers touch arrays only.
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    process.start()
-                self._processes.append(process)
-                theirs.close()
+            with interrupts_deferred():
+                for index in range(count):
+                    self._start(index, count, seed, make_fetch)
         except BaseException:
             self._close()
             raise
+
+    def _start(self, index: int, count: int, seed: int, make_fetch: Callable) -> None:
+        context = multiprocessing.get_context()
+        mine, theirs = context.Pipe(duplex=True)
+        self._links.append(mine)
+        unused = list(self._links) if context.get_start_method() == "fork" else []
+        process = context.Process(
+            target=_worker_main,
+            args=(theirs, unused, index, count, seed, make_fetch),
+            daemon=True,
+        )
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forking while there are threads; see utils/after_fork.py.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        self._processes.append(process)
+        theirs.close()
 
     @property
     def capacity(self) -> int:
@@ -234,6 +255,11 @@ def _raise_remote(worker: int, error: BaseException | None, name: str, text: str
 def _stop(links: list[Any], processes: list[Any], owner: int) -> None:
     if os.getpid() != owner:  # a forked child inherited the pool object, not the pool
         return
+    with interrupts_deferred():
+        _stop_all(links, processes)
+
+
+def _stop_all(links: list[Any], processes: list[Any]) -> None:
     for link in links:
         link.close()
     deadline = time.monotonic() + _GRACE

@@ -236,12 +236,20 @@ class _ParallelLoader(PreLoader):
     def _next_batch(self) -> Any:
         if self._pool is None:
             raise StopIteration
+        end = object()
         try:
-            return next(self._batches)
-        except BaseException:  # the end, an error, or Ctrl-C: in any case the workers go
-            self._pool.close()
-            self._pool = None
+            batch = next(self._batches, end)
+        except BaseException:  # an error, or Ctrl-C: in any case the workers go
+            self._end()
             raise
+        if batch is end:
+            self._end()
+            raise StopIteration
+        return batch
+
+    def _end(self) -> None:
+        self._pool.close()  # type: ignore[union-attr]
+        self._pool = None
 
 
 # ------------------------------------------------------------------------------------ how a batch is made
