@@ -215,10 +215,14 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
     static std::mutex mutex;
     static std::unordered_map<std::string, std::unique_ptr<DerivedGrad>> known;
     if (!is_floating(inputs[k].dtype) || !is_floating(output.dtype)) return nullptr;
+    // Asked for each recorded application: answered without a lock after the first time.
+    thread_local std::unordered_map<size_t, const DerivedGrad*> recent;
+    const size_t key = reinterpret_cast<size_t>(&op) + static_cast<size_t>(k);
+    if (auto found = recent.find(key); found != recent.end()) return found->second;
     std::string name = cat(op.name, ".grad", k);
     {
         std::lock_guard lock(mutex);
-        if (auto found = known.find(name); found != known.end()) return found->second.get();
+        if (auto found = known.find(name); found != known.end()) return recent[key] = found->second.get();
     }
     ScalarProgram program;
     const Attrs attrs = generic_attrs(op);
@@ -235,7 +239,7 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
         else if (!made->is_identity) made->op = &add_op(make_derived(from, name), false);
     }
     std::lock_guard lock(mutex);
-    return known.emplace(std::move(name), std::move(made)).first->second.get();
+    return recent[key] = known.emplace(std::move(name), std::move(made)).first->second.get();
 }
 
 Cost cost_of(const OpCall& call, std::span<const Type> outputs) {
