@@ -11,11 +11,12 @@ from enum import Enum
 from . import _core
 
 __all__ = [
-    "is_cuda_available", "is_cambricon_available", "is_atlas_available", "is_rocm_available", "get_device_count",
-    "get_default_device", "set_default_device", "get_mem_status_bytes", "get_cuda_compute_capability",
-    "get_cuda_device_property", "get_cuda_version", "get_cudnn_version", "get_tensorrt_version",
-    "get_cuda_driver_version", "get_allocated_memory", "get_reserved_memory", "get_max_reserved_memory",
-    "get_max_allocated_memory", "reset_max_memory_stats", "set_prealloc_config", "coalesce_free_memory",
+    "is_cuda_available", "is_cambricon_available", "is_atlas_available", "is_rocm_available",
+    "get_device_count", "get_default_device", "set_default_device", "get_mem_status_bytes",
+    "get_cuda_compute_capability", "get_cuda_device_property", "get_cuda_version",
+    "get_cudnn_version", "get_tensorrt_version", "get_cuda_driver_version", "get_allocated_memory",
+    "get_reserved_memory", "get_max_reserved_memory", "get_max_allocated_memory",
+    "reset_max_memory_stats", "set_prealloc_config", "coalesce_free_memory",
 ]  # fmt: skip
 
 _KINDS = ("cpu", "gpu", "xpu", "cuda", "rocm", "cambricon", "atlas", "multithread")

@@ -17,8 +17,8 @@ _FORMATS = ("default", "nchw", "nhwc")
 class Tensor(_Tensor, ArrayMethodMixin):
     """An n-dimensional array on one device.
 
-    data: number, nested sequence, ndarray or Tensor. dtype defaults to the data's with 64 bits narrowed:
-    int -> int32, float -> float32. device defaults to `megengine.get_default_device()`.
+    data: number, nested sequence, ndarray or Tensor. dtype defaults to the data's with 64 bits
+    narrowed: int -> int32, float -> float32. device defaults to `megengine.get_default_device()`.
     RuntimeError when data is a Tensor and another dtype or device is asked for (use astype, to).
 
     >>> import megengine as mge
@@ -76,7 +76,9 @@ class Tensor(_Tensor, ArrayMethodMixin):
 
     @property
     def shape(self) -> Union[tuple, "Tensor"]:
-        """Extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it is recorded."""
+        """Extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it is
+        recorded.
+        """
         shape = self._tuple_shape
         if shape and symbolic_shape_active():
             return apply_const(np.array(shape, np.int32))
@@ -151,7 +153,9 @@ class Tensor(_Tensor, ArrayMethodMixin):
         self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name))
 
     def to(self, device, *, _borrow: bool = False) -> "Tensor":
-        """The value on another device. ValueError for a malformed name, RuntimeError for a missing device."""
+        """The value on another device. ValueError for a malformed name, RuntimeError for a missing
+        device.
+        """
         target = physical_name(str(device))
         if target == self._device_name:
             return ops.identity(self)

@@ -6,10 +6,11 @@ from ..core.tensor.amp import check_dtype, state
 
 
 class autocast:
-    """Mixed precision inside a ``with`` block or a decorated function; all settings are restored after it.
+    """Mixed precision inside a ``with`` block or a decorated function; all settings are restored
+    after it.
 
-    enabled False turns it off inside. low_prec_dtype is for matrix products and convolutions, high_prec_dtype for
-    transcendental functions and normalization.
+    enabled False turns it off inside. low_prec_dtype is for matrix products and convolutions,
+    high_prec_dtype for transcendental functions and normalization.
     """
 
     def __init__(

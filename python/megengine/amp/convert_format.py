@@ -22,7 +22,9 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
 
 
 def convert_module_format(module, inplace: bool = True):
-    """Tags the 4-d and 5-d parameters and buffers of a module as "nhwc"; returns it (a copy unless inplace)."""
+    """Tags the 4-d and 5-d parameters and buffers of a module as "nhwc"; returns it (a copy unless
+    inplace).
+    """
     if not inplace:
         module = deepcopy(module)
     for _, x in (

@@ -11,9 +11,9 @@ from ..tensor import Tensor
 class GradScaler:
     """Scales the loss, unscales gradients, and adapts the scale.
 
-    After ``growth_interval`` good steps the scale is multiplied by growth_factor; a step with an infinite or nan
-    gradient gets None gradients (optimizers then skip it) and multiplies it by backoff_factor. growth_interval 0
-    fixes the scale.
+    After ``growth_interval`` good steps the scale is multiplied by growth_factor; a step with an
+    infinite or nan gradient gets None gradients (optimizers then skip it) and multiplies it by
+    backoff_factor. growth_interval 0 fixes the scale.
 
     >>> from megengine.amp import GradScaler
     >>> GradScaler(init_scale=8.0).scale_factor
@@ -61,7 +61,9 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor]):
-        """Divides ``.grad`` of the tensors by the scale; sets all to None when one of them is not finite."""
+        """Divides ``.grad`` of the tensors by the scale; sets all to None when one of them is not
+        finite.
+        """
         tensors = [t for t in grad_tensors if getattr(t, "grad", None) is not None]
         inverse = 1.0 / self.scale_factor
         finite = None
@@ -114,7 +116,9 @@ def _all_finite(x: Tensor) -> Tensor:
 
 
 class Xla_GradScaler(GradScaler):
-    """A GradScaler for steps compiled as a whole: non-finite steps restore the parameters afterwards."""
+    """A GradScaler for steps compiled as a whole: non-finite steps restore the parameters
+    afterwards.
+    """
 
     def __init__(
         self,
@@ -141,7 +145,9 @@ class Xla_GradScaler(GradScaler):
                 t.grad = ops.true_div(t.grad, scale_factor)
 
     def update(self, model, new_scale: float = None):
-        """After an optimizer step: keeps it when all parameters are finite, else restores the ones before."""
+        """After an optimizer step: keeps it when all parameters are finite, else restores the ones
+        before.
+        """
         if self.growth_interval == 0:
             return
         parameters = list(model.parameters())

@@ -13,7 +13,9 @@ def add_properties(module_name: str, properties: dict) -> None:
 
 
 def attribute_of(state: object, field: str, check=None) -> property:
-    """Property of a module that reads and writes ``state.field``; ``check(value)`` may replace the value."""
+    """Property of a module that reads and writes ``state.field``; ``check(value)`` may replace the
+    value.
+    """
 
     def write(module, value):
         setattr(state, field, value if check is None else check(value))

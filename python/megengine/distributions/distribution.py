@@ -9,7 +9,8 @@ __all__ = ["Distribution"]
 class Distribution:
     """A family of distributions of ``batch_shape``, whose single draws have ``event_shape``.
 
-    Subclasses define mean, variance, sample, log_prob, cdf and icdf; a family without one raises TypeError there.
+    Subclasses define mean, variance, sample, log_prob, cdf and icdf; a family without one raises
+    TypeError there.
     """
 
     def __init__(self, batch_shape: tuple[int, ...] = (), event_shape: tuple[int, ...] = ()):

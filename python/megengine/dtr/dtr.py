@@ -9,7 +9,9 @@ _UNITS = {"": 1, "B": 1, "K": 2**10, "KB": 2**10, "M": 2**20, "MB": 2**20, "G": 
 
 
 def to_bytes(value) -> int:
-    """Bytes of an int or of a text such as "500MB". ValueError for wrong text, TypeError for other types."""
+    """Bytes of an int or of a text such as "500MB". ValueError for wrong text, TypeError for other
+    types.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise TypeError(
             f"dtr: {value!r} ({type(value).__name__}) is neither an int nor a text such as '500MB'"
@@ -47,7 +49,9 @@ def _set_sampling(module, flag):
 
 
 def enable() -> None:
-    """Turns DTR on. Results are the same; memory is kept below ``eviction_threshold`` where possible."""
+    """Turns DTR on. Results are the same; memory is kept below ``eviction_threshold`` where
+    possible.
+    """
     options.enable_dtr_auto_drop = 1
     options.enable_drop = 1
     options.record_computing_path = 1

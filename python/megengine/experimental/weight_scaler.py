@@ -1,7 +1,7 @@
 """Scales convolution weights to a common norm, and the batch normalization behind them back.
 
-A convolution followed by batch normalization does not change when its weights are scaled per output channel and the
-statistics with them; weights of similar size quantise better.
+A convolution followed by batch normalization does not change when its weights are scaled per output
+channel and the statistics with them; weights of similar size quantise better.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,9 @@ def get_norm_mod_value(weight: Tensor, norm_value: float) -> Tensor:
 
 
 def _scale_pair(conv, bn, norm_value: float):
-    """Scales ``conv`` and the statistics of the ``bn`` behind it; together they compute what they did."""
+    """Scales ``conv`` and the statistics of the ``bn`` behind it; together they compute what they
+    did.
+    """
     factors = (
         get_norm_mod_value(conv.weight.reshape(-1, *conv.weight._tuple_shape[-3:]), norm_value)
         .numpy()
@@ -40,11 +42,12 @@ def _scale_pair(conv, bn, norm_value: float):
 
 
 def get_scaled_model(model, scale_submodel: Callable, input_shape=None):
-    """A copy of ``model`` whose convolutions in front of batch normalizations have weights of norm 1.
+    """A copy of ``model`` whose convolutions in front of batch normalizations have weights of norm
+    1.
 
-    scale_submodel(name, module, norm_value) decides: it returns the largest absolute weight wanted for a
-    convolution (None leaves it). Pairs are siblings in order of definition. ``input_shape`` checks the result on
-    random data: RuntimeError when it computes something else.
+    scale_submodel(name, module, norm_value) decides: it returns the largest absolute weight wanted
+    for a convolution (None leaves it). Pairs are siblings in order of definition. ``input_shape``
+    checks the result on random data: RuntimeError when it computes something else.
     """
     from .. import module as M
 

@@ -105,7 +105,8 @@ def logsumexp(inp: Tensor, axis, keepdims: bool = False) -> Tensor:
 
 
 def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes elements with probability ``drop_prob`` and scales the others by ``1 / (1 - drop_prob)``.
+    """Zeroes elements with probability ``drop_prob`` and scales the others by ``1 / (1 -
+    drop_prob)``.
 
     Identity unless training. AssertionError unless 0 <= drop_prob < 1.
     """

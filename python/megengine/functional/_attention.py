@@ -41,14 +41,16 @@ def multi_head_attention(
     reslink: bool = False,
     training: bool = True,
 ):
-    """``softmax(q @ k.T / sqrt(head size) + mask) @ v`` per head, between input and output projections.
+    """``softmax(q @ k.T / sqrt(head size) + mask) @ v`` per head, between input and output
+    projections.
 
-    query [n, lq, eq], key [n, lk, ek], value [n, lk, ev], or all unbatched. io_weight_bias is one 1-d tensor: the
-    projections q, k, v, o as [in, out] matrices, then their biases, of those whose size is not None or 0. Masks are
-    bool (true is hidden) or added to the scores: key_padding_mask [n, lk], attn_mask [lq, lk] or [n * heads, lq, lk].
-    With maybe_cudnn_style_mask attn_mask may be [2, lq], the first and past-the-last key seen, and
-    key_padding_mask [2, n], whose row 1 counts valid keys.
-    Returns (out, weights): weights [n, heads, lq, lk] or their mean over heads, None unless need_weights.
+    query [n, lq, eq], key [n, lk, ek], value [n, lk, ev], or all unbatched. io_weight_bias is one
+    1-d tensor: the projections q, k, v, o as [in, out] matrices, then their biases, of those whose
+    size is not None or 0. Masks are bool (true is hidden) or added to the scores: key_padding_mask
+    [n, lk], attn_mask [lq, lk] or [n * heads, lq, lk]. With maybe_cudnn_style_mask attn_mask may be
+    [2, lq], the first and past-the-last key seen, and key_padding_mask [2, n], whose row 1 counts
+    valid keys. Returns (out, weights): weights [n, heads, lq, lk] or their mean over heads, None
+    unless need_weights.
     """
     batched = query.ndim == 3
     if not batched:

@@ -36,7 +36,8 @@ _PLANAR = ("NV21", "NV12", "YV12", "YU12")
 
 
 def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
-    """Converts colours, for example mode "RGB2GRAY", "BGR2RGB", "YUV2RGB", "YUV2BGR_NV12". ValueError for an unknown mode.
+    """Converts colours, for example mode "RGB2GRAY", "BGR2RGB", "YUV2RGB", "YUV2BGR_NV12".
+    ValueError for an unknown mode.
 
     Planar modes read [n, h * 3 / 2, w, 1]. Chroma is about 128 for uint8, 0.5 for float images.
     >>> cvt_color(Tensor([[[[1.0, 0.0, 0.0]]]]), mode="RGB2GRAY").numpy()

@@ -71,7 +71,9 @@ def conv1d(
     conv_mode="cross_correlation",
     compute_mode="default",
 ) -> Tensor:
-    """inp [n, c, l], weight [out, in, k] or [groups, out/groups, in/groups, k], bias broadcasts to the result."""
+    """inp [n, c, l], weight [out, in, k] or [groups, out/groups, in/groups, k], bias broadcasts to
+    the result.
+    """
     _check_modes(conv_mode, compute_mode)
     return _convolve(inp, weight, bias, stride, padding, dilation, groups, 3, "conv1d")
 
@@ -87,7 +89,8 @@ def conv2d(
     conv_mode="cross_correlation",
     compute_mode="default",
 ) -> Tensor:
-    """inp [n, c, h, w], weight [out, in, kh, kw] or [groups, out/groups, in/groups, kh, kw], bias [1, out, 1, 1].
+    """inp [n, c, h, w], weight [out, in, kh, kw] or [groups, out/groups, in/groups, kh, kw], bias
+    [1, out, 1, 1].
 
     >>> import megengine.functional as F
     >>> F.conv2d(F.ones((1, 1, 3, 3)), F.ones((1, 1, 2, 2)), stride=1).numpy()[0, 0]
@@ -153,8 +156,8 @@ def conv_transpose2d(
 ) -> Tensor:
     """Transposed convolution: weight [in, out, kh, kw] or [groups, in/groups, out/groups, kh, kw].
 
-    Output extent: ``(in - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding``.
-    AssertionError unless output_padding < stride.
+    Output extent: ``(in - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 +
+    output_padding``. AssertionError unless output_padding < stride.
     """
     _check_modes(conv_mode, compute_mode)
     return _transposed(
@@ -172,7 +175,9 @@ def conv_transpose3d(
     dilation=1,
     groups: int = 1,
 ) -> Tensor:
-    """Transposed convolution over three axes: weight [in, out, kd, kh, kw] or with a leading group axis."""
+    """Transposed convolution over three axes: weight [in, out, kd, kh, kw] or with a leading group
+    axis.
+    """
     return _transposed(
         inp, weight, bias, stride, padding, output_padding, dilation, groups, 5, "conv_transpose3d"
     )
@@ -197,7 +202,9 @@ def local_conv2d(
     dilation: IntPair = 1,
     conv_mode="cross_correlation",
 ) -> Tensor:
-    """Convolution with its own weights at each place: weight [groups, oh, ow, in/groups, kh, kw, out/groups]."""
+    """Convolution with its own weights at each place: weight [groups, oh, ow, in/groups, kh, kw,
+    out/groups].
+    """
     _check_modes(conv_mode, "default")
     groups, oh, ow, ic, kh, kw, oc = weight._tuple_shape
     columns = windows_of(inp, (kh, kw), padding, stride, dilation)  # [n, c, oh, ow, kh, kw]
@@ -228,7 +235,9 @@ def region_restricted_conv(
     conv_mode: str = "cross_correlation",
     compute_mode="default",
 ) -> Tensor:
-    """Convolution that sums only inputs whose region is the output's: rin [n, h, w], rout [n, oh, ow] region ids."""
+    """Convolution that sums only inputs whose region is the output's: rin [n, h, w], rout [n, oh,
+    ow] region ids.
+    """
     _check_modes(conv_mode, compute_mode)
     shape = weight._tuple_shape if weight.ndim == 5 else (1,) + weight._tuple_shape
     g, oc, ic, kh, kw = shape

@@ -11,8 +11,8 @@ from ..core.tensor.shapes import broadcast_to as _broadcast_to
 from ..tensor import Tensor
 
 __all__ = [
-    "arange", "complex", "eye", "full", "full_like", "imag", "linspace", "ones", "ones_like", "polar", "real", "zeros",
-    "zeros_like",
+    "arange", "complex", "eye", "full", "full_like", "imag", "linspace", "ones", "ones_like",
+    "polar", "real", "zeros", "zeros_like",
 ]  # fmt: skip
 
 Shape = int | Sequence[int] | Tensor

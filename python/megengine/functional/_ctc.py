@@ -1,4 +1,6 @@
-"""Connectionist temporal classification (Graves et al., 2006), by the forward recursion in log space."""
+"""Connectionist temporal classification (Graves et al., 2006), by the forward recursion in log
+space.
+"""
 
 import numpy as np
 
@@ -18,9 +20,10 @@ def ctc_loss(
 ) -> Tensor:
     """Negative log likelihood of label sequences under frame-wise class probabilities.
 
-    pred: probabilities [time, batch, classes]; pred_lengths, label_lengths: [batch]; label: [batch, longest], or
-    all labels one after the other in 1-d. "mean" divides each loss by its label length, then averages.
-    The lengths are read on the host. Returns a 0-d tensor, [batch] for reduction "none".
+    pred: probabilities [time, batch, classes]; pred_lengths, label_lengths: [batch]; label: [batch,
+    longest], or all labels one after the other in 1-d. "mean" divides each loss by its label
+    length, then averages. The lengths are read on the host. Returns a 0-d tensor, [batch] for
+    reduction "none".
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction {reduction!r} is not one of 'mean', 'sum', 'none'")

@@ -1,4 +1,6 @@
-"""Deformable convolution (Zhu et al., 2018) and correlation of feature maps (Dosovitskiy et al., 2015)."""
+"""Deformable convolution (Zhu et al., 2018) and correlation of feature maps (Dosovitskiy et al.,
+2015).
+"""
 
 import numpy as np
 
@@ -28,8 +30,8 @@ def deformable_conv2d(
 ) -> Tensor:
     """conv2d whose taps are moved by ``offset`` and scaled by ``mask``; outside of the image is 0.
 
-    offset: [n, 2 * k * d, oh, ow], for each of d channel groups and k = kh * kw taps its (y, x) shift;
-    mask: [n, k * d, oh, ow] or None.
+    offset: [n, 2 * k * d, oh, ow], for each of d channel groups and k = kh * kw taps its (y, x)
+    shift; mask: [n, k * d, oh, ow] or None.
     """
     _check_modes(conv_mode, compute_mode)
     if _amp.enabled:
@@ -117,7 +119,8 @@ def correlation(
     pad_size: int = 0,
     is_multiply: bool = True,
 ) -> Tensor:
-    """Mean product (or absolute difference unless is_multiply) of patches of data1 with displaced patches of data2.
+    """Mean product (or absolute difference unless is_multiply) of patches of data1 with displaced
+    patches of data2.
 
     data1, data2: [n, c, h, w]; one output channel per displacement in steps of stride2, row by row.
     """

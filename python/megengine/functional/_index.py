@@ -40,7 +40,9 @@ def embedding(
 
 
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
-    """``src`` at ``index`` along ``axis``, which is dropped unless keepdims. index: src's shape without axis."""
+    """``src`` at ``index`` along ``axis``, which is dropped unless keepdims. index: src's shape
+    without axis.
+    """
     if not isinstance(src, Tensor):
         raise TypeError(f"indexing_one_hot: {type(src).__name__} is not a Tensor")
     shape = src._tuple_shape

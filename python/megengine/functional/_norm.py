@@ -31,11 +31,12 @@ def batch_norm(
     eps: float = 1e-5,
     inplace: bool = True,
 ):
-    """``(x - mean) / sqrt(var + eps) * weight + bias`` per channel (axis 1). Source: Ioffe and Szegedy, 2015.
+    """``(x - mean) / sqrt(var + eps) * weight + bias`` per channel (axis 1). Source: Ioffe and
+    Szegedy, 2015.
 
-    Training uses the batch's statistics (biased variance) and moves the running ones, ``momentum * old +
-    (1 - momentum) * new`` with the unbiased variance: in place, or returned as (out, mean, var) unless inplace.
-    AssertionError for missing running statistics in inference.
+    Training uses the batch's statistics (biased variance) and moves the running ones, ``momentum *
+    old + (1 - momentum) * new`` with the unbiased variance: in place, or returned as (out, mean,
+    var) unless inplace. AssertionError for missing running statistics in inference.
     """
     if not training:
         assert running_mean is not None and running_var is not None, (
@@ -103,7 +104,8 @@ def sync_batch_norm(
     eps_mode="additive",
     group=None,
 ) -> Tensor:
-    """`batch_norm` whose training statistics are those of all processes of ``group`` (the world when None).
+    """`batch_norm` whose training statistics are those of all processes of ``group`` (the world
+    when None).
 
     eps_mode: "additive" adds eps to the variance, "max" takes the larger of both.
     """
@@ -243,7 +245,9 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalizes each of ``num_groups`` groups of channels of [n, c, ...]; weight and bias per channel."""
+    """Normalizes each of ``num_groups`` groups of channels of [n, c, ...]; weight and bias per
+    channel.
+    """
     if _amp.enabled:
         inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     shape = inp._tuple_shape

@@ -19,8 +19,9 @@ def interpolate(
 ) -> Tensor:
     """[n, c, spatial...] resized to ``size`` or by ``scale_factor`` (exactly one: ValueError).
 
-    mode: "bilinear", "bicubic", "nearest" (4-d), "linear" (3-d), "trilinear" (5-d). align_corners puts the corner
-    pixels' centres on each other (linear family only: ValueError); else pixels cover half-open cells.
+    mode: "bilinear", "bicubic", "nearest" (4-d), "linear" (3-d), "trilinear" (5-d). align_corners
+    puts the corner pixels' centres on each other (linear family only: ValueError); else pixels
+    cover half-open cells.
     """
     kind = str(mode).lower()
     if kind not in _RANKS:
@@ -76,7 +77,8 @@ def resize(
     imode: str = "bilinear",
     max_size: int | None = None,
 ) -> Tensor:
-    """Images resized to ``size`` (h, w), or with one number their shorter edge to it, the longer at most max_size.
+    """Images resized to ``size`` (h, w), or with one number their shorter edge to it, the longer at
+    most max_size.
 
     format is NCHW or NHWC; imode is "bilinear", "bicubic" or "nearest".
     """

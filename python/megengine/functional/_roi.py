@@ -1,6 +1,7 @@
 """Regions of interest: sampling boxes of feature maps, and non-maximum suppression.
 
-rois: [m, 5], each (batch index, x1, y1, x2, y2) in image units; feature map units are image units * scale.
+rois: [m, 5], each (batch index, x1, y1, x2, y2) in image units; feature map units are image units *
+scale.
 """
 
 import numpy as np
@@ -14,10 +15,11 @@ IntPair = int | tuple[int, int]
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None = None) -> Tensor:
-    """int32 indices of the boxes that are kept, by falling score; a box goes when a better one overlaps it more than iou_thresh.
+    """int32 indices of the boxes that are kept, by falling score; a box goes when a better one
+    overlaps it more than iou_thresh.
 
-    boxes: [n, 4] as x1, y1, x2, y2; scores: [n]. At most max_output are kept, which a traced function must give.
-    No gradient. AssertionError for other shapes.
+    boxes: [n, 4] as x1, y1, x2, y2; scores: [n]. At most max_output are kept, which a traced
+    function must give. No gradient. AssertionError for other shapes.
     """
     assert boxes.ndim == 2 and boxes._tuple_shape[1] == 4, (
         f"nms: boxes has shape {list(boxes._tuple_shape)}, not [n, 4]"
@@ -44,9 +46,11 @@ def roi_align(
     sample_points: IntPair = 2,
     aligned: bool = True,
 ) -> Tensor:
-    """Boxes of [n, c, h, w] as [m, c, *output_shape]: each bin the mean (or "max") of bilinear samples.
+    """Boxes of [n, c, h, w] as [m, c, *output_shape]: each bin the mean (or "max") of bilinear
+    samples.
 
-    aligned shifts boxes by half a pixel, so that pixel centres lie at integers. Source: He et al., 2017.
+    aligned shifts boxes by half a pixel, so that pixel centres lie at integers. Source: He et al.,
+    2017.
     """
     if mode.lower() not in ("max", "average"):
         raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")
@@ -94,7 +98,8 @@ def _clamped_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tens
 def roi_pooling(
     inp: Tensor, rois: Tensor, output_shape: IntPair, mode: str = "max", scale: float = 1.0
 ) -> Tensor:
-    """Boxes of [n, c, h, w] as [m, c, *output_shape]: the largest element (or mean) of whole pixels per bin.
+    """Boxes of [n, c, h, w] as [m, c, *output_shape]: the largest element (or mean) of whole pixels
+    per bin.
 
     Box corners are rounded to pixels, both included; empty bins are 0. Source: Girshick, 2015.
     """
@@ -164,10 +169,12 @@ def deformable_psroi_pooling(
     spatial_scale: float,
     trans_std: float = 0.1,
 ) -> Tensor:
-    """Boxes of [n, c, h, w] as [m, c, pooled_h, pooled_w], each bin moved by a learned offset. Source: Dai et al., 2017.
+    """Boxes of [n, c, h, w] as [m, c, pooled_h, pooled_w], each bin moved by a learned offset.
+    Source: Dai et al., 2017.
 
-    trans: [m, 2 * k, part_size, part_size], x and y offsets in box extents per class k (channels split evenly among
-    classes); ignored with no_trans. Samples more than half a pixel outside do not count.
+    trans: [m, 2 * k, part_size, part_size], x and y offsets in box extents per class k (channels
+    split evenly among classes); ignored with no_trans. Samples more than half a pixel outside do
+    not count.
     """
     m = rois._tuple_shape[0]
     n, c, h, w = inp._tuple_shape

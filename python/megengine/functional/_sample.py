@@ -1,4 +1,6 @@
-"""Reading images at real-valued places. Coordinates count pixels: (0, 0) is the centre of the first."""
+"""Reading images at real-valued places. Coordinates count pixels: (0, 0) is the centre of the
+first.
+"""
 
 import numpy as np
 
@@ -25,7 +27,9 @@ def check_interpolation(mode: str, op: str) -> str:
 
 
 def _folded(index: Tensor, extent: int, border: str):
-    """int32 positions inside [0, extent), and for constant-like borders where they were inside (else None)."""
+    """int32 positions inside [0, extent), and for constant-like borders where they were inside
+    (else None).
+    """
     top = extent - 1
     if border in ("constant", "transparent", "isolated"):
         inside = ops.logical_and(ops.greater_equal(index, 0), ops.less_equal(index, top))
@@ -91,7 +95,8 @@ def sample(
 ) -> Tensor:
     """Images [n, c, h, w] read at rows ``y`` and columns ``x`` [m, ...]: [m, ..., c].
 
-    ``batch`` [m] (int32) says which image; None is one each. Differentiable in images, y and x (not for nearest).
+    ``batch`` [m] (int32) says which image; None is one each. Differentiable in images, y and x (not
+    for nearest).
     """
     n, _, h, w = images._tuple_shape
     rank = y.ndim

@@ -10,7 +10,8 @@ __all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
 
 
 def where(mask: Tensor, x: Tensor = None, y: Tensor = None) -> Tensor:
-    """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true elements.
+    """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true
+    elements.
 
     TypeError unless mask is a Tensor, ValueError unless it is bool.
     """
@@ -55,7 +56,9 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """int32 indices of the non-zero elements: [found, ndim], or one 1-d tensor per axis for as_tuple."""
+    """int32 indices of the non-zero elements: [found, ndim], or one 1-d tensor per axis for
+    as_tuple.
+    """
     if not isinstance(condition, Tensor):
         raise TypeError(f"non_zero: {type(condition).__name__} is not a Tensor")
     mask = condition if condition.dtype == np.bool_ else ops.not_equal(condition, 0)
@@ -88,7 +91,9 @@ def _check_index(inp: Tensor, index: Tensor, axis: int, op: str):
 
 
 def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
-    """``out[i][j] = inp[index[i][j]][j]`` (axis 0; other axes alike). index: integers of inp's rank."""
+    """``out[i][j] = inp[index[i][j]][j]`` (axis 0; other axes alike). index: integers of inp's
+    rank.
+    """
     axis = normalize_axis(axis, inp.ndim, "gather")
     index = _index(index, "gather")
     _check_index(inp, index, axis, "gather")
@@ -96,7 +101,9 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """``inp`` with ``out[index[i][j]][j] = source[i][j]`` (axis 0; other axes alike); the last write wins."""
+    """``inp`` with ``out[index[i][j]][j] = source[i][j]`` (axis 0; other axes alike); the last
+    write wins.
+    """
     axis = normalize_axis(axis, inp.ndim, "scatter")
     index = _index(index, "scatter")
     _check_index(inp, index, axis, "scatter")

@@ -17,9 +17,11 @@ def pad(
     mode: str = "constant",
     constant_value: float = 0.0,
 ) -> Tensor:
-    """Adds (before, after) elements on each axis: a constant, the edge ("edge", "replicate"), or its mirror ("reflect").
+    """Adds (before, after) elements on each axis: a constant, the edge ("edge", "replicate"), or
+    its mirror ("reflect").
 
-    pad_width has one pair per axis; axes without a pair keep their extent. ValueError for an unknown mode.
+    pad_width has one pair per axis; axes without a pair keep their extent. ValueError for an
+    unknown mode.
     """
     kind = _PAD_MODES.get(str(mode).lower())
     if kind is None:
@@ -102,7 +104,9 @@ def sliding_window_transpose(
     stride: IntPair = 1,
     dilation: IntPair = 1,
 ) -> Tensor:
-    """Adds windows [n, c, oh, ow, kh, kw] back into images [n, c, *output_size]: the adjoint of `sliding_window`."""
+    """Adds windows [n, c, oh, ow, kh, kw] back into images [n, c, *output_size]: the adjoint of
+    `sliding_window`.
+    """
     h, w = as_pair(output_size, "sliding_window_transpose: output_size")
     kh, kw = as_pair(kernel_size, "sliding_window_transpose: kernel_size")
     sh, sw = as_pair(stride, "sliding_window_transpose: stride")
@@ -142,7 +146,9 @@ def _keep_format(y: Tensor, inp: Tensor) -> Tensor:
 def max_pool2d(
     inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0
 ) -> Tensor:
-    """Largest element of each window of [n, c, h, w]; stride defaults to the kernel, sizes round down."""
+    """Largest element of each window of [n, c, h, w]; stride defaults to the kernel, sizes round
+    down.
+    """
     return _keep_format(
         ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d")), inp
     )
@@ -182,7 +188,9 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Te
 def local_response_norm(
     inp: Tensor, kernel_size: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75
 ) -> Tensor:
-    """``x / (k + alpha * sum of x ** 2 over kernel_size neighbouring channels) ** beta``, x [n, c, h, w]."""
+    """``x / (k + alpha * sum of x ** 2 over kernel_size neighbouring channels) ** beta``, x [n, c,
+    h, w].
+    """
     if kernel_size % 2 == 0:
         raise ValueError(f"local_response_norm: kernel_size {kernel_size} is even; it must be odd")
     half = kernel_size // 2

@@ -4,8 +4,8 @@ import os
 from enum import IntFlag
 
 __all__ = [
-    "Strategy", "get_conv_execution_strategy", "get_execution_strategy", "set_conv_execution_strategy",
-    "set_execution_strategy",
+    "Strategy", "get_conv_execution_strategy", "get_execution_strategy",
+    "set_conv_execution_strategy", "set_execution_strategy",
 ]  # fmt: skip
 
 
@@ -45,7 +45,9 @@ def get_execution_strategy() -> Strategy:
 
 
 def set_execution_strategy(option) -> None:
-    """Sets the strategy: "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as "PROFILE_REPRODUCIBLE"."""
+    """Sets the strategy: "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as
+    "PROFILE_REPRODUCIBLE".
+    """
     global _strategy
     _strategy = _parse(option)
 

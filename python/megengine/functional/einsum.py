@@ -15,9 +15,9 @@ _SPARE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def einsum(equation: str, *args: Tensor) -> Tensor:
     """Sums products of operands over the letters that the output lacks.
 
-    "bij,bjk->bik" is a batched matrix product, "ii->i" a diagonal, "i,j" an outer product; "..." stands for
-    leading axes that broadcast. Without "->" the output has the letters that occur once, in alphabetical order.
-    ValueError for an equation that does not fit the operands.
+    "bij,bjk->bik" is a batched matrix product, "ii->i" a diagonal, "i,j" an outer product; "..."
+    stands for leading axes that broadcast. Without "->" the output has the letters that occur once,
+    in alphabetical order. ValueError for an equation that does not fit the operands.
     >>> from megengine import Tensor
     >>> einsum("i,i->", Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).item()
     11.0

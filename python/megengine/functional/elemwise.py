@@ -1,6 +1,7 @@
 """Element-wise functions. Operands broadcast and are promoted; numbers take the tensors' dtype.
 
-Transcendental functions of integers compute in float32; under `amp` they compute in the high precision.
+Transcendental functions of integers compute in float32; under `amp` they compute in the high
+precision.
 """
 
 from .._core import Tensor as _Tensor
@@ -11,11 +12,11 @@ from ..core.tensor.elemwise_modes import elwise as _elwise  # noqa: F401 (name t
 from ..tensor import Tensor
 
 __all__ = [
-    "abs", "add", "acos", "asin", "atan", "atan2", "asinh", "acosh", "atanh", "ceil", "clip", "cos", "cosh", "div",
-    "equal", "erf", "exp", "expm1", "floor", "floor_div", "greater", "greater_equal", "left_shift", "less",
-    "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "logaddexp", "maximum",
-    "minimum", "mod", "mul", "neg", "not_equal", "pow", "right_shift", "round", "sin", "sinh", "sqrt", "square",
-    "sub", "tan", "tanh",
+    "abs", "add", "acos", "asin", "atan", "atan2", "asinh", "acosh", "atanh", "ceil", "clip", "cos",
+    "cosh", "div", "equal", "erf", "exp", "expm1", "floor", "floor_div", "greater", "greater_equal",
+    "left_shift", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logaddexp", "maximum", "minimum", "mod", "mul", "neg", "not_equal", "pow",
+    "right_shift", "round", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
 ]  # fmt: skip
 
 Operand = Tensor | int | float | bool

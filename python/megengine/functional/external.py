@@ -21,7 +21,9 @@ def _missing(runtime: str, inputs):
 def extern_opr_subgraph(
     inputs, output_shapes: list, dump_name: str, dump_data: bytes, output_dtypes=None
 ):
-    """Runs a subgraph of a custom loader. RuntimeError where no loader is registered for ``dump_name``."""
+    """Runs a subgraph of a custom loader. RuntimeError where no loader is registered for
+    ``dump_name``.
+    """
     _missing(f"loader {dump_name!r}", inputs)
 
 

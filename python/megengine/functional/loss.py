@@ -45,7 +45,8 @@ def cross_entropy(
     label_smooth: float = 0,
     reduction: str = "mean",
 ) -> Tensor:
-    """``-log p[label]``, p the softmax of ``pred`` along ``axis`` (or ``pred`` itself without logits).
+    """``-log p[label]``, p the softmax of ``pred`` along ``axis`` (or ``pred`` itself without
+    logits).
 
     label: integers, pred's shape without ``axis``. label_smooth s mixes in the mean over classes:
     ``-(1 - s) * log p[label] - s * mean(log p)``.
@@ -80,7 +81,9 @@ def cross_entropy(
 def binary_cross_entropy(
     pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean"
 ) -> Tensor:
-    """``-(label * log p + (1 - label) * log(1 - p))``, p the sigmoid of ``pred`` (or ``pred`` without logits)."""
+    """``-(label * log p + (1 - label) * log(1 - p))``, p the sigmoid of ``pred`` (or ``pred``
+    without logits).
+    """
     if _amp.enabled:
         pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x

@@ -1,4 +1,6 @@
-"""Reductions, sorting, linear algebra. `axis` may be an int or a sequence; negatives count from the end."""
+"""Reductions, sorting, linear algebra. `axis` may be an int or a sequence; negatives count from the
+end.
+"""
 
 from collections.abc import Sequence
 
@@ -12,8 +14,8 @@ from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce
 from ..tensor import Tensor
 
 __all__ = [
-    "argmax", "argmin", "argsort", "cross", "dot", "isinf", "isnan", "matinv", "matmul", "max", "mean", "min", "norm",
-    "normalize", "prod", "sign", "sort", "std", "sum", "svd", "topk", "var",
+    "argmax", "argmin", "argsort", "cross", "dot", "isinf", "isnan", "matinv", "matmul", "max",
+    "mean", "min", "norm", "normalize", "prod", "sign", "sort", "std", "sum", "svd", "topk", "var",
 ]  # fmt: skip
 
 Axis = int | Sequence[int] | None
@@ -37,7 +39,9 @@ def sign(x: Tensor) -> Tensor:
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Sum over ``axis`` (all axes when None, which takes no keepdims: AssertionError). bool sums to int32."""
+    """Sum over ``axis`` (all axes when None, which takes no keepdims: AssertionError). bool sums to
+    int32.
+    """
     return reduce(as_tensor(inp), ops.reduce_sum, axis, keepdims, "sum")
 
 
@@ -75,7 +79,8 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def norm(inp: Tensor, ord: float = None, axis: int = None, keepdims: bool = False) -> Tensor:
-    """Vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``; ord None is 2, inf and -inf are max and min.
+    """Vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``; ord None is 2, inf and -inf are
+    max and min.
 
     TypeError without axis for a tensor that is not 1-d.
     >>> from megengine import Tensor
@@ -125,12 +130,16 @@ def _arg(op, inp: Tensor, axis, keepdims: bool, name: str) -> Tensor:
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """int32 index of the smallest element along ``axis`` (of the flattened tensor when None); the first of ties."""
+    """int32 index of the smallest element along ``axis`` (of the flattened tensor when None); the
+    first of ties.
+    """
     return _arg(ops.argmin, inp, axis, keepdims, "argmin")
 
 
 def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """int32 index of the largest element along ``axis`` (of the flattened tensor when None); the first of ties."""
+    """int32 index of the largest element along ``axis`` (of the flattened tensor when None); the
+    first of ties.
+    """
     return _arg(ops.argmax, inp, axis, keepdims, "argmax")
 
 
@@ -148,7 +157,8 @@ def argsort(inp: Tensor, descending: bool = False) -> Tensor:
 def topk(
     inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest (smallest when not descending) of the last axis, sorted, and their int32 indices.
+    """The ``k`` largest (smallest when not descending) of the last axis, sorted, and their int32
+    indices.
 
     kth_only: just the k-th. ValueError unless 0 < k <= length of the axis.
     """
@@ -185,7 +195,8 @@ def matmul(
     transpose_b: bool = False,
     compute_mode: str = "default",
 ) -> Tensor:
-    """Matrix product of the last two axes; leading axes broadcast. 1-d operands are a row and a column.
+    """Matrix product of the last two axes; leading axes broadcast. 1-d operands are a row and a
+    column.
 
     compute_mode "float32" accumulates in float32, as "default" does.
     >>> from megengine import Tensor
@@ -229,7 +240,9 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
 
 
 def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True):
-    """U, S, Vh with ``inp = U @ diag(S) @ Vh`` for the matrices in the last two axes; S falls. Only S without compute_uv."""
+    """U, S, Vh with ``inp = U @ diag(S) @ Vh`` for the matrices in the last two axes; S falls. Only
+    S without compute_uv.
+    """
     u, s, vh = ops.svd(inp, full_matrices=bool(full_matrices))
     return (u, s, vh) if compute_uv else s
 
@@ -237,7 +250,9 @@ def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True):
 def cross(
     a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int = None
 ) -> Tensor:
-    """Cross product of 3-vectors along ``axisa`` of a and ``axisb`` of b, put at ``axisc``; axis sets all three."""
+    """Cross product of 3-vectors along ``axisa`` of a and ``axisb`` of b, put at ``axisc``; axis
+    sets all three.
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = convert_inputs(a, b)

@@ -13,8 +13,8 @@ __all__ = ["topk_accuracy"]
 def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1):
     """Share of rows whose class is among the ``topk`` highest scores.
 
-    logits: [n, classes]; target: [n] class indices. Returns a 0-d float32 tensor, a list of them when
-    ``topk`` is a sequence.
+    logits: [n, classes]; target: [n] class indices. Returns a 0-d float32 tensor, a list of them
+    when ``topk`` is a sequence.
     >>> from megengine import Tensor
     >>> topk_accuracy(Tensor([[0.1, 0.9], [0.8, 0.2]]), Tensor([1, 1])).item()
     0.5

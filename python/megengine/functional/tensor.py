@@ -10,28 +10,16 @@ from ..core.tensor.array_method import as_tensor
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
 from ..tensor import Tensor
 from ._creation import (
-    arange,
-    complex,
-    eye,
-    full,
-    full_like,
-    imag,
-    linspace,
-    on,
-    ones,
-    ones_like,
-    polar,
-    real,
-    zeros,
+    arange, complex, eye, full, full_like, imag, linspace, on, ones, ones_like, polar, real, zeros,
     zeros_like,
 )  # fmt: skip
 from ._select import cond_take, diag, gather, non_zero, scatter, where
 
 __all__ = [
-    "arange", "broadcast_to", "concat", "cond_take", "non_zero", "copy", "cumsum", "diag", "expand_dims", "eye",
-    "flatten", "full", "full_like", "gather", "imag", "linspace", "meshgrid", "ones", "ones_like", "polar", "repeat",
-    "reshape", "roll", "scatter", "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "complex", "real",
-    "where", "zeros", "zeros_like",
+    "arange", "broadcast_to", "concat", "cond_take", "non_zero", "copy", "cumsum", "diag",
+    "expand_dims", "eye", "flatten", "full", "full_like", "gather", "imag", "linspace", "meshgrid",
+    "ones", "ones_like", "polar", "repeat", "reshape", "roll", "scatter", "split", "squeeze",
+    "stack", "swapaxes", "tile", "transpose", "complex", "real", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -202,7 +190,9 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 
 def repeat(inp: Tensor, repeats: int | Sequence[int] | Tensor, axis: int | None = None) -> Tensor:
-    """Each element ``repeats`` times (a count, or one per element) along ``axis``; flattened when None."""
+    """Each element ``repeats`` times (a count, or one per element) along ``axis``; flattened when
+    None.
+    """
     if axis is None:
         inp, axis = ops.reshape(inp, shape=(inp.size,)), 0
     shape = inp._tuple_shape
@@ -248,7 +238,9 @@ def tile(inp: Tensor, reps: int | Sequence[int] | Tensor) -> Tensor:
 def roll(
     inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
-    """Moves elements by ``shift`` along ``axis``, those pushed out come in at the front; flattened when axis is None."""
+    """Moves elements by ``shift`` along ``axis``, those pushed out come in at the front; flattened
+    when axis is None.
+    """
     shape = inp._tuple_shape
     if axis is None:
         flat = ops.reshape(inp, shape=(inp.size,))

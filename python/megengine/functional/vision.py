@@ -14,8 +14,8 @@ from ._roi import nms, roi_align, roi_pooling
 from ._sample import back_to_dtype, check_border, check_interpolation, grid, sample, to_nchw
 
 __all__ = [
-    "correlation", "cvt_color", "interpolate", "nms", "nvof", "remap", "roi_align", "roi_pooling", "warp_affine",
-    "warp_perspective", "flip", "rotate", "rot90", "resize",
+    "correlation", "cvt_color", "interpolate", "nms", "nvof", "remap", "roi_align", "roi_pooling",
+    "warp_affine", "warp_perspective", "flip", "rotate", "rot90", "resize",
 ]  # fmt: skip
 
 
@@ -26,7 +26,8 @@ def remap(
     scalar: float = 0.0,
     interp_mode: str = "linear",
 ) -> Tensor:
-    """``out[n, c, y, x] = inp[n, c, map_xy[n, y, x, 1], map_xy[n, y, x, 0]]``, map_xy [n, h, w, 2] in pixels.
+    """``out[n, c, y, x] = inp[n, c, map_xy[n, y, x, 1], map_xy[n, y, x, 0]]``, map_xy [n, h, w, 2]
+    in pixels.
 
     border_mode says what lies outside; "constant" is ``scalar``. Differentiable in both.
     """
@@ -56,9 +57,11 @@ def warp_perspective(
     format: str = "NCHW",
     interp_mode: str = "linear",
 ) -> Tensor:
-    """Reads ``inp`` where the [n, 3, 3] matrix sends output pixels: (x, y, 1) -> (u, v, d), at column u / d, row v / d.
+    """Reads ``inp`` where the [n, 3, 3] matrix sends output pixels: (x, y, 1) -> (u, v, d), at
+    column u / d, row v / d.
 
-    mat_idx gives, for each matrix, the image that it reads; None is one each. format is NCHW or NHWC.
+    mat_idx gives, for each matrix, the image that it reads; None is one each. format is NCHW or
+    NHWC.
     """
     border, interp = (
         check_border(border_mode, "warp_perspective"),
@@ -153,7 +156,9 @@ def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
 def rotate(
     inp: Tensor, angle: float = 0.0, format: str = "NCHW", interp_mode: str = "bilinear"
 ) -> Tensor:
-    """Turns images counter-clockwise by ``angle`` degrees about their centre; what comes in from outside is 0."""
+    """Turns images counter-clockwise by ``angle`` degrees about their centre; what comes in from
+    outside is 0.
+    """
     nhwc = _is_nhwc(format, "rotate")
     n, h, w = (inp._tuple_shape[i] for i in ((0, 1, 2) if nhwc else (0, 2, 3)))
     turn = np.deg2rad(angle)
@@ -175,7 +180,9 @@ def rotate(
 
 
 def nvof(src: Tensor, precision: int = 1) -> Tensor:
-    """Optical flow of video [n, t, h, w, 4] (uint8) by the GPU's optical flow engine. RuntimeError without one."""
+    """Optical flow of video [n, t, h, w, 4] (uint8) by the GPU's optical flow engine. RuntimeError
+    without one.
+    """
     assert src.ndim == 5 and src._tuple_shape[4] == 4, (
         f"nvof: src has shape {list(src._tuple_shape)}, not [n, t, h, w, 4]"
     )

@@ -1,7 +1,7 @@
 """Random streams: each draw takes a key (seed, counter) and moves the counter on.
 
-Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a draw in a traced function is an op of
-the key, and the key is one of its inputs.
+Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a draw in a traced
+function is an op of the key, and the key is one of its inputs.
 """
 
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ from ..device import require
 from ..tensor import Tensor
 
 __all__ = [
-    "seed", "RNG", "uniform", "normal", "gamma", "beta", "poisson", "multinomial", "permutation", "shuffle",
-    "exponential",
+    "seed", "RNG", "uniform", "normal", "gamma", "beta", "poisson", "multinomial", "permutation",
+    "shuffle", "exponential",
 ]  # fmt: skip
 
 
@@ -89,7 +89,9 @@ def _broadcast_parameters(size, *parameters: Tensor) -> list:
 
 
 class RNG:
-    """A stream of its own: ``RNG(seed=1).uniform(size=(2, 3))``. Methods are those of ``megengine.random``."""
+    """A stream of its own: ``RNG(seed=1).uniform(size=(2, 3))``. Methods are those of
+    ``megengine.random``.
+    """
 
     def __init__(self, seed: int = None, device: str = None):
         self._device = None if device is None else str(device)
@@ -136,7 +138,9 @@ class RNG:
         scale: float | Tensor = 1,
         size: int | Iterable[int] | None = None,
     ) -> Tensor:
-        """Gamma of the given shape and scale; result shape is size + the parameters'. AssertionError unless positive."""
+        """Gamma of the given shape and scale; result shape is size + the parameters'.
+        AssertionError unless positive.
+        """
         parameters = _parameter(shape, "shape", True), _parameter(scale, "scale", True)
         return self._placed(
             ops.random_gamma(self._key(), *_broadcast_parameters(size, *parameters))
@@ -148,19 +152,25 @@ class RNG:
         beta: float | Tensor,
         size: int | Iterable[int] | None = None,
     ) -> Tensor:
-        """Beta(alpha, beta); result shape is size + the parameters'. AssertionError unless positive."""
+        """Beta(alpha, beta); result shape is size + the parameters'. AssertionError unless
+        positive.
+        """
         parameters = _parameter(alpha, "alpha", True), _parameter(beta, "beta", True)
         return self._placed(ops.random_beta(self._key(), *_broadcast_parameters(size, *parameters)))
 
     def poisson(self, lam: float | Tensor, size: int | Iterable[int] | None = None) -> Tensor:
-        """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless positive."""
+        """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless
+        positive.
+        """
         parameters = _broadcast_parameters(size, _parameter(lam, "lam", True))
         return self._placed(ops.random_poisson(self._key(), *parameters))
 
     def exponential(
         self, rate: float | Tensor = 1.0, size: int | Iterable[int] | None = None
     ) -> Tensor:
-        """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError unless positive."""
+        """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError
+        unless positive.
+        """
         (rate,) = _broadcast_parameters(size, _parameter(rate, "rate", True))
         u = ops.random_uniform(self._key(), shape=rate._tuple_shape)
         return self._placed(ops.true_div(ops.neg(ops.log1p(ops.neg(u))), rate))
@@ -168,9 +178,11 @@ class RNG:
     def multinomial(
         self, input: Tensor, num_samples: int, replacement: bool | None = False
     ) -> Tensor:
-        """int32 indices drawn with probabilities proportional to ``input`` ([n] or [rows, n]): [num_samples] per row.
+        """int32 indices drawn with probabilities proportional to ``input`` ([n] or [rows, n]):
+        [num_samples] per row.
 
-        AssertionError for negative or all-zero weights, or more samples than positive weights without replacement.
+        AssertionError for negative or all-zero weights, or more samples than positive weights
+        without replacement.
         """
         assert isinstance(input, Tensor), (
             f"multinomial: input is {type(input).__name__}, not a Tensor"

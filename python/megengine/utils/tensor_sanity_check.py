@@ -8,10 +8,11 @@ from ..tensor import Tensor
 
 
 class TensorSanityCheck:
-    """Within the block, every tensor that is made is checksummed, and must read the same when the block ends.
+    """Within the block, every tensor that is made is checksummed, and must read the same when the
+    block ends.
 
-    RuntimeError that names the tensor when one does not: some native code wrote into memory that it had only
-    borrowed (NumPy or DLPack).
+    RuntimeError that names the tensor when one does not: some native code wrote into memory that it
+    had only borrowed (NumPy or DLPack).
     """
 
     def __init__(self):

@@ -1,4 +1,6 @@
-"""Op objects of older programs: ``apply(Elemwise(mode="add"), x, y)``. New code calls ``megengine.functional``."""
+"""Op objects of older programs: ``apply(Elemwise(mode="add"), x, y)``. New code calls
+``megengine.functional``.
+"""
 
 from .. import ops
 from ..tensor import shapes
@@ -6,8 +8,8 @@ from ..tensor.dtype import dtype_name
 from ..tensor.elemwise_modes import function_of, mode_of
 
 __all__ = [
-    "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape", "InplaceAdd",
-    "MatrixMul", "OpDef", "Reduce", "RemoveAxis", "Reshape", "TypeCvt", "apply",
+    "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
+    "InplaceAdd", "MatrixMul", "OpDef", "Reduce", "RemoveAxis", "Reshape", "TypeCvt", "apply",
 ]  # fmt: skip
 
 

@@ -106,7 +106,9 @@ class ArrayMethodMixin:
         return self.transpose()
 
     def item(self, *args):
-        """The only element (or element ``*args``) as a Python number. ValueError when there are several."""
+        """The only element (or element ``*args``) as a Python number. ValueError when there are
+        several.
+        """
         if args:
             return self.numpy().item(*args)
         if self.size != 1:

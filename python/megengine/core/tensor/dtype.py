@@ -1,7 +1,8 @@
-"""dtypes: names, 64-bit narrowing, and quantised dtypes (NumPy dtypes that carry scale and zero point).
+"""dtypes: names, 64-bit narrowing, and quantised dtypes (NumPy dtypes that carry scale and zero
+point).
 
-A quantised dtype is ``np.dtype`` of the stored integer with metadata ``{"mgb_dtype": {"name", "scale",
-"zero_point"}}``: real value = scale * (stored - zero_point).
+A quantised dtype is ``np.dtype`` of the stored integer with metadata ``{"mgb_dtype": {"name",
+"scale", "zero_point"}}``: real value = scale * (stored - zero_point).
 """
 
 from collections import namedtuple
@@ -16,15 +17,17 @@ _NARROWED = {
     "complex128": "complex64",
 }
 _BITS = {
-    "intb1": 1, "intb2": 2, "intb4": 4, "qint1": 1, "qint2": 2, "quint2": 2, "qint4": 4, "quint4": 4,
-    "bool": 8, "int8": 8, "uint8": 8, "qint8": 8, "quint8": 8, "int16": 16, "uint16": 16, "float16": 16,
-    "bfloat16": 16, "int32": 32, "float32": 32, "qint32": 32, "complex64": 64,
+    "intb1": 1, "intb2": 2, "intb4": 4, "qint1": 1, "qint2": 2, "quint2": 2, "qint4": 4, "quint4":
+    4, "bool": 8, "int8": 8, "uint8": 8, "qint8": 8, "quint8": 8, "int16": 16, "uint16": 16,
+    "float16": 16, "bfloat16": 16, "int32": 32, "float32": 32, "qint32": 32, "complex64": 64,
 }  # fmt: skip
 _PLAIN = frozenset("float32 float16 bfloat16 int32 int16 int8 uint16 uint8 bool complex64".split())
 
 
 def dtype_name(dtype) -> str:
-    """Name of a plain dtype as ops take it; 64-bit ones are narrowed. TypeError for an unsupported one."""
+    """Name of a plain dtype as ops take it; 64-bit ones are narrowed. TypeError for an unsupported
+    one.
+    """
     if type(dtype) is str and dtype in _PLAIN:
         return dtype
     name = getattr(dtype, "name", None) or (np.dtype(dtype).name if dtype is not None else "None")
@@ -96,7 +99,9 @@ _KIND = "mgb_dtype"
 
 
 def create_quantized_dtype(dtype_meta: QuantDtypeMeta, scale, zp) -> np.dtype:
-    """The dtype of one kind, scale and zero point. ValueError for a zero point that the kind cannot have."""
+    """The dtype of one kind, scale and zero point. ValueError for a zero point that the kind cannot
+    have.
+    """
     if dtype_meta.is_unsigned:
         if zp is None or int(zp) != zp:
             raise ValueError(f"{dtype_meta.name}: zero_point {zp!r} is not an integer")

@@ -1,12 +1,15 @@
-"""Element-wise ops by the mode names that `M.Elemwise` and older programs use: ``elwise(x, y, mode="add")``."""
+"""Element-wise ops by the mode names that `M.Elemwise` and older programs use: ``elwise(x, y,
+mode="add")``.
+"""
 
 from .. import ops
 
 _RENAMED = {
-    "eq": "equal", "neq": "not_equal", "lt": "less", "leq": "less_equal", "gt": "greater", "geq": "greater_equal",
-    "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "not": "logical_not",
-    "negate": "neg", "shl": "left_shift", "shr": "right_shift", "log_sum_exp": "logaddexp",
-    "h_swish": "hswish", "pow": "pow", "atan2": "atan2", "max": "maximum", "min": "minimum",
+    "eq": "equal", "neq": "not_equal", "lt": "less", "leq": "less_equal", "gt": "greater", "geq":
+    "greater_equal", "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "not":
+    "logical_not", "negate": "neg", "shl": "left_shift", "shr": "right_shift", "log_sum_exp":
+    "logaddexp", "h_swish": "hswish", "pow": "pow", "atan2": "atan2", "max": "maximum", "min":
+    "minimum",
 }  # fmt: skip
 
 _COMPOSED = {

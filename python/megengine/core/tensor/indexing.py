@@ -1,8 +1,9 @@
 """NumPy indexing on ops that know no views.
 
-An index is read once into an `Access`: a strided region, then the shape of that region with new axes
-put in, then advanced indices on some of its axes. Reading applies the three in order, writing in
-reverse.  x[1:, None, [0, 2]] on [4, 5, 6]: region [3, 5, 6], shape [3, 1, 5, 6], index [0, 2] on axis 2.
+An index is read once into an `Access`: a strided region, then the shape of that region with new
+axes put in, then advanced indices on some of its axes. Reading applies the three in order, writing
+in reverse.  x[1:, None, [0, 2]] on [4, 5, 6]: region [3, 5, 6], shape [3, 1, 5, 6], index [0, 2] on
+axis 2.
 """
 
 from dataclasses import dataclass, field

@@ -118,7 +118,9 @@ def reshape(x, shape):
 
 
 def permutation_of(pattern, ndim: int) -> tuple:
-    """Splits a transpose pattern, where "x" makes a new axis, into (permutation, output positions of "x")."""
+    """Splits a transpose pattern, where "x" makes a new axis, into (permutation, output positions
+    of "x").
+    """
     new_axes = tuple(i for i, p in enumerate(pattern) if isinstance(p, str) and p == "x")
     axes = [as_int(p, "transpose") for p in pattern if not (isinstance(p, str) and p == "x")]
     perm = tuple(a + ndim if a < 0 else a for a in axes)
