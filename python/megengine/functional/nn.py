@@ -1,12 +1,31 @@
 """Functions of neural networks."""
 
 from ._activation import (
-    dropout, gelu, hsigmoid, hswish, leaky_relu, logsigmoid, logsoftmax, logsumexp, prelu, relu,
-    relu6, sigmoid, silu, softmax, softplus,
+    dropout,
+    gelu,
+    hsigmoid,
+    hswish,
+    leaky_relu,
+    logsigmoid,
+    logsoftmax,
+    logsumexp,
+    prelu,
+    relu,
+    relu6,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
 )  # fmt: skip
 from ._attention import multi_head_attention
 from ._conv import (
-    conv1d, conv2d, conv3d, conv_transpose2d, conv_transpose3d, linear, local_conv2d,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose2d,
+    conv_transpose3d,
+    linear,
+    local_conv2d,
     region_restricted_conv,
 )  # fmt: skip
 from ._deform import deformable_conv2d
@@ -14,8 +33,15 @@ from ._index import embedding, indexing_one_hot, one_hot
 from ._norm import batch_norm, general_norm, group_norm, instance_norm, layer_norm, sync_batch_norm
 from ._roi import deformable_psroi_pooling
 from ._window import (
-    adaptive_avg_pool2d, adaptive_max_pool2d, avg_pool2d, local_response_norm, max_pool2d, pad,
-    pixel_shuffle, sliding_window, sliding_window_transpose,
+    adaptive_avg_pool2d,
+    adaptive_max_pool2d,
+    avg_pool2d,
+    local_response_norm,
+    max_pool2d,
+    pad,
+    pixel_shuffle,
+    sliding_window,
+    sliding_window_transpose,
 )  # fmt: skip
 from .loss import *  # noqa: F403 (older programs take losses and vision functions from here)
 from .math import normalize

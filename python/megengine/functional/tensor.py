@@ -10,7 +10,19 @@ from ..core.tensor.array_method import as_tensor
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
 from ..tensor import Tensor
 from ._creation import (
-    arange, complex, eye, full, full_like, imag, linspace, on, ones, ones_like, polar, real, zeros,
+    arange,
+    complex,
+    eye,
+    full,
+    full_like,
+    imag,
+    linspace,
+    on,
+    ones,
+    ones_like,
+    polar,
+    real,
+    zeros,
     zeros_like,
 )  # fmt: skip
 from ._select import cond_take, diag, gather, non_zero, scatter, where

@@ -1,7 +1,16 @@
 """Random tensors. Same seed, same calls: same numbers."""
 
 from .rng import (
-    RNG, beta, exponential, gamma, multinomial, normal, permutation, poisson, seed, shuffle,
+    RNG,
+    beta,
+    exponential,
+    gamma,
+    multinomial,
+    normal,
+    permutation,
+    poisson,
+    seed,
+    shuffle,
     uniform,
 )  # fmt: skip
 
