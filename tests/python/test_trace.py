@@ -1,0 +1,481 @@
+"""trace: the rules of record and replay."""
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+import megengine.optimizer as optim
+from megengine import jit
+from megengine.autodiff import GradManager
+from megengine.jit import TraceError, exclude_from_trace, trace
+
+MODES = [False, True]
+LEVELS = [0, 1, 2, 3]
+
+
+def t(*values):
+    return mge.tensor(np.array(values, np.float32))
+
+
+class MLP(M.Module):
+    def __init__(self, seed=0):
+        super().__init__()
+        self.l1, self.l2 = M.Linear(8, 16), M.Linear(16, 4)
+        rng = np.random.RandomState(seed)
+        for p in self.parameters():
+            p[...] = mge.tensor(rng.randn(*p.shape).astype(np.float32) * 0.3)
+
+    def forward(self, x):
+        return self.l2(F.relu(self.l1(x)))
+
+
+def make_optimizer(name, net):
+    if name == "sgd":
+        return optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    return optim.Adam(net.parameters(), lr=0.01)
+
+
+def step(data, label, *, net, opt, gm):
+    with gm:
+        loss = F.loss.cross_entropy(net(data), label)
+        gm.backward(loss)
+        opt.step().clear_grad()
+    return loss
+
+
+def losses(function, optimizer="sgd", steps=6):
+    net = MLP()
+    opt, gm = make_optimizer(optimizer, net), GradManager().attach(net.parameters())
+    rng = np.random.RandomState(1)
+    found = []
+    for _ in range(steps):
+        data = mge.tensor(rng.randn(32, 8).astype(np.float32))
+        label = mge.tensor(rng.randint(0, 4, 32).astype(np.int32))
+        found.append(function(data, label, net=net, opt=opt, gm=gm).item())
+    return np.array(found), [p.numpy() for p in net.parameters()]
+
+
+# ---- both modes, every level
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("opt_level", LEVELS)
+def test_a_traced_training_step_is_the_eager_one(symbolic, optimizer, opt_level):
+    expected, weights = losses(step, optimizer)
+    got, traced_weights = losses(trace(step, symbolic=symbolic, opt_level=opt_level), optimizer)
+    if opt_level <= 2:
+        np.testing.assert_array_equal(got, expected)  # bit for bit
+        for a, b in zip(traced_weights, weights):
+            np.testing.assert_array_equal(a, b)
+    else:
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_bare_and_called_decorators_both_work():
+    @trace
+    def f(x):
+        return x * 2
+
+    @trace(symbolic=True)
+    def g(x):
+        return x * 2
+
+    for _ in range(3):
+        assert f(t(1, 2)).numpy().tolist() == g(t(1, 2)).numpy().tolist() == [2, 4]
+    assert f.__wrapped__(t(3)).item() == 6
+
+
+def test_the_structure_is_fixed_after_the_first_call():
+    f = trace(lambda x: x * 2 + 1)
+    f(t(1))
+    count = f.ops
+    for i in range(4):
+        assert f(t(i)).item() == 2 * i + 1
+        assert f.ops == count
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_any_nest_of_results_may_be_returned(symbolic):
+    @trace(symbolic=symbolic)
+    def f(x):
+        return {"sum": x.sum(), "both": (x + 1, [x - 1])}, "text", 7
+
+    for _ in range(3):
+        result, text, number = f(t(1, 2))
+        assert result["sum"].item() == 3
+        assert result["both"][0].numpy().tolist() == [2, 3]
+        assert result["both"][1][0].numpy().tolist() == [0, 1]
+        assert (text, number) == ("text", 7)
+
+
+def test_a_numpy_argument_is_refused_by_name():
+    @trace
+    def f(image):
+        return image * 2
+
+    with pytest.raises(TypeError, match="'image'"):
+        f(np.zeros(3))
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_new_shapes_and_dtypes_record_a_further_version(symbolic):
+    f = trace(lambda x: x.reshape(-1) * 2, symbolic=symbolic)
+    for shape in [(2, 3), (4, 3), (2, 3), (5,)]:
+        assert f(mge.tensor(np.ones(shape, np.float32))).shape == (int(np.prod(shape)),)
+    assert f(mge.tensor(np.ones(3, np.int32))).dtype == np.int32
+    assert "4 versions" in f.explain()
+    assert "f32[4, 3]" in f.explain()
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_a_captured_tensor_may_change_its_value_and_its_shape(symbolic):
+    scale = t(2)
+    f = trace(lambda x: x * scale, symbolic=symbolic)
+    assert f(t(1)).item() == f(t(1)).item() == 2
+    scale[...] = t(5)
+    assert f(t(1)).item() == 5
+    scale[...] = t(1, 2, 3)
+    assert f(t(1)).numpy().tolist() == [1, 2, 3]
+    assert f(t(2)).numpy().tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_two_arguments_that_were_one_tensor_may_be_two_later(symbolic):
+    f = trace(lambda x, y: x - y, symbolic=symbolic)
+    x = t(3)
+    assert f(x, x).item() == 0
+    assert f(t(5), t(3)).item() == 2
+    assert f(x, x).item() == 0
+
+
+def test_the_version_cache_is_bounded():
+    f = trace(lambda x: x + 1)
+    for n in range(1, 40):
+        assert f(mge.tensor(np.zeros(n, np.float32))).shape == (n,)
+    assert f._function.version_count == 16
+
+
+# ---- values on the host
+
+
+def test_value_mode_reads_what_it_read_when_recorded():
+    @trace
+    def f(x):
+        y = x * 2
+        if y.numpy().sum() > 0:
+            return y + 1
+        return y - 1
+
+    assert [f(t(v)).item() for v in (1, 2, 3)] == [3, 5, 7]
+
+
+def test_another_branch_is_an_error_and_never_the_old_one():
+    @trace
+    def f(x):
+        if x.sum().item() > 0:
+            return x * 2
+        return x - 1
+
+    assert f(t(1)).item() == f(t(1)).item() == 2
+    with pytest.raises(TraceError, match="(?s)sub in place of mul.*exclude_from_trace"):
+        f(t(-1))
+    assert f(t(4)).item() == 8
+
+
+def test_a_value_that_was_not_read_when_recorded_cannot_be_read_later():
+    read = []
+
+    @trace
+    def f(x):
+        y = x * 2
+        if read:
+            y.numpy()
+        return y + 1
+
+    f(t(1)), f(t(1))
+    read.append(1)
+    with pytest.raises(TraceError, match="read"):
+        f(t(1))
+    read.clear()
+    assert f(t(2)).item() == 5
+
+
+def test_symbolic_mode_refuses_to_read_a_value_and_names_three_ways_out():
+    @trace(symbolic=True)
+    def f(x):
+        if x.sum() > 0:
+            return x * 2
+        return x - 1
+
+    with pytest.raises(ValueError) as caught:
+        f(t(1))
+    text = str(caught.value)
+    assert "symbolic=False" in text and "exclude_from_trace" in text and "return the tensor" in text
+    assert "test_trace.py:" in text and len(text.splitlines()) <= 6
+
+
+def test_symbolic_mode_computes_nothing_while_recording():
+    seen = []
+
+    @trace(symbolic=True)
+    def f(x):
+        y = x * 2
+        seen.append(y._has_data())
+        return y
+
+    f(t(1))
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_values_that_follow_from_constants_can_be_read(symbolic):
+    @trace(symbolic=symbolic)
+    def f(x):
+        n = x.shape[0] * 2
+        assert int(n) == 6
+        return x.reshape(1, -1) + n
+
+    for _ in range(3):
+        assert f(t(1, 2, 3)).numpy().tolist() == [[7, 8, 9]]
+
+
+# ---- excluded code
+
+
+def test_excluded_code_runs_again_in_every_call():
+    calls = []
+
+    @trace
+    def f(x):
+        x = x + 1
+        with exclude_from_trace():
+            if len(calls) % 2 == 0:
+                x = x + 1
+            calls.append(x.item())
+        return x * 1
+
+    assert [f(t(1)).item() for _ in range(4)] == [3, 2, 3, 2]
+    assert calls == [3, 2, 3, 2]
+
+
+def test_the_seeds_program_prints_3_2_3():
+    @jit.trace
+    def f(x):
+        x += 1
+        with jit.exclude_from_trace():
+            if i % 2 == 0:
+                x += 1
+        return x
+
+    found = []
+    for i in range(3):
+        found.append(str(f(mge.tensor([1]))))
+    assert found == [f"Tensor([{v}], dtype=int32, device=xpux:0)" for v in (3, 2, 3)]
+
+
+def test_exclude_from_trace_does_nothing_outside_of_a_trace():
+    with exclude_from_trace(), exclude_from_trace():
+        assert (t(1) + 1).item() == 2
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_ops_whose_shape_depends_on_data_follow_the_data(symbolic):
+    @trace(symbolic=symbolic)
+    def f(x):
+        return x[x > 0] * 2
+
+    assert f(t(1, -1, 3)).numpy().tolist() == [2, 6]
+    assert f(t(-1, -1, 3)).numpy().tolist() == [6]
+    assert f(t(1, 2, 3)).numpy().tolist() == [2, 4, 6]
+
+
+# ---- mismatches
+
+
+def variants():
+    yield "other op", lambda x, n: x + 1 if n == 0 else x - 1, "sub in place of add"
+    yield "other attribute", lambda x, n: F.sum(x, axis=0) if n == 0 else F.sum(x, axis=1), "axes"
+    yield "other constant", lambda x, n: x + float(n), "constant"
+    yield "more ops", lambda x, n: (x + 1) * 2 if n else x + 1, "one more op"
+    yield "fewer ops", lambda x, n: x + 1 if n else (x + 1) * 2, "ended before"
+    yield "outside for inside", lambda x, n: (x + 1) * (x if n else (x + 2)), "."
+
+
+@pytest.mark.parametrize("name, function, words", variants(), ids=[v[0] for v in variants()])
+@pytest.mark.parametrize("symbolic", MODES)
+def test_a_difference_is_a_trace_error_and_the_next_call_works(name, function, words, symbolic):
+    state = [0]
+    f = trace(lambda x: function(x, state[0]), symbolic=symbolic)
+    x = mge.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    expected = f(x).numpy()
+    np.testing.assert_array_equal(f(x).numpy(), expected)
+    state[0] = 1
+    with pytest.raises(TraceError, match=words) as caught:
+        f(x)
+    assert len(str(caught.value).splitlines()) <= 6
+    state[0] = 0
+    np.testing.assert_array_equal(f(x).numpy(), expected)
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_an_exception_of_the_body_passes_through_and_harms_nothing(symbolic):
+    weight = mge.Parameter(np.float32(1.0))
+    fail = []
+
+    @trace(symbolic=symbolic)
+    def f(x):
+        weight._reset(weight + x)
+        if fail:
+            raise KeyError("mine")
+        return weight * 2
+
+    assert f(t(1).sum()).item() == 4
+    assert f(t(1).sum()).item() == 6
+    fail.append(1)
+    with pytest.raises(KeyError, match="mine"):
+        f(t(1).sum())
+    assert weight.item() == 4  # what the body did before it failed has happened, as in eager mode
+    fail.clear()
+    assert f(t(1).sum()).item() == 10
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_in_place_writes_rebind_the_callers_handle(symbolic):
+    @trace(symbolic=symbolic)
+    def f(x):
+        x += 1
+        x[0] = 7
+        return x.sum()
+
+    for _ in range(3):
+        x = t(1, 2)
+        assert f(x).item() == 10
+        assert x.numpy().tolist() == [7, 3]
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_a_tensor_kept_only_later_still_gets_its_value(symbolic):
+    kept, keep = [], []
+
+    @trace(symbolic=symbolic)
+    def f(x):
+        y = x * 3
+        if keep:
+            kept.append(y)
+        return y + 1
+
+    f(t(1)), f(t(1))
+    keep.append(1)
+    assert f(t(2)).item() == 7
+    assert kept[0].item() == 6
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_gradients_stay_on_the_parameters_when_the_optimizer_is_outside(symbolic):
+    net = MLP()
+    gm = GradManager().attach(net.parameters())
+    opt = optim.SGD(net.parameters(), lr=0.1)
+
+    @trace(symbolic=symbolic)
+    def f(data, label):
+        with gm:
+            loss = F.loss.cross_entropy(net(data), label)
+            gm.backward(loss)
+        return loss
+
+    rng = np.random.RandomState(0)
+    found = []
+    for _ in range(4):
+        data = mge.tensor(rng.randn(4, 8).astype(np.float32))
+        label = mge.tensor(rng.randint(0, 4, 4).astype(np.int32))
+        found.append(f(data, label).item())
+        assert all(np.isfinite(p.grad.numpy()).all() for p in net.parameters())
+        opt.step().clear_grad()
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_a_learning_rate_schedule_works_between_traced_steps(symbolic):
+    def run(function):
+        net = MLP()
+        opt, gm = make_optimizer("sgd", net), GradManager().attach(net.parameters())
+        rng = np.random.RandomState(1)
+        for i in range(5):
+            for group in opt.param_groups:
+                group["lr"] = 0.1 / (i + 1)
+            data = mge.tensor(rng.randn(32, 8).astype(np.float32))
+            label = mge.tensor(rng.randint(0, 4, 32).astype(np.int32))
+            function(data, label, net=net, opt=opt, gm=gm)
+        return [p.numpy() for p in net.parameters()]
+
+    for a, b in zip(run(step), run(trace(step, symbolic=symbolic))):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("symbolic", MODES)
+def test_random_numbers_are_those_of_eager_mode(symbolic):
+    def draw(x):
+        return F.dropout(x, 0.5) + mge.random.uniform(0, 1, (8,))
+
+    def run(function):
+        mge.random.seed(7)
+        return [function(mge.tensor(np.ones(8, np.float32))).numpy() for _ in range(4)]
+
+    np.testing.assert_array_equal(run(draw), run(trace(draw, symbolic=symbolic)))
+
+
+def test_a_traced_function_called_inside_another_is_part_of_it():
+    inner = trace(lambda x: x * 2)
+    outer = trace(lambda x: inner(x) + 1)
+    for v in (1, 2, 3):
+        assert outer(t(v)).item() == 2 * v + 1
+    assert "0 version" in inner.explain()
+
+
+def test_a_method_can_be_traced():
+    class Counter:
+        def __init__(self):
+            self.total = t(0)
+
+        @trace
+        def add(self, x):
+            self.total += x
+            return self.total * 1
+
+    counter = Counter()
+    assert [counter.add(t(2)).item() for _ in range(3)] == [2, 4, 6]
+
+
+# ---- what a traced function tells
+
+
+@pytest.mark.parametrize("opt_level", [2, 3])
+def test_the_seeds_example_takes_32_of_40_bytes(opt_level):
+    f = trace(lambda x, w, b: x * w + b, symbolic=True, opt_level=opt_level)
+    np.testing.assert_array_equal(f(t(1, 2), t(3, 4), t(5, 6)).numpy(), [8, 14])
+    plan = f.memory_plan()
+    assert (plan.unplanned_bytes, plan.planned_bytes) == (40, 32)
+
+
+def test_a_chain_of_elementwise_ops_is_one_kernel():
+    f = trace(lambda x: F.exp(x) * 2 + x, symbolic=True, opt_level=3)
+    x = mge.tensor(np.linspace(-3, 3, 1001, dtype=np.float32))
+    np.testing.assert_array_equal(f(x).numpy(), (F.exp(x) * 2 + x).numpy())
+    (kernel,) = f.kernels()
+    assert kernel.ops == ["exp", "mul", "add"] and kernel.backend == "MLIR" and kernel.source
+
+
+def test_asking_before_the_first_call_is_a_clear_error():
+    f = trace(lambda x: x)
+    with pytest.raises(RuntimeError, match="not been called"):
+        f.memory_plan()
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(ValueError, match="opt_level"):
+        trace(lambda x: x, opt_level=7)
+    with pytest.raises(TypeError):
+        trace(3)

@@ -1,0 +1,143 @@
+"""trace(without_host=True): later calls run the program alone, behind guards."""
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+import megengine.optimizer as optim
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+
+from test_trace import losses, step, t
+
+
+def test_the_body_does_not_run_again():
+    calls = []
+
+    @trace(without_host=True, symbolic=True)
+    def f(x):
+        calls.append(1)
+        return x * 2
+
+    assert [f(t(v)).item() for v in (1, 2, 3)] == [2, 4, 6]
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_training_step_is_the_eager_one(optimizer):
+    expected, weights = losses(step, optimizer)
+    got, traced = losses(trace(step, without_host=True, symbolic=True), optimizer)
+    np.testing.assert_array_equal(got, expected)
+    for a, b in zip(traced, weights):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_learning_rate_schedule_is_followed():
+    def run(function):
+        net = M.Linear(4, 2)
+        for p in net.parameters():
+            p[...] = mge.tensor(np.full(p.shape, 0.5, np.float32))
+        opt = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        gm = GradManager().attach(net.parameters())
+        for i in range(5):
+            opt.param_groups[0]["lr"] = 0.1 / (i + 1)
+            function(mge.tensor(np.ones((3, 4), np.float32)), net=net, opt=opt, gm=gm)
+        return net.weight.numpy()
+
+    def body(x, *, net, opt, gm):
+        with gm:
+            loss = (net(x) ** 2).sum()
+            gm.backward(loss)
+            opt.step().clear_grad()
+        return loss
+
+    traced = trace(body, without_host=True, symbolic=True)
+    np.testing.assert_array_equal(run(traced), run(body))
+
+
+SCALE = 2.0
+TABLE = {"k": 1.0}
+
+
+def test_a_changed_global_records_again():
+    global SCALE
+    f = trace(lambda x: x * SCALE, without_host=True)
+    assert f(t(1)).item() == f(t(1)).item() == 2
+    SCALE = 3.0
+    try:
+        assert f(t(1)).item() == 3
+        assert "SCALE has changed" in f.explain()
+    finally:
+        SCALE = 2.0
+
+
+def test_a_changed_item_of_a_global_dict_records_again():
+    f = trace(lambda x: x * TABLE["k"], without_host=True)
+    f(t(1)), f(t(1))
+    TABLE["k"] = 5.0
+    assert f(t(1)).item() == 5
+    TABLE["k"] = 1.0
+
+
+def test_a_changed_closure_cell_records_again():
+    state = [2.0]
+    f = trace(lambda x: x * state[0], without_host=True)
+    f(t(1)), f(t(1))
+    state[0] = 4.0
+    assert f(t(1)).item() == 4
+
+
+def test_a_changed_training_flag_records_again():
+    net = M.Dropout(0.5)
+    f = trace(lambda x: net(x), without_host=True)
+    x = mge.tensor(np.ones(64, np.float32))
+    assert (f(x).numpy() == 0).any()
+    net.eval()
+    assert (f(x).numpy() == 1).all()
+
+
+def test_other_shapes_record_again():
+    f = trace(lambda x: x.sum(), without_host=True)
+    assert f(t(1, 2)).item() == 3
+    assert f(t(1, 2, 3)).item() == 6
+
+
+def test_plain_arguments_are_guarded():
+    f = trace(lambda x, n: x * n, without_host=True)
+    assert f(t(1), 2).item() == f(t(1), 2).item() == 2
+    assert f(t(1), 5).item() == 5
+
+
+def test_random_streams_go_on():
+    def draw(x):
+        return F.dropout(x, 0.5)
+
+    def run(function):
+        mge.random.seed(3)
+        return [function(mge.tensor(np.ones(16, np.float32))).numpy() for _ in range(4)]
+
+    np.testing.assert_array_equal(run(draw), run(trace(draw, without_host=True)))
+
+
+def test_a_body_that_reads_values_is_refused_with_its_line():
+    @trace(without_host=True)
+    def f(x):
+        if x.sum().item() > 0:
+            return x * 2
+        return x
+
+    with pytest.raises(RuntimeError, match=r"test_without_host.py:\d+"):
+        f(t(1))
+
+
+def test_buffers_that_the_body_updates_go_on():
+    net = M.BatchNorm1d(3)
+    other = M.BatchNorm1d(3)
+    f = trace(lambda x: net(x), without_host=True)
+    rng = np.random.RandomState(0)
+    for _ in range(4):
+        x = rng.randn(8, 3).astype(np.float32)
+        np.testing.assert_allclose(f(mge.tensor(x)).numpy(), other(mge.tensor(x)).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(net.running_mean.numpy(), other.running_mean.numpy(), rtol=1e-6)
