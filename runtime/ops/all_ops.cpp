@@ -1,0 +1,35 @@
+// The list of all ops. A new one is a file in this folder and a line here.
+#include "runtime/op.h"
+
+#include <mutex>
+
+namespace megjit::runtime {
+
+// element-wise
+OpDef softplus();
+std::vector<OpDef> activation_ops();
+std::vector<OpDef> arithmetic_ops();
+std::vector<OpDef> logic_ops();
+std::vector<OpDef> math_ops();
+// networks
+std::vector<OpDef> conv_ops();
+std::vector<OpDef> matmul_ops();
+std::vector<OpDef> norm_ops();
+std::vector<OpDef> pool_ops();
+std::vector<OpDef> softmax_ops();
+
+void register_all_ops() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        using Family = std::vector<OpDef> (*)();
+        constexpr Family kFamilies[] = {
+            arithmetic_ops, math_ops, logic_ops, activation_ops,
+            conv_ops, matmul_ops, norm_ops, pool_ops, softmax_ops,
+        };
+        for (const Family family : kFamilies)
+            for (OpDef& op : family()) register_op(std::move(op));
+        register_op(softplus());
+    });
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,29 @@
+// runtime/ops/elementwise.h -- what the element-wise families share.
+#pragma once
+
+#include "runtime/op.h"
+
+namespace megjit::runtime {
+
+using ExprRule = Expr (*)(const ExprArgs&);
+using GradRule = Expr (*)(const ExprArgs&, int k, Expr y, Expr dy);
+
+// Floating promotion, one input x: the shape of most functions of mathematics.
+inline OpDef real_function(std::string name, std::string doc, ExprRule expr, std::vector<double> samples = OpDef{}.samples,
+                           GradRule grad = nullptr) {
+    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x"}, .promotion = Promotion::floating,
+            .expr = expr, .grad_expr = grad, .samples = std::move(samples)};
+}
+
+// Booleans count as 0 and 1 in arithmetic; the result goes back to bool, where not 0 is true.
+inline Expr number(Expr x) { return x.type() == ScalarType::b1 ? to_type(x, ScalarType::i32) : x; }
+
+inline Expr as_bool(Expr x) { return to_type(x, ScalarType::b1); }
+
+// 1 / (1 + exp(-x)) without overflow, also where the result is denormal.
+inline Expr logistic(Expr x) {
+    const Expr e = exp(-abs(x));
+    return select(x < 0.0, e, e.constant(1)) / (e + 1.0);
+}
+
+}  // namespace megjit::runtime
