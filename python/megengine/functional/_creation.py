@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
@@ -140,8 +141,10 @@ def linspace(
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
-    """complex64 from two float32 tensors."""
-    return ops.complex(real, imag)
+    """complex64 from a real and an imaginary part, which broadcast."""
+    parts = [ops.cast(as_tensor(part), dtype="float32") for part in (real, imag)]
+    shape = np.broadcast_shapes(*(part._tuple_shape for part in parts))
+    return ops.complex(*(_broadcast_to(part, shape) for part in parts))
 
 
 def real(complex: Tensor) -> Tensor:
@@ -156,4 +159,4 @@ def imag(complex: Tensor) -> Tensor:
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """complex64 of the given magnitude and angle (radians)."""
-    return ops.complex(ops.mul(abs, ops.cos(angle)), ops.mul(abs, ops.sin(angle)))
+    return complex(ops.mul(abs, ops.cos(angle)), ops.mul(abs, ops.sin(angle)))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..core import apply_const, convert_inputs, ops
+from ..core import apply_const, ops
 from ..core.tensor import shapes
 from ..core.tensor.array_method import as_tensor
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
@@ -50,29 +50,19 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     array([[1., 1.],
            [0., 0.]], dtype=float32)
     """
-    inps = _operands(inps, "concat")
-    if len(inps) == 1:
-        return on(device, ops.identity(inps[0]))
-    if axis < 0:
-        axis = normalize_axis(axis, inps[0].ndim, "concat")
-    return on(device, ops.concat(*inps, axis=axis))
-
-
-def _operands(inps, name: str) -> list:
     inps = list(inps)
     if not inps:
-        raise ValueError(f"{name}: no tensors")
-    dtype = None
-    for x in inps:
-        if not isinstance(x, Tensor) or (dtype is not None and x.dtype != dtype):
-            return list(convert_inputs(*inps))
-        dtype = x.dtype
-    return inps
+        raise ValueError("concat: no tensors")
+    if axis < 0:
+        axis = normalize_axis(axis, as_tensor(inps[0]).ndim, "concat")
+    return on(device, ops.concat(*inps, axis=axis))
 
 
 def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
     """Joins tensors of one shape along a new axis. ValueError for different shapes."""
-    inps = _operands(inps, "stack")
+    inps = [as_tensor(x) for x in inps]
+    if not inps:
+        raise ValueError("stack: no tensors")
     shape = inps[0]._tuple_shape
     if any(x._tuple_shape != shape for x in inps):
         raise ValueError(
