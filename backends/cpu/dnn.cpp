@@ -16,6 +16,15 @@ using runtime::OpCall;
 using runtime::Shape;
 using runtime::Type;
 
+int isa_level() {
+#if defined(__x86_64__)
+    static const int level = __builtin_cpu_supports("x86-64-v4") ? 4 : __builtin_cpu_supports("x86-64-v3") ? 3 : 1;
+    return level;
+#else
+    return 1;
+#endif
+}
+
 Prepared make_zeros(std::span<const Type> outputs) {
     std::vector<size_t> bytes;
     for (const Type& type : outputs) bytes.push_back(type.bytes());

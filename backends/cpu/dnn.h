@@ -33,6 +33,9 @@ using Prepared = std::shared_ptr<const runtime::Executable>;
 
 // --- hand-written kernels -------------------------------------------------------------------
 
+// Level of x86-64 that this CPU has, as dnn_each_isa.h compiles for: 4, 3, or 1.
+int isa_level();
+
 // An Executable from a function (inputs, outputs, workspace).
 template <class Run>
 class KernelExecutable final : public runtime::Executable {

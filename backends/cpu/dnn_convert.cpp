@@ -3,13 +3,15 @@
 
 #include "backends/cpu/dnn.h"
 #include "backends/cpu/dnn_convert.h"
-#include "backends/cpu/dnn_simd.h"
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#define MEGJIT_KERNELS "backends/cpu/dnn_convert.inl"
+#include "backends/cpu/dnn_each_isa.h"
 
 namespace megjit::cpu {
 
@@ -20,32 +22,6 @@ using runtime::Type;
 
 namespace {
 
-using Halves = uint16_t __attribute__((vector_size(32)));
-using Words = uint32_t __attribute__((vector_size(64)));
-
-MEGJIT_CLONES void bfloat_to_floats(const uint16_t* from, float* to, int64_t n) {
-    int64_t i = 0;
-    for (; i + simd::kLanes <= n; i += simd::kLanes) {
-        Halves halves;
-        std::memcpy(&halves, from + i, sizeof halves);
-        const Words bits = __builtin_convertvector(halves, Words) << 16;
-        std::memcpy(to + i, &bits, sizeof bits);
-    }
-    for (; i < n; ++i) to[i] = runtime::bfloat_to_float(from[i]);
-}
-
-MEGJIT_CLONES void floats_to_bfloat(const float* from, uint16_t* to, int64_t n) {
-    int64_t i = 0;
-    for (; i + simd::kLanes <= n; i += simd::kLanes) {
-        Words bits;
-        std::memcpy(&bits, from + i, sizeof bits);
-        const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16, nan = (bits >> 16) | 0x40u;
-        const Words chosen = (bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded;
-        const Halves halves = __builtin_convertvector(chosen, Halves);
-        std::memcpy(to + i, &halves, sizeof halves);
-    }
-    for (; i < n; ++i) to[i] = runtime::float_to_bfloat(from[i]);
-}
 
 #if defined(__x86_64__)
 __attribute__((target("avx,f16c"))) int64_t half_to_floats_f16c(const uint16_t* from, float* to, int64_t n) {
@@ -154,13 +130,13 @@ void convert_dtype(DType from, DType to, const void* source, void* target, int64
         if (to == DType::f32) {
             const uint16_t* s = static_cast<const uint16_t*>(source);
             float* t = static_cast<float*>(target);
-            if (from == DType::bf16) return bfloat_to_floats(s + lo, t + lo, hi - lo);
+            if (from == DType::bf16) return MEGJIT_BEST(bfloat_to_floats)(s + lo, t + lo, hi - lo);
             for (int64_t i = lo + (has_f16c() ? half_to_floats_f16c(s + lo, t + lo, hi - lo) : 0); i < hi; ++i)
                 t[i] = runtime::half_to_float(s[i]);
         } else {
             const float* s = static_cast<const float*>(source);
             uint16_t* t = static_cast<uint16_t*>(target);
-            if (to == DType::bf16) return floats_to_bfloat(s + lo, t + lo, hi - lo);
+            if (to == DType::bf16) return MEGJIT_BEST(floats_to_bfloat)(s + lo, t + lo, hi - lo);
             for (int64_t i = lo + (has_f16c() ? floats_to_half_f16c(s + lo, t + lo, hi - lo) : 0); i < hi; ++i)
                 t[i] = runtime::float_to_half(s[i]);
         }

@@ -6,13 +6,11 @@
 #include <cmath>
 
 #include "backends/cpu/dnn.h"
-#include "backends/cpu/dnn_simd.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
 namespace {
 
-using namespace simd;
 using runtime::Layout;
 using runtime::OpCall;
 using runtime::parallel_for;
@@ -21,130 +19,14 @@ using runtime::Type;
 constexpr int64_t kBlock = 4096;      // elements summed in float32
 constexpr int64_t kGrain = 1 << 14;   // elements that are worth a thread
 
-// ---- one contiguous run of elements of one group ----
+}  // namespace
+}  // namespace megjit::cpu
 
-MEGJIT_CLONES double sum_run(const float* x, int64_t n) {
-    double total = 0;
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail = 0;
-        int64_t i = start;
-        for (; i + 2 * kLanes <= end; i += 2 * kLanes) a += load(x + i), b += load(x + i + kLanes);
-        for (; i < end; ++i) tail += x[i];
-        total += static_cast<double>(sum(a + b)) + static_cast<double>(tail);
-    }
-    return total;
-}
+#define MEGJIT_KERNELS "backends/cpu/dnn_norm.inl"
+#include "backends/cpu/dnn_each_isa.h"
 
-MEGJIT_CLONES double sum_squares_run(const float* x, float mean, int64_t n) {
-    double total = 0;
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail = 0;
-        int64_t i = start;
-        for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
-            const Floats u = load(x + i) - mean, v = load(x + i + kLanes) - mean;
-            a += u * u, b += v * v;
-        }
-        for (; i < end; ++i) tail += (x[i] - mean) * (x[i] - mean);
-        total += static_cast<double>(sum(a + b)) + static_cast<double>(tail);
-    }
-    return total;
-}
-
-// <dy> and <dy * (x - mean)>
-MEGJIT_CLONES void sum_products_run(const float* x, const float* dy, float mean, int64_t n, double* sum_dy, double* sum_dyx) {
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail_a = 0, tail_b = 0;
-        int64_t i = start;
-        for (; i + kLanes <= end; i += kLanes) {
-            const Floats d = load(dy + i);
-            a += d, b += d * (load(x + i) - mean);
-        }
-        for (; i < end; ++i) tail_a += dy[i], tail_b += dy[i] * (x[i] - mean);
-        *sum_dy += static_cast<double>(sum(a)) + static_cast<double>(tail_a);
-        *sum_dyx += static_cast<double>(sum(b)) + static_cast<double>(tail_b);
-    }
-}
-
-MEGJIT_CLONES void normalize_run(const float* x, float* y, float mean, float scale, float bias, int64_t n) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(y + i, (load(x + i) - mean) * scale + bias);
-    for (; i < n; ++i) y[i] = (x[i] - mean) * scale + bias;
-}
-
-// dx = a * (dy - b - (x - mean) * c)
-MEGJIT_CLONES void gradient_run(const float* x, const float* dy, float* dx, float mean, float a, float b, float c, int64_t n) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(dx + i, (load(dy + i) - b - (load(x + i) - mean) * c) * a);
-    for (; i < n; ++i) dx[i] = (dy[i] - b - (x[i] - mean) * c) * a;
-}
-
-// ---- rows of [rows, c]: one group per column ----
-
-// Adds <x - shift> and <(x - shift)^2> of a few rows to float sums.
-MEGJIT_CLONES void add_moments_rows(const float* x, const float* shift, int64_t rows, int64_t c, float* first, float* second) {
-    int64_t i = 0;
-    for (; i + kLanes <= c; i += kLanes) {
-        const Floats s = load(shift + i);
-        Floats a{}, b{};
-        for (int64_t r = 0; r < rows; ++r) {
-            const Floats d = load(x + r * c + i) - s;
-            a += d, b += d * d;
-        }
-        store(first + i, a), store(second + i, b);
-    }
-    for (; i < c; ++i) {
-        float a = 0, b = 0;
-        for (int64_t r = 0; r < rows; ++r) {
-            const float d = x[r * c + i] - shift[i];
-            a += d, b += d * d;
-        }
-        first[i] = a, second[i] = b;
-    }
-}
-
-MEGJIT_CLONES void add_products_rows(const float* x, const float* dy, const float* mean, int64_t rows, int64_t c, float* first,
-                                     float* second) {
-    int64_t i = 0;
-    for (; i + kLanes <= c; i += kLanes) {
-        const Floats m = load(mean + i);
-        Floats a{}, b{};
-        for (int64_t r = 0; r < rows; ++r) {
-            const Floats d = load(dy + r * c + i);
-            a += d, b += d * (load(x + r * c + i) - m);
-        }
-        store(first + i, a), store(second + i, b);
-    }
-    for (; i < c; ++i) {
-        float a = 0, b = 0;
-        for (int64_t r = 0; r < rows; ++r) a += dy[r * c + i], b += dy[r * c + i] * (x[r * c + i] - mean[i]);
-        first[i] = a, second[i] = b;
-    }
-}
-
-MEGJIT_CLONES void normalize_rows(const float* x, float* y, const float* mean, const float* scale, const float* bias, int64_t rows,
-                                  int64_t c) {
-    for (int64_t r = 0; r < rows; ++r, x += c, y += c) {
-        int64_t i = 0;
-        for (; i + kLanes <= c; i += kLanes) store(y + i, (load(x + i) - load(mean + i)) * load(scale + i) + load(bias + i));
-        for (; i < c; ++i) y[i] = (x[i] - mean[i]) * scale[i] + bias[i];
-    }
-}
-
-MEGJIT_CLONES void gradient_rows(const float* x, const float* dy, float* dx, const float* mean, const float* a, const float* b,
-                                 const float* k, int64_t rows, int64_t c) {
-    for (int64_t r = 0; r < rows; ++r, x += c, dy += c, dx += c) {
-        int64_t i = 0;
-        for (; i + kLanes <= c; i += kLanes)
-            store(dx + i, (load(dy + i) - load(b + i) - (load(x + i) - load(mean + i)) * load(k + i)) * load(a + i));
-        for (; i < c; ++i) dx[i] = (dy[i] - b[i] - (x[i] - mean[i]) * k[i]) * a[i];
-    }
-}
+namespace megjit::cpu {
+namespace {
 
 // Sums over the rows of [rows, c] two values per column, in parts of fixed borders, so that results depend
 // on the number of parts and not on timing. `block(row, rows, first, second)` gives the sums of a few rows.
@@ -214,14 +96,14 @@ struct BatchForward {
         parallel_for(s.c, s.channel_grain(), 1, [&](int64_t lo, int64_t hi) {
             for (int64_t c = lo; c < hi; ++c) {
                 double total = 0, squares = 0;
-                for (int64_t n = 0; n < s.n; ++n) total += sum_run(x + (n * s.c + c) * s.spatial, s.spatial);
+                for (int64_t n = 0; n < s.n; ++n) total += MEGJIT_BEST(sum_run)(x + (n * s.c + c) * s.spatial, s.spatial);
                 mean[c] = static_cast<float>(total * inverse);
-                for (int64_t n = 0; n < s.n; ++n) squares += sum_squares_run(x + (n * s.c + c) * s.spatial, mean[c], s.spatial);
+                for (int64_t n = 0; n < s.n; ++n) squares += MEGJIT_BEST(sum_squares_run)(x + (n * s.c + c) * s.spatial, mean[c], s.spatial);
                 var[c] = static_cast<float>(squares * inverse);
                 const float factor = scale[c] / std::sqrt(var[c] + eps);
                 for (int64_t n = 0; n < s.n; ++n) {
                     const int64_t at = (n * s.c + c) * s.spatial;
-                    normalize_run(x + at, y + at, mean[c], factor, bias[c], s.spatial);
+                    MEGJIT_BEST(normalize_run)(x + at, y + at, mean[c], factor, bias[c], s.spatial);
                 }
             }
         });
@@ -235,7 +117,7 @@ struct BatchForward {
             for (int64_t c = 0; c < s.c; ++c) mean[c] += x[rows * i / samples * s.c + c];
         for (int64_t c = 0; c < s.c; ++c) mean[c] /= static_cast<float>(samples);
         const double* total = sums.run(workspace, [&](int64_t row, int64_t count, float* first, float* second) {
-            add_moments_rows(x + row * s.c, mean, count, s.c, first, second);
+            MEGJIT_BEST(add_moments_rows)(x + row * s.c, mean, count, s.c, first, second);
         });
         const double inverse = 1 / static_cast<double>(rows);
         for (int64_t c = 0; c < s.c; ++c) {
@@ -246,7 +128,7 @@ struct BatchForward {
             factor[c] = scale[c] / std::sqrt(var[c] + eps);
         }
         parallel_for(rows, s.row_grain(), 1, [&](int64_t lo, int64_t hi) {
-            normalize_rows(x + lo * s.c, y + lo * s.c, mean, factor, bias, hi - lo, s.c);
+            MEGJIT_BEST(normalize_rows)(x + lo * s.c, y + lo * s.c, mean, factor, bias, hi - lo, s.c);
         });
     }
 };
@@ -279,20 +161,20 @@ struct BatchBackward {
                     double sum_dy = 0, sum_dyx = 0;
                     for (int64_t n = 0; n < s.n; ++n) {
                         const int64_t at = (n * s.c + c) * s.spatial;
-                        sum_products_run(x + at, dy + at, mean[c], s.spatial, &sum_dy, &sum_dyx);
+                        MEGJIT_BEST(sum_products_run)(x + at, dy + at, mean[c], s.spatial, &sum_dy, &sum_dyx);
                     }
                     const Terms t = terms(var[c], scale[c], sum_dy, sum_dyx, inverse);
                     dscale[c] = t.dscale, dbias[c] = static_cast<float>(sum_dy);
                     for (int64_t n = 0; n < s.n; ++n) {
                         const int64_t at = (n * s.c + c) * s.spatial;
-                        gradient_run(x + at, dy + at, dx + at, mean[c], t.a, t.b, t.k, s.spatial);
+                        MEGJIT_BEST(gradient_run)(x + at, dy + at, dx + at, mean[c], t.a, t.b, t.k, s.spatial);
                     }
                 }
             });
             return;
         }
         const double* total = sums.run(workspace, [&](int64_t row, int64_t count, float* first, float* second) {
-            add_products_rows(x + row * s.c, dy + row * s.c, mean, count, s.c, first, second);
+            MEGJIT_BEST(add_products_rows)(x + row * s.c, dy + row * s.c, mean, count, s.c, first, second);
         });
         float* const a = reinterpret_cast<float*>(static_cast<char*>(workspace) + sum_bytes);
         float *const b = a + s.c, *const k = b + s.c;
@@ -302,7 +184,7 @@ struct BatchBackward {
             a[c] = t.a, b[c] = t.b, k[c] = t.k;
         }
         parallel_for(s.count(), s.row_grain(), 1, [&](int64_t lo, int64_t hi) {
-            gradient_rows(x + lo * s.c, dy + lo * s.c, dx + lo * s.c, mean, a, b, k, hi - lo, s.c);
+            MEGJIT_BEST(gradient_rows)(x + lo * s.c, dy + lo * s.c, dx + lo * s.c, mean, a, b, k, hi - lo, s.c);
         });
     }
     struct Terms {
@@ -328,57 +210,6 @@ Prepared prepare_batch_norm_grad(const OpCall& call, std::span<const Type> outpu
 
 // ---- layer_norm: groups are the rows of [rows, c] ----
 
-MEGJIT_CLONES void affine_run(const float* x, float* y, float mean, float rstd, const float* scale, const float* bias, int64_t n) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(y + i, (load(x + i) - mean) * rstd * load(scale + i) + load(bias + i));
-    for (; i < n; ++i) y[i] = (x[i] - mean) * rstd * scale[i] + bias[i];
-}
-
-// <t> and <t * (x - mean)> with t = dy * scale
-MEGJIT_CLONES void sum_scaled_products_run(const float* x, const float* dy, const float* scale, float mean, int64_t n, double* sum_t,
-                                           double* sum_tx) {
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail_a = 0, tail_b = 0;
-        int64_t i = start;
-        for (; i + kLanes <= end; i += kLanes) {
-            const Floats t = load(dy + i) * load(scale + i);
-            a += t, b += t * (load(x + i) - mean);
-        }
-        for (; i < end; ++i) tail_a += dy[i] * scale[i], tail_b += dy[i] * scale[i] * (x[i] - mean);
-        *sum_t += static_cast<double>(sum(a)) + static_cast<double>(tail_a);
-        *sum_tx += static_cast<double>(sum(b)) + static_cast<double>(tail_b);
-    }
-}
-
-MEGJIT_CLONES void scaled_gradient_run(const float* x, const float* dy, const float* scale, float* dx, float mean, float a, float b, float k,
-                                       int64_t n) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-        store(dx + i, (load(dy + i) * load(scale + i) - b - (load(x + i) - mean) * k) * a);
-    for (; i < n; ++i) dx[i] = (dy[i] * scale[i] - b - (x[i] - mean) * k) * a;
-}
-
-// Sums over a few rows of dy and of dy * (x - mean) * rstd, per column; statistics belong to rows.
-MEGJIT_CLONES void add_normalized_rows(const float* x, const float* dy, const float* mean, const float* rstd, int64_t rows, int64_t c,
-                                       float* first, float* second) {
-    int64_t i = 0;
-    for (; i + kLanes <= c; i += kLanes) {
-        Floats a{}, b{};
-        for (int64_t r = 0; r < rows; ++r) {
-            const Floats d = load(dy + r * c + i);
-            a += d, b += d * ((load(x + r * c + i) - mean[r]) * rstd[r]);
-        }
-        store(first + i, a), store(second + i, b);
-    }
-    for (; i < c; ++i) {
-        float a = 0, b = 0;
-        for (int64_t r = 0; r < rows; ++r) a += dy[r * c + i], b += dy[r * c + i] * ((x[r * c + i] - mean[r]) * rstd[r]);
-        first[i] = a, second[i] = b;
-    }
-}
-
 struct LayerShape {
     int64_t rows = 1, c = 1;
     LayerShape(const Type& x, int64_t axes) {
@@ -402,10 +233,10 @@ Prepared prepare_layer_norm(const OpCall& call, std::span<const Type> outputs) {
             for (int64_t row = lo; row < hi; ++row) {
                 const float* const here = from + row * s.c;
                 const double count = static_cast<double>(s.c);
-                mean[row] = static_cast<float>(sum_run(here, s.c) / count);
-                rstd[row] = static_cast<float>(1 / std::sqrt(sum_squares_run(here, mean[row], s.c) / count + eps));
-                if (affine) affine_run(here, to + row * s.c, mean[row], rstd[row], scale, bias, s.c);
-                else normalize_run(here, to + row * s.c, mean[row], rstd[row], 0, s.c);
+                mean[row] = static_cast<float>(MEGJIT_BEST(sum_run)(here, s.c) / count);
+                rstd[row] = static_cast<float>(1 / std::sqrt(MEGJIT_BEST(sum_squares_run)(here, mean[row], s.c) / count + eps));
+                if (affine) MEGJIT_BEST(affine_run)(here, to + row * s.c, mean[row], rstd[row], scale, bias, s.c);
+                else MEGJIT_BEST(normalize_run)(here, to + row * s.c, mean[row], rstd[row], 0, s.c);
             }
         });
     });
@@ -427,17 +258,17 @@ Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outpu
             for (int64_t row = lo; row < hi; ++row) {
                 const int64_t at = row * s.c;
                 double sum_t = 0, sum_tx = 0;
-                if (affine) sum_scaled_products_run(from + at, dy + at, scale, mean[row], s.c, &sum_t, &sum_tx);
-                else sum_products_run(from + at, dy + at, mean[row], s.c, &sum_t, &sum_tx);
+                if (affine) MEGJIT_BEST(sum_scaled_products_run)(from + at, dy + at, scale, mean[row], s.c, &sum_t, &sum_tx);
+                else MEGJIT_BEST(sum_products_run)(from + at, dy + at, mean[row], s.c, &sum_t, &sum_tx);
                 const double r = static_cast<double>(rstd[row]);
                 const float b = static_cast<float>(sum_t * inverse), k = static_cast<float>(r * r * sum_tx * inverse);
-                if (affine) scaled_gradient_run(from + at, dy + at, scale, dx + at, mean[row], rstd[row], b, k, s.c);
-                else gradient_run(from + at, dy + at, dx + at, mean[row], rstd[row], b, k, s.c);
+                if (affine) MEGJIT_BEST(scaled_gradient_run)(from + at, dy + at, scale, dx + at, mean[row], rstd[row], b, k, s.c);
+                else MEGJIT_BEST(gradient_run)(from + at, dy + at, dx + at, mean[row], rstd[row], b, k, s.c);
             }
         });
         if (!affine) return;
         const double* total = sums.run(workspace, [=](int64_t row, int64_t count, float* first, float* second) {
-            add_normalized_rows(from + row * s.c, dy + row * s.c, mean + row, rstd + row, count, s.c, first, second);
+            MEGJIT_BEST(add_normalized_rows)(from + row * s.c, dy + row * s.c, mean + row, rstd + row, count, s.c, first, second);
         });
         float *const dscale = static_cast<float*>(out[1]), *const dbias = static_cast<float*>(out[2]);
         for (int64_t c = 0; c < s.c; ++c) dbias[c] = static_cast<float>(total[c]), dscale[c] = static_cast<float>(total[s.c + c]);

@@ -9,14 +9,12 @@
 #include <vector>
 
 #include "backends/cpu/dnn.h"
-#include "backends/cpu/dnn_simd.h"
 #include "runtime/ops/window.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
 namespace {
 
-using namespace simd;
 using runtime::Layout;
 using runtime::OpCall;
 using runtime::parallel_for;
@@ -49,158 +47,25 @@ struct Lines {
     }
 };
 
-// ---- row_major: one plane [depth, height, width]; `line` holds `width` floats, `rows` as many ints ----
+}  // namespace
+}  // namespace megjit::cpu
 
-MEGJIT_CLONES void max_plane(const Pooling& p, const float* x, float* y, float* line) {
-    const int64_t width = p.in[2], rows = p.out[0] * p.out[1];
-    for (int64_t row = 0; row < rows; ++row, y += p.out[2]) {
-        const Lines l(p, row);
-        over_lanes(width, MEGJIT_LANES(V, w) {
-            V best = get<V>(x + (l.d0 * p.in[1] + l.h0) * width + w);
-            for (int64_t d = l.d0; d < l.d1; ++d)
-                for (int64_t h = l.h0; h < l.h1; ++h) best = larger(best, get<V>(x + (d * p.in[1] + h) * width + w));
-            put(line + w, best);
-        });
-        for (int64_t o = 0; o < p.out[2]; ++o) {
-            float best = line[p.ranges[2].begin[o]];
-            for (int64_t w = p.ranges[2].begin[o] + 1; w < p.ranges[2].end[o]; ++w) best = larger(best, line[w]);
-            y[o] = best;
-        }
-    }
-}
+#define MEGJIT_KERNELS "backends/cpu/dnn_pool.inl"
+#include "backends/cpu/dnn_each_isa.h"
 
-MEGJIT_CLONES void mean_plane(const Pooling& p, const float* x, float* y, float* line) {
-    const int64_t width = p.in[2], rows = p.out[0] * p.out[1];
-    for (int64_t row = 0; row < rows; ++row, y += p.out[2]) {
-        const Lines l(p, row);
-        over_lanes(width, MEGJIT_LANES(V, w) {
-            V sum{};
-            for (int64_t d = l.d0; d < l.d1; ++d)
-                for (int64_t h = l.h0; h < l.h1; ++h) sum += get<V>(x + (d * p.in[1] + h) * width + w);
-            put(line + w, sum);
-        });
-        for (int64_t o = 0; o < p.out[2]; ++o) {
-            const int64_t begin = p.ranges[2].begin[o], end = p.ranges[2].end[o];
-            float sum = 0;
-            for (int64_t w = begin; w < end; ++w) sum += line[w];
-            y[o] = sum * p.weight(l.count * (end - begin));
-        }
-    }
-}
+namespace megjit::cpu {
+namespace {
 
-MEGJIT_CLONES void mean_grad_plane(const Pooling& p, const float* dy, float* dx, float* line) {
-    const int64_t width = p.in[2], rows = p.out[0] * p.out[1];
-    std::memset(dx, 0, static_cast<size_t>(p.in_size()) * sizeof(float));
-    for (int64_t row = 0; row < rows; ++row, dy += p.out[2]) {
-        const Lines l(p, row);
-        std::memset(line, 0, static_cast<size_t>(width) * sizeof(float));
-        for (int64_t o = 0; o < p.out[2]; ++o) {
-            const int64_t begin = p.ranges[2].begin[o], end = p.ranges[2].end[o];
-            const float share = dy[o] * p.weight(l.count * (end - begin));
-            for (int64_t w = begin; w < end; ++w) line[w] += share;
-        }
-        for (int64_t d = l.d0; d < l.d1; ++d)
-            for (int64_t h = l.h0; h < l.h1; ++h) {
-                float* const to = dx + (d * p.in[1] + h) * width;
-                over_lanes(width, MEGJIT_LANES(V, w) { put<V>(to + w, get<V>(to + w) + get<V>(line + w)); });
-            }
-    }
-}
+// ---- runs over the whole tensor ----
 
-// For each window the position of its first largest element in the plane: lines[r][w] first, where the
-// row r counts as the tie-breaker, then along the line.
-MEGJIT_CLONES void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* line, int32_t* rows, int32_t* positions) {
-    const int64_t width = p.in[2];
-    over_lanes(width, MEGJIT_LANES(V, w) {
-        using I = typename IndexType<V>::Type;
-        const int32_t first = static_cast<int32_t>(l.d0 * p.in[1] + l.h0);
-        V best = get<V>(x + first * width + w);
-        I at = I{} + first;
-        for (int64_t d = l.d0; d < l.d1; ++d)
-            for (int64_t h = l.h0; h < l.h1; ++h) {
-                const V value = get<V>(x + (d * p.in[1] + h) * width + w);
-                const auto wins = beats(value, best);
-                best = wins ? value : best;
-                at = wins ? I{} + static_cast<int32_t>(d * p.in[1] + h) : at;
-            }
-        put(line + w, best);
-        std::memcpy(rows + w, &at, sizeof at);
-    });
-    for (int64_t o = 0; o < p.out[2]; ++o) {
-        int64_t at = p.ranges[2].begin[o];
-        for (int64_t w = at + 1; w < p.ranges[2].end[o]; ++w) {
-            const bool equal = line[w] == line[at] || (line[w] != line[w] && line[at] != line[at]);
-            if (equal ? rows[w] < rows[at] : beats(line[w], line[at])) at = w;
-        }
-        positions[o] = static_cast<int32_t>(rows[at] * width + at);
-    }
-}
-
-// ---- channels_last: one sample [spatial..., c], channels [first, last) ----
-
+// Calls window(lines, first column, last column, place) for rows [from, to) of places.
 template <class Window>
-void each_window(const Pooling& p, int64_t from, int64_t to, const Window& window) {  // rows of windows
+void each_window(const Pooling& p, int64_t from, int64_t to, const Window& window) {
     for (int64_t row = from; row < to; ++row) {
         const Lines l(p, row);
         for (int64_t o = 0; o < p.out[2]; ++o) window(l, p.ranges[2].begin[o], p.ranges[2].end[o], row * p.out[2] + o);
     }
 }
-
-MEGJIT_CLONES void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
-    over_lanes(p.c, MEGJIT_LANES(V, c) {
-        V best = get<V>(x + ((l.d0 * p.in[1] + l.h0) * p.in[2] + w0) * p.c + c);
-        for (int64_t d = l.d0; d < l.d1; ++d)
-            for (int64_t h = l.h0; h < l.h1; ++h)
-                for (int64_t w = w0; w < w1; ++w) best = larger(best, get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + c));
-        put(y + c, best);
-    });
-}
-
-MEGJIT_CLONES void mean_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
-    const float weight = p.weight(l.count * (w1 - w0));
-    over_lanes(p.c, MEGJIT_LANES(V, c) {
-        V total{};
-        for (int64_t d = l.d0; d < l.d1; ++d)
-            for (int64_t h = l.h0; h < l.h1; ++h) {
-                V line{};
-                for (int64_t w = w0; w < w1; ++w) line += get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + c);
-                total += line;
-            }
-        put<V>(y + c, total * weight);
-    });
-}
-
-MEGJIT_CLONES void mean_grad_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* dy, float* dx, int64_t channels) {
-    const float weight = p.weight(l.count * (w1 - w0));
-    for (int64_t d = l.d0; d < l.d1; ++d)
-        for (int64_t h = l.h0; h < l.h1; ++h)
-            for (int64_t w = w0; w < w1; ++w) {
-                float* const to = dx + ((d * p.in[1] + h) * p.in[2] + w) * p.c;
-                over_lanes(channels, MEGJIT_LANES(V, c) { put<V>(to + c, get<V>(to + c) + get<V>(dy + c) * weight); });
-            }
-}
-
-MEGJIT_CLONES void positions_of_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, int64_t channels,
-                                       int32_t* positions) {
-    over_lanes(channels, MEGJIT_LANES(V, c) {
-        using I = typename IndexType<V>::Type;
-        const auto first = static_cast<int32_t>((l.d0 * p.in[1] + l.h0) * p.in[2] + w0);
-        V best = get<V>(x + first * p.c + c);
-        I at = I{} + first;
-        for (int64_t d = l.d0; d < l.d1; ++d)
-            for (int64_t h = l.h0; h < l.h1; ++h)
-                for (int64_t w = w0; w < w1; ++w) {
-                    const auto here = static_cast<int32_t>((d * p.in[1] + h) * p.in[2] + w);
-                    const V value = get<V>(x + here * p.c + c);
-                    const auto wins = beats(value, best);
-                    best = wins ? value : best;
-                    at = wins ? I{} + here : at;
-                }
-        std::memcpy(positions + c, &at, sizeof at);
-    });
-}
-
-// ---- runs over the whole tensor ----
 
 constexpr int64_t kGrain = 1 << 14;
 constexpr int64_t kChannels = 64;  // of one task in channels_last gradients
@@ -242,16 +107,16 @@ void run_row_major(const Pooling& p, Kind kind, int64_t parts, const float* a, c
     const int64_t big = p.in_size(), small = p.out_size(), rows = p.out[0] * p.out[1];
     each_plane(p, parts, workspace, [&](int64_t i, const Task& task) {
         switch (kind) {
-            case Kind::max: return max_plane(p, a + i * big, to + i * small, task.line);
-            case Kind::mean: return mean_plane(p, a + i * big, to + i * small, task.line);
-            case Kind::mean_grad: return mean_grad_plane(p, a + i * small, to + i * big, task.line);
+            case Kind::max: return MEGJIT_BEST(max_plane)(p, a + i * big, to + i * small, task.line);
+            case Kind::mean: return MEGJIT_BEST(mean_plane)(p, a + i * big, to + i * small, task.line);
+            case Kind::mean_grad: return MEGJIT_BEST(mean_grad_plane)(p, a + i * small, to + i * big, task.line);
             case Kind::max_grad:
             case Kind::max_pick: break;
         }
         const bool pick = kind == Kind::max_pick;
         if (!pick) std::memset(to + i * big, 0, static_cast<size_t>(big) * sizeof(float));
         for (int64_t row = 0; row < rows; ++row) {
-            positions_of_row(p, Lines(p, row), a + i * big, task.line, task.rows, task.positions);
+            MEGJIT_BEST(positions_of_row)(p, Lines(p, row), a + i * big, task.line, task.rows, task.positions);
             const int64_t at = i * small + row * p.out[2];
             if (pick) for (int64_t o = 0; o < p.out[2]; ++o) to[at + o] = b[i * big + task.positions[o]];
             else for (int64_t o = 0; o < p.out[2]; ++o) to[i * big + task.positions[o]] += b[at + o];
@@ -265,7 +130,7 @@ void run_channels_last(const Pooling& p, Kind kind, const float* a, const float*
         parallel_for(p.n * rows, std::max<int64_t>(1, kGrain / (p.out[2] * p.c)), 1, [&](int64_t lo, int64_t hi) {
             for (int64_t i = lo; i < hi; ++i)
                 each_window(p, i % rows, i % rows + 1, [&](const Lines& l, int64_t w0, int64_t w1, int64_t o) {
-                    (kind == Kind::max ? max_window : mean_window)(p, l, w0, w1, a + i / rows * big, to + i / rows * small + o * p.c);
+                    (kind == Kind::max ? MEGJIT_BEST(max_window) : MEGJIT_BEST(mean_window))(p, l, w0, w1, a + i / rows * big, to + i / rows * small + o * p.c);
                 });
         });
         return;
@@ -276,9 +141,9 @@ void run_channels_last(const Pooling& p, Kind kind, const float* a, const float*
         if (!pick)
             for (int64_t i = 0; i < p.in_size(); ++i) std::memset(target + i * p.c + c0, 0, static_cast<size_t>(c1 - c0) * sizeof(float));
         each_window(p, 0, rows, [&](const Lines& l, int64_t w0, int64_t w1, int64_t o) {
-            if (kind == Kind::mean_grad) return mean_grad_window(p, l, w0, w1, a + n * small + o * p.c + c0, target + c0, c1 - c0);
+            if (kind == Kind::mean_grad) return MEGJIT_BEST(mean_grad_window)(p, l, w0, w1, a + n * small + o * p.c + c0, target + c0, c1 - c0);
             int32_t positions[kChannels];
-            positions_of_window(p, l, w0, w1, a + n * big + c0, c1 - c0, positions);
+            MEGJIT_BEST(positions_of_window)(p, l, w0, w1, a + n * big + c0, c1 - c0, positions);
             const float* const from = b + n * (pick ? big : small);
             for (int64_t c = c0; c < c1; ++c)
                 if (pick) target[o * p.c + c] = from[positions[c - c0] * p.c + c];

@@ -1,26 +1,9 @@
-// backends/cpu/dnn_simd.h -- sixteen floats at a time for the hand-written kernels, in the compiler's
-// vector extension: one source, compiled for AVX-512, AVX2 and the baseline, chosen at load time.
-#pragma once
+// backends/cpu/dnn_simd.inl -- kLanes floats at a time in the compiler's vector extension. Included by
+// dnn_each_isa.h inside one namespace per instruction set; needs <cstdint> and <cstring>.
 
-#include <cstdint>
-#include <cstring>
-
-// Sanitizers cannot run before the resolvers of the clones do.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MEGJIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define MEGJIT_CLONES
-#endif
-#define MEGJIT_INLINE inline __attribute__((always_inline))
-
-// Vectors never cross a real call: all of these are inlined.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
-namespace megjit::cpu::simd {
-
-inline constexpr int64_t kLanes = 16;
-using Floats = float __attribute__((vector_size(64)));
-using Ints = int32_t __attribute__((vector_size(64)));
+constexpr int64_t kLanes = MEGJIT_LANE_COUNT;
+using Floats = float __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
+using Ints = int32_t __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
 
 MEGJIT_INLINE Floats load(const float* p) {
     Floats v;
@@ -32,7 +15,7 @@ MEGJIT_INLINE Floats all(float value) { return Floats{} + value; }
 MEGJIT_INLINE float sum(const Floats& v) {
     float part[kLanes];
     std::memcpy(part, &v, sizeof v);
-    for (int step = 8; step; step /= 2)
+    for (int step = kLanes / 2; step; step /= 2)
         for (int i = 0; i < step; ++i) part[i] += part[i + step];
     return part[0];
 }
@@ -54,7 +37,6 @@ MEGJIT_INLINE void over_lanes(int64_t n, const Body& body) {
     for (; i + kLanes <= n; i += kLanes) body(Floats{}, i);
     for (; i < n; ++i) body(float{}, i);
 }
-#define MEGJIT_LANES(V, i) [&]<class V>(const V&, int64_t i) __attribute__((always_inline))
 
 template <class V>
 struct IndexType {
@@ -100,5 +82,3 @@ MEGJIT_INLINE V exp_of_negative(V x) {
     std::memcpy(&b, &high, sizeof b);
     return e * a * b;
 }
-
-}  // namespace megjit::cpu::simd
