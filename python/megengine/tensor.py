@@ -192,8 +192,11 @@ class Tensor(_Tensor, ArrayMethodMixin):
         if state and state.get("qparams") is not None:
             self._qparams = state["qparams"]
 
-    def __dlpack__(self, stream=None, **kwargs):
-        return super().__dlpack__(stream=stream, **kwargs)
+    def __dlpack__(self, stream=None, **options):
+        return self.numpy().__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)  # the host: values are copied there
 
 
 tensor = Tensor

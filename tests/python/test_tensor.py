@@ -8,6 +8,7 @@ import megengine.functional as F
 import numpy as np
 import pytest
 from megengine import Parameter, Tensor
+from megengine.utils.dlpack import from_dlpack, to_dlpack
 
 
 @pytest.mark.parametrize(
@@ -269,3 +270,12 @@ def test_numpy_gives_a_copy():
     x = Tensor([1.0])
     x.numpy()[0] = 7
     assert x.item() == 1
+
+
+def test_dlpack_exchanges_values():
+    x = Tensor([[1.0, 2.0]])
+    assert np.from_dlpack(x).tolist() == [[1, 2]]
+    assert from_dlpack(to_dlpack(x)).tolist() == [[1, 2]]
+    assert from_dlpack(np.arange(3, dtype=np.int32)).tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="ndarray"):
+        to_dlpack(np.zeros(1))

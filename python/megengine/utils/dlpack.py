@@ -1,18 +1,38 @@
-"""Exchange of tensors without copying, by the DLPack protocol."""
+"""Exchange of tensors by the DLPack protocol. Values are copied: a tensor never changes under others."""
 
-from .. import _core
+import numpy as np
+
 from ..tensor import Tensor
 
 __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor, stream=None):
-    """A DLPack capsule of the tensor's memory."""
+    """A DLPack capsule of the tensor's value. BufferError for a dtype that DLPack lacks.
+
+    >>> from megengine import Tensor
+    >>> from_dlpack(to_dlpack(Tensor([1.0, 2.0]))).numpy()
+    array([1., 2.], dtype=float32)
+    """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"to_dlpack: {type(tensor).__name__} is not a Tensor")
     return tensor.__dlpack__(stream=stream)
 
 
+class _Capsule:
+    """Gives a bare capsule of host memory the form that NumPy reads."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **options):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)  # kDLCPU
+
+
 def from_dlpack(ext_tensor, stream=None) -> Tensor:
-    """A Tensor of what another library's tensor (or a DLPack capsule) holds."""
-    return _core.from_dlpack(ext_tensor)
+    """A Tensor of what another library's tensor, or a DLPack capsule, holds. It must lie on the host."""
+    source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
+    return Tensor(np.from_dlpack(source))
