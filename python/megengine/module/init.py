@@ -47,12 +47,16 @@ def ones_(tensor: Tensor) -> None:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     """Fill with draws from the uniform distribution over [a, b)."""
-    tensor[...] = random.uniform(a, b, size=tensor._tuple_shape)
+    _write(tensor, random.uniform(a, b, size=tensor._tuple_shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     """Fill with draws from the normal distribution of this mean and standard deviation."""
-    tensor[...] = random.normal(mean, std, size=tensor._tuple_shape)
+    _write(tensor, random.normal(mean, std, size=tensor._tuple_shape))
+
+
+def _write(tensor: Tensor, value: Tensor) -> None:
+    tensor._reset(value if value.dtype == tensor.dtype else value.astype(tensor.dtype))
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

@@ -202,7 +202,7 @@ class RNNBase(Module):
         """A new cell for this layer."""
         raise TypeError(f"{type(self).__name__} does not define create_cell(layer)")
 
-    def init_hidden(self, batch_size: int) -> Hidden:
+    def init_hidden(self, batch_size: int = 1) -> Hidden:
         """States of zeros for all layers."""
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
