@@ -105,18 +105,6 @@ class ArrayMethodMixin:
         """The tensor with its axes reversed."""
         return self.transpose()
 
-    def item(self, *args):
-        """The only element (or element ``*args``) as a Python number. ValueError when there are
-        several.
-        """
-        if args:
-            return self.numpy().item(*args)
-        if self.size != 1:
-            raise ValueError(
-                f"item: a tensor of shape {list(self._tuple_shape)} has {self.size} elements, not one"
-            )
-        return self.numpy().item()
-
     def tolist(self):
         """Nested lists of Python numbers; a number for a 0-d tensor."""
         return self.numpy().tolist()
