@@ -1,0 +1,148 @@
+// backends/cpu/elements.h -- what the hand-written kernels share: storage types of elements, the type
+// that they compute in, executables from functions, and copies between strided regions.
+#pragma once
+
+#include <bit>
+#include <complex>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "backends/cpu/cpu_device.h"
+#include "runtime/device.h"
+#include "runtime/half.h"
+#include "runtime/parallel.h"
+
+// A plain loop, compiled for each level of the instruction set and chosen when the program starts. The
+// choice comes before the sanitizers are up, so that they see one version.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define MEGJIT_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define MEGJIT_CLONES
+#endif
+
+namespace megjit::cpu {
+
+using runtime::DType;
+using runtime::OpCall;
+using runtime::parallel_for;
+using runtime::Shape;
+using runtime::Type;
+using Prepared = std::shared_ptr<const runtime::Executable>;
+
+// --- elements -------------------------------------------------------------------------------
+
+struct Half { uint16_t bits = 0; };
+struct BFloat { uint16_t bits = 0; };
+using Complex = std::complex<float>;
+
+inline float widen(float v) { return v; }
+inline Complex widen(Complex v) { return v; }
+template <std::integral T>
+int32_t widen(T v) { return v; }
+inline float widen(BFloat v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
+// As half_to_float, without branches so that loops vectorise: normal numbers by moving the exponent,
+// denormals by subtracting the 0.5 that their bits were put into.
+inline float widen(Half v) {
+    const uint32_t bits = static_cast<uint32_t>(v.bits) << 16, twice = bits + bits;
+    const float normal = std::bit_cast<float>((twice >> 4) + (0xE0u << 23)) * 0x1p-112f;
+    const float denormal = std::bit_cast<float>((twice >> 17) | (126u << 23)) - 0.5f;
+    const uint32_t magnitude = twice < (1u << 27) ? std::bit_cast<uint32_t>(denormal) : std::bit_cast<uint32_t>(normal);
+    return std::bit_cast<float>((bits & 0x80000000u) | magnitude);
+}
+template <class T>
+using Computed = decltype(widen(T{}));
+
+template <class T, class V>
+T narrow_to(V v) {
+    if constexpr (std::is_same_v<T, Half>) return {runtime::float_to_half(static_cast<float>(v))};
+    else if constexpr (std::is_same_v<T, BFloat>) return {runtime::float_to_bfloat(static_cast<float>(v))};
+    else return static_cast<T>(v);
+}
+
+// Calls fn(std::type_identity<T>) with the storage type; bool is a byte of 0 or 1.
+template <class Fn>
+auto with_real(DType dtype, Fn&& fn) {
+    switch (dtype) {
+        case DType::f32: return fn(std::type_identity<float>{});
+        case DType::f16: return fn(std::type_identity<Half>{});
+        case DType::bf16: return fn(std::type_identity<BFloat>{});
+        case DType::i32: return fn(std::type_identity<int32_t>{});
+        case DType::i16: return fn(std::type_identity<int16_t>{});
+        case DType::i8: return fn(std::type_identity<int8_t>{});
+        case DType::u16: return fn(std::type_identity<uint16_t>{});
+        case DType::u8:
+        case DType::b8: return fn(std::type_identity<uint8_t>{});
+        case DType::c64: break;
+    }
+    runtime::user_error({.what = "this op has no kernel for complex64"}, runtime::ErrorKind::type);
+}
+template <class Fn>
+auto with_any(DType dtype, Fn&& fn) {
+    if (dtype == DType::c64) return fn(std::type_identity<Complex>{});
+    return with_real(dtype, std::forward<Fn>(fn));
+}
+// By size alone, for kernels that only move elements.
+template <class Fn>
+auto with_bytes(size_t bytes, Fn&& fn) {
+    switch (bytes) {
+        case 1: return fn(std::type_identity<uint8_t>{});
+        case 2: return fn(std::type_identity<uint16_t>{});
+        case 4: return fn(std::type_identity<uint32_t>{});
+        default: return fn(std::type_identity<uint64_t>{});
+    }
+}
+
+// --- executables ----------------------------------------------------------------------------
+
+// An Executable from a function (inputs, outputs, workspace). `aliases`: output 0 may lie on input 0.
+template <class Run>
+class FunctionExecutable final : public runtime::Executable {
+public:
+    FunctionExecutable(Run run, size_t workspace, bool aliases) : run_(std::move(run)), workspace_(workspace), aliases_(aliases) {}
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override { run_(inputs, outputs, workspace); }
+    size_t workspace_bytes() const override { return workspace_; }
+    bool may_alias(int out, int in) const override { return aliases_ && out == 0 && in == 0; }
+
+private:
+    Run run_;
+    size_t workspace_ = 0;
+    bool aliases_ = false;
+};
+
+template <class Run>
+Prepared executable(Run run, size_t workspace = 0, bool aliases = false) {
+    return std::make_shared<const FunctionExecutable<Run>>(std::move(run), workspace, aliases);
+}
+
+// --- copies ---------------------------------------------------------------------------------
+
+// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where `from` repeats.
+struct Region {
+    int rank = 0;
+    int64_t extent[runtime::kMaxRank] = {}, from[runtime::kMaxRank] = {}, to[runtime::kMaxRank] = {};
+    void push(int64_t n, int64_t from_stride, int64_t to_stride) {
+        extent[rank] = n;
+        from[rank] = from_stride;
+        to[rank++] = to_stride;
+    }
+};
+Region merged(const Region& region);  // without axes of extent 1, neighbours joined where they can be
+void copy_region(const Region& merged_region, size_t element_bytes, const void* from, void* to);
+void copy_bytes(const void* from, void* to, int64_t bytes);  // in parallel
+
+// Extents before, along and behind one axis.
+struct Split {
+    int64_t outer = 1, length = 1, inner = 1;
+};
+inline Split split_at(const Shape& shape, int axis) {
+    Split s{.length = shape[axis]};
+    for (int i = 0; i < axis; ++i) s.outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) s.inner *= shape[i];
+    return s;
+}
+
+}  // namespace megjit::cpu
