@@ -1,0 +1,87 @@
+"""What cannot be is refused with the documented class, in words that name the function and the value."""
+
+import megengine.functional as F
+import numpy as np
+import pytest
+from megengine import Tensor
+
+X = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+MASK = Tensor([[True, False, True], [False, False, True]])
+
+REFUSED = {
+    "where mask is no tensor": (lambda: F.where([True], X, X), TypeError, "where: mask is list"),
+    "where mask is float": (
+        lambda: F.where(X, X, X),
+        ValueError,
+        "where: mask is float32, not bool",
+    ),
+    "where needs both": (lambda: F.where(MASK, X), TypeError, "both x and y"),
+    "cond_take of a list": (lambda: F.cond_take([True], X), TypeError, "cond_take: .* Tensors"),
+    "cond_take mask is float": (lambda: F.cond_take(X, X), ValueError, "float32, not bool"),
+    "cond_take shapes differ": (lambda: F.cond_take(MASK[0], X), ValueError, r"\[3\], x \[2, 3\]"),
+    "broadcast_to negative": (lambda: F.broadcast_to(X, (-2, 3)), ValueError, "negative extent"),
+    "broadcast_to other shape": (
+        lambda: F.broadcast_to(X, (3, 3)),
+        RuntimeError,
+        "does not broadcast",
+    ),
+    "concat of nothing": (lambda: F.concat([]), ValueError, "concat: no tensors"),
+    "stack of two shapes": (lambda: F.stack([X, X[0]]), ValueError, r"\[2, 3\], \[3\]"),
+    "split in too many": (lambda: F.split(X, 4, axis=1), ValueError, "4 pieces of an axis of 3"),
+    "split at falling points": (lambda: F.split(X, [2, 1], 1), ValueError, r"\[2, 1\] do not rise"),
+    "squeeze a long axis": (lambda: F.squeeze(X, 0), ValueError, "not 1 long"),
+    "axis too large": (lambda: F.sum(X, axis=2), ValueError, "sum: axis 2 of a tensor with 2 axes"),
+    "axis twice": (lambda: F.sum(X, axis=(0, -2)), ValueError, "names an axis twice"),
+    "keepdims of all": (lambda: F.mean(X, keepdims=True), AssertionError, "mean: keepdims"),
+    "norm without axis": (lambda: F.norm(X), TypeError, "norm: axis is required"),
+    "topk of too many": (lambda: F.topk(X, 4), ValueError, "k = 4 for an axis of 3"),
+    "dot of matrices": (lambda: F.dot(X, X), AssertionError, "use matmul"),
+    "matmul of a scalar": (lambda: F.matmul(Tensor(1.0), X), ValueError, "0-d operand"),
+    "matmul shapes": (lambda: F.matmul(X, X), ValueError, "matmul"),
+    "cross of 2-vectors": (lambda: F.cross(X.T, X.T), ValueError, "2 elements, not 3"),
+    "clip without bounds": (lambda: F.clip(X), AssertionError, "lower, upper or both"),
+    "clip with crossed bounds": (lambda: F.clip(X, 1, 0), AssertionError, "lower 1 is above"),
+    "transpose twice": (lambda: F.transpose(X, (0, 0)), ValueError, r"\[0, 0\]"),
+    "pad mode": (lambda: F.pad(X, ((1, 1),), "wrap"), ValueError, "pad: mode 'wrap'"),
+    "pad width": (lambda: F.pad(X, ((-1, 1),)), ValueError, "negative width"),
+    "embedding options": (
+        lambda: F.embedding(Tensor([0]), X, padding_idx=0),
+        ValueError,
+        "padding_idx",
+    ),
+    "one_hot of a list": (lambda: F.one_hot([1], 3), TypeError, "list is not a Tensor"),
+    "gather rank": (lambda: F.gather(X, 0, Tensor([0])), ValueError, "index has 1 axes"),
+    "gather by floats": (lambda: F.gather(X, 0, X), TypeError, "index is float32"),
+    "repeat counts": (lambda: F.repeat(X, [1, 2, 3], axis=0), ValueError, "3 counts"),
+    "linspace of none": (lambda: F.linspace(0, 1, 0), ValueError, "num 0"),
+    "arange without step": (lambda: F.arange(0, 1, 0), ValueError, "step is 0"),
+    "negative shape": (lambda: F.zeros((2, -1)), ValueError, "negative extent"),
+    "shape of text": (lambda: F.zeros("ab"), TypeError, "'ab'"),
+    "diag of rank 3": (lambda: F.diag(F.ones((1, 1, 1))), ValueError, "3 axes"),
+    "meshgrid order": (lambda: F.meshgrid(X[0], indexing="yx"), ValueError, "'yx'"),
+    "einsum letters": (lambda: F.einsum("ij,jk", X), ValueError, "2 operands, 1"),
+    "einsum sizes": (lambda: F.einsum("ij,jk->ik", X, X), ValueError, "'j' in .* is 3 .* and 2"),
+    "einsum output": (lambda: F.einsum("ij->ik", X), ValueError, "output"),
+    "hinge norm": (lambda: F.loss.hinge_loss(X, X, norm="L3"), ValueError, "'L3'"),
+    "cross_entropy label": (lambda: F.loss.cross_entropy(X, X), ValueError, "class indices"),
+    "group_norm groups": (lambda: F.group_norm(X, 2, False), ValueError, "3 channels"),
+    "layer_norm shape": (lambda: F.layer_norm(X, 2, False), ValueError, r"does not end in \[2\]"),
+    "avg_pool mode": (lambda: F.avg_pool2d(X, 1, mode="sum"), ValueError, "'sum'"),
+    "conv of a matrix": (lambda: F.conv2d(X, F.ones((1, 1, 1, 1))), ValueError, "conv"),
+    "shift of floats": (lambda: F.left_shift(X, 1), TypeError, "left_shift"),
+    "and of floats": (lambda: F.logical_and(X, X), TypeError, "logical_and"),
+    "exp of nothing": (lambda: F.exp(None), TypeError, "None"),
+    "runtime of others": (
+        lambda: F.external.tensorrt_runtime_opr([X], data=b""),
+        RuntimeError,
+        "TensorRT runtime",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_is_refused(case):
+    call, kind, words = REFUSED[case]
+    with pytest.raises(kind, match=words) as error:
+        call()
+    assert len(str(error.value).splitlines()) <= 6
