@@ -76,9 +76,11 @@ struct BoundKernel {
     KernelIR kernel;
     LaunchShape launch;
 };
-// One operand as the iteration space sees it: row-major strides of `shape` broadcast to `space`.
+// Every input is broadcast to `space`, which is the shape of all outputs; `layout` is that of the
+// outputs, and the order in which the space is walked.
 BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results, std::vector<DType> outputs,
-                 const runtime::Shape& space, std::span<const runtime::Type> inputs);
+                 const runtime::Shape& space, std::span<const runtime::Type> inputs,
+                 runtime::Layout layout = runtime::Layout::row_major);
 BoundKernel elementwise_kernel(const runtime::OpCall& call, const runtime::Type& output);
 
 // The oracle: obvious, slow, double precision libm for transcendental functions.

@@ -1,0 +1,33 @@
+#include "codegen/expand_math.h"
+
+#include <algorithm>
+
+#include "runtime/scalar_math.h"
+
+namespace megjit::codegen {
+
+using namespace runtime;
+
+KernelIR expand_math(const KernelIR& kernel) {
+    const std::span<const ScalarInst> insts = kernel.program.insts();
+    if (std::none_of(insts.begin(), insts.end(), [](const ScalarInst& inst) { return is_transcendental(inst.op); }))
+        return kernel;
+    KernelIR expanded = kernel;
+    expanded.program = {};
+    std::vector<int> renamed;
+    for (ScalarInst inst : insts) {
+        for (int k = 0; k < arity_of(inst.op); ++k) inst.args[k] = renamed[inst.args[k]];
+        if (is_transcendental(inst.op)) {
+            const Expr a(&expanded.program, inst.args[0]);
+            const Expr b = arity_of(inst.op) > 1 ? Expr(&expanded.program, inst.args[1]) : a;
+            renamed.push_back(expand<Expr>(inst.op, a, b).id());
+        } else {
+            renamed.push_back(expanded.program.emit(inst));
+        }
+    }
+    for (int& result : expanded.results) result = renamed[result];
+    expanded.program.keep_only(expanded.results);
+    return expanded;
+}
+
+}  // namespace megjit::codegen
