@@ -6,11 +6,13 @@ of indices, one list per batch. Map samplers know the length; a stream sampler o
 
 from __future__ import annotations
 
+import sys
 from abc import ABC
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.random  # noqa: F401  -- else loaded at the first draw, and its import swallows a Ctrl-C
 
 
 class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
@@ -247,11 +249,12 @@ def _check_weights(weights: Sequence[float], count: int) -> np.ndarray:
 
 def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
     """(world_size, rank), from the process group where they are not given."""
-    if world_size is None or rank is None:
-        from ..distributed import group
-
-        world_size = group.get_world_size() if world_size is None else world_size
-        rank = group.get_rank() if rank is None else rank
+    # A process that never imported the module is in no group; an import here could swallow a Ctrl-C.
+    group = sys.modules.get(__name__.replace(".data.sampler", ".distributed.group"))
+    if world_size is None:
+        world_size = 1 if group is None else group.get_world_size()
+    if rank is None:
+        rank = 0 if group is None else group.get_rank()
     _check_positive("world_size", world_size)
     if not isinstance(rank, (int, np.integer)) or not 0 <= rank < world_size:
         raise ValueError(
