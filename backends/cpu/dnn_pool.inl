@@ -1,36 +1,30 @@
 // backends/cpu/dnn_pool.inl -- windows of pooling: planes of row-major tensors, windows of channels_last ones. See dnn_each_isa.h.
 
-// The passes along a line are scalar. Without a NaN they need no branch that depends on the data.
-MEGJIT_INLINE bool holds_nan(const float* line, int64_t n) {
-    Ints found{};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-        const Floats v = load(line + i);
-        found |= v != v;
-    }
-    bool any = false;
-    for (int lane = 0; lane < kLanes; ++lane) any |= found[lane] != 0;
-    for (; i < n; ++i) any |= line[i] != line[i];
-    return any;
-}
-
 void max_plane(const Pooling& p, const float* x, float* y, float* line) {
     const int64_t width = p.in[2], rows = p.out[0] * p.out[1];
     for (int64_t row = 0; row < rows; ++row, y += p.out[2]) {
         const Lines l(p, row);
-        over_lanes(width, MEGJIT_LANES(V, w) {
+        over_lanes_twice(width, MEGJIT_LANES(V, w) {
             V best = get<V>(x + (l.d0 * p.in[1] + l.h0) * width + w);
             for (int64_t d = l.d0; d < l.d1; ++d)
                 for (int64_t h = l.h0; h < l.h1; ++h) best = larger(best, get<V>(x + (d * p.in[1] + h) * width + w));
             put(line + w, best);
         });
-        const bool nan = holds_nan(line, width);
+        float* const best = line + width;  // of the p.span elements from each column on
+        over_lanes_twice(width - p.span + 1, MEGJIT_LANES(V, w) {
+            V top = get<V>(line + w);
+            for (int64_t t = 1; t < p.span; ++t) top = larger(top, get<V>(line + w + t));
+            put(best + w, top);
+        });
         for (int64_t o = 0; o < p.out[2]; ++o) {
             const int64_t begin = p.ranges[2].begin[o], end = p.ranges[2].end[o];
-            float best = line[begin];
-            if (nan) for (int64_t w = begin + 1; w < end; ++w) best = larger(best, line[w]);
-            else for (int64_t w = begin + 1; w < end; ++w) best = line[w] > best ? line[w] : best;
-            y[o] = best;
+            if (end - begin == p.span) {
+                y[o] = best[begin];
+                continue;
+            }
+            float top = line[begin];
+            for (int64_t w = begin + 1; w < end; ++w) top = larger(top, line[w]);
+            y[o] = top;
         }
     }
 }
@@ -39,7 +33,7 @@ void mean_plane(const Pooling& p, const float* x, float* y, float* line) {
     const int64_t width = p.in[2], rows = p.out[0] * p.out[1];
     for (int64_t row = 0; row < rows; ++row, y += p.out[2]) {
         const Lines l(p, row);
-        over_lanes(width, MEGJIT_LANES(V, w) {
+        over_lanes_twice(width, MEGJIT_LANES(V, w) {
             V sum{};
             for (int64_t d = l.d0; d < l.d1; ++d)
                 for (int64_t h = l.h0; h < l.h1; ++h) sum += get<V>(x + (d * p.in[1] + h) * width + w);
@@ -75,9 +69,9 @@ void mean_grad_plane(const Pooling& p, const float* dy, float* dx, float* line) 
 
 // For each window the position of its first largest element in the plane: lines[r][w] first, where the
 // row r counts as the tie-breaker, then along the line.
-void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* line, int32_t* rows, int32_t* positions) {
+void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* line, int32_t* rows, int32_t* columns, int32_t* positions) {
     const int64_t width = p.in[2];
-    over_lanes(width, MEGJIT_LANES(V, w) {
+    over_lanes_twice(width, MEGJIT_LANES(V, w) {
         using I = typename IndexType<V>::Type;
         const int32_t first = static_cast<int32_t>(l.d0 * p.in[1] + l.h0);
         V best = get<V>(x + first * width + w);
@@ -92,30 +86,38 @@ void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* l
         put(line + w, best);
         std::memcpy(rows + w, &at, sizeof at);
     });
-    const bool nan = holds_nan(line, width);
+    over_lanes_twice(width - p.span + 1, MEGJIT_LANES(V, w) {
+        using I = typename IndexType<V>::Type;
+        V best = get<V>(line + w);
+        I row, column{};
+        std::memcpy(&row, rows + w, sizeof row);
+        for (int64_t t = 1; t < p.span; ++t) {
+            const V value = get<V>(line + w + t);
+            I its_row;
+            std::memcpy(&its_row, rows + w + t, sizeof its_row);
+            const auto equal = (value == best) | ((value != value) & (best != best));
+            const auto wins = beats(value, best) | (equal & (its_row < row));
+            best = wins ? value : best;
+            row = wins ? its_row : row;
+            column = wins ? I{} + static_cast<int32_t>(t) : column;
+        }
+        std::memcpy(columns + w, &column, sizeof column);
+    });
     for (int64_t o = 0; o < p.out[2]; ++o) {
-        int64_t at = p.ranges[2].begin[o];
-        const int64_t end = p.ranges[2].end[o];
-        if (nan) {
-            for (int64_t w = at + 1; w < end; ++w) {
+        const int64_t begin = p.ranges[2].begin[o], end = p.ranges[2].end[o];
+        int64_t at = begin;
+        if (end - begin == p.span) at += columns[begin];
+        else
+            for (int64_t w = begin + 1; w < end; ++w) {
                 const bool equal = line[w] == line[at] || (line[w] != line[w] && line[at] != line[at]);
                 if (equal ? rows[w] < rows[at] : beats(line[w], line[at])) at = w;
             }
-        } else {
-            float best = line[at];
-            int64_t row = rows[at];
-            for (int64_t w = at + 1; w < end; ++w) {
-                const int64_t wins = -static_cast<int64_t>((line[w] > best) | ((line[w] == best) & (rows[w] < row)));
-                best = line[w] > best ? line[w] : best;
-                at ^= (at ^ w) & wins, row ^= (row ^ rows[w]) & wins;
-            }
-        }
         positions[o] = static_cast<int32_t>(rows[at] * width + at);
     }
 }
 
 void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
-    over_lanes(p.c, MEGJIT_LANES(V, c) {
+    over_lanes_twice(p.c, MEGJIT_LANES(V, c) {
         V best = get<V>(x + ((l.d0 * p.in[1] + l.h0) * p.in[2] + w0) * p.c + c);
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h)
@@ -126,7 +128,7 @@ void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const 
 
 void mean_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
     const float weight = p.weight(l.count * (w1 - w0));
-    over_lanes(p.c, MEGJIT_LANES(V, c) {
+    over_lanes_twice(p.c, MEGJIT_LANES(V, c) {
         V total{};
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h) {
@@ -150,7 +152,7 @@ void mean_grad_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, 
 
 void positions_of_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, int64_t channels,
                                        int32_t* positions) {
-    over_lanes(channels, MEGJIT_LANES(V, c) {
+    over_lanes_twice(channels, MEGJIT_LANES(V, c) {
         using I = typename IndexType<V>::Type;
         const auto first = static_cast<int32_t>((l.d0 * p.in[1] + l.h0) * p.in[2] + w0);
         V best = get<V>(x + first * p.c + c);

@@ -38,6 +38,18 @@ MEGJIT_INLINE void over_lanes(int64_t n, const Body& body) {
     for (; i < n; ++i) body(float{}, i);
 }
 
+// The same for bodies that may run twice for an index: a last, overlapping vector in place of single floats.
+template <class Body>
+MEGJIT_INLINE void over_lanes_twice(int64_t n, const Body& body) {
+    if (n < kLanes) {
+        for (int64_t i = 0; i < n; ++i) body(float{}, i);
+        return;
+    }
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) body(Floats{}, i);
+    if (i < n) body(Floats{}, n - kLanes);
+}
+
 template <class V>
 struct IndexType {
     using Type = Ints;

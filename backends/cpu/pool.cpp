@@ -30,6 +30,7 @@ struct Pooling {
     int64_t n = 0, c = 0;
     int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};  // depth, height, width
     std::array<Ranges, 3> ranges = {};
+    int64_t span = 1;       // most columns of a window
     float window_size = 0;  // elements of a window with its padding; 0: those inside only
 
     int64_t in_size() const { return in[0] * in[1] * in[2]; }
@@ -70,12 +71,12 @@ void each_window(const Pooling& p, int64_t from, int64_t to, const Window& windo
 constexpr int64_t kGrain = 1 << 14;
 constexpr int64_t kChannels = 64;  // of one task in channels_last gradients
 
-// A float and an int32 per input column, and an int32 per window of a row; each task of a parallel run has its own.
-size_t line_bytes(const Pooling& p) { return (static_cast<size_t>(2 * p.in[2] + p.out[2]) * 4 + 63) / 64 * 64; }
+// Three values per input column and one per window of a row; each task of a parallel run has its own.
+size_t line_bytes(const Pooling& p) { return (static_cast<size_t>(3 * p.in[2] + p.out[2]) * 4 + 63) / 64 * 64; }
 
 struct Task {
     float* line = nullptr;
-    int32_t *rows = nullptr, *positions = nullptr;
+    int32_t *rows = nullptr, *columns = nullptr, *positions = nullptr;
 };
 
 // Splits planes into one part per thread, so that parts can own a piece of the workspace.
@@ -86,7 +87,7 @@ void each_plane(const Pooling& p, int64_t parts, void* workspace, const Plane& p
         for (int64_t part = lo; part < hi; ++part) {
             float* const line = reinterpret_cast<float*>(static_cast<char*>(workspace) + static_cast<size_t>(part) * line_bytes(p));
             int32_t* const rows = reinterpret_cast<int32_t*>(line + p.in[2]);
-            const Task task{line, rows, rows + p.in[2]};
+            const Task task{line, rows, rows + p.in[2], rows + 2 * p.in[2]};
             for (int64_t i = planes * part / parts; i < planes * (part + 1) / parts; ++i) plane(i, task);
         }
     });
@@ -116,7 +117,7 @@ void run_row_major(const Pooling& p, Kind kind, int64_t parts, const float* a, c
         const bool pick = kind == Kind::max_pick;
         if (!pick) std::memset(to + i * big, 0, static_cast<size_t>(big) * sizeof(float));
         for (int64_t row = 0; row < rows; ++row) {
-            MEGJIT_BEST(positions_of_row)(p, Lines(p, row), a + i * big, task.line, task.rows, task.positions);
+            MEGJIT_BEST(positions_of_row)(p, Lines(p, row), a + i * big, task.line, task.rows, task.columns, task.positions);
             const int64_t at = i * small + row * p.out[2];
             if (pick) for (int64_t o = 0; o < p.out[2]; ++o) to[at + o] = b[i * big + task.positions[o]];
             else for (int64_t o = 0; o < p.out[2]; ++o) to[i * big + task.positions[o]] += b[at + o];
@@ -183,6 +184,7 @@ Pooling pooling_of(const OpCall& call, const Shape& x, const Shape& y, bool adap
         p.out[axis] = mine < 0 ? 1 : y[mine + 2];
         p.ranges[axis] = adaptive || mine < 0 ? even_ranges(p.in[axis], p.out[axis]) : given_ranges(window, mine, p.in[axis], p.out[axis]);
     }
+    for (int64_t o = 0; o < p.out[2]; ++o) p.span = std::max<int64_t>(p.span, p.ranges[2].end[o] - p.ranges[2].begin[o]);
     if (mean && !adaptive && call.flag("count_include_padding")) {
         p.window_size = 1;
         for (int axis = 0; axis < dims; ++axis) p.window_size *= static_cast<float>(window.kernel[axis]);
