@@ -7,7 +7,7 @@
 #include "backends/cpu/vm.h"
 #include "runtime/parallel.h"
 
-namespace megjit::backends {
+namespace megjit::cpu {
 
 // One line a file of kernels.
 void register_conv_kernels();
@@ -96,4 +96,4 @@ std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn, const code
     return std::make_shared<const KernelLaunch>(fn, kernel, launch);
 }
 
-}  // namespace megjit::backends
+}  // namespace megjit::cpu

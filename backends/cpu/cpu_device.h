@@ -11,7 +11,7 @@
 #include "codegen/launcher.h"
 #include "runtime/device.h"
 
-namespace megjit::backends {
+namespace megjit::cpu {
 
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
@@ -34,6 +34,4 @@ private:
 // A generated kernel over all host threads; what codegen::launcher("cpu0:0") is.
 std::shared_ptr<const runtime::Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, const codegen::LaunchShape& launch);
 
-namespace cpu = ::megjit::backends;
-
-}  // namespace megjit::backends
+}  // namespace megjit::cpu

@@ -13,7 +13,7 @@
 #define MEGJIT_ISA v3
 #endif
 
-namespace megjit::backends::MEGJIT_ISA {
+namespace megjit::cpu::MEGJIT_ISA {
 
 #ifdef __AVX512F__
 inline constexpr int kLanes = 16;
@@ -127,4 +127,4 @@ inline F32 min(F32 a, F32 b) { return select(ne(a, a), a, select(ne(b, b) | (b <
 inline I32 max(I32 a, I32 b) { return select(a < b, b, a); }
 inline I32 min(I32 a, I32 b) { return select(b < a, b, a); }
 
-}  // namespace megjit::backends::MEGJIT_ISA
+}  // namespace megjit::cpu::MEGJIT_ISA

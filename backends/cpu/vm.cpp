@@ -7,7 +7,7 @@
 #include "backends/cpu/vm_kernels.h"
 #include "runtime/parallel.h"
 
-namespace megjit::backends {
+namespace megjit::cpu {
 namespace {
 
 using namespace runtime;
@@ -295,4 +295,4 @@ const VmKernels& vm_kernels() {
     return kernels;
 }
 
-}  // namespace megjit::backends
+}  // namespace megjit::cpu

@@ -8,7 +8,7 @@
 
 #include "runtime/scalar.h"
 
-namespace megjit::backends {
+namespace megjit::cpu {
 
 using runtime::DType;
 using runtime::ScalarOp;
@@ -34,4 +34,4 @@ VmKernels vm_kernels_v4();
 // The best for this machine. UserError below x86-64-v3.
 const VmKernels& vm_kernels();
 
-}  // namespace megjit::backends
+}  // namespace megjit::cpu

@@ -7,7 +7,7 @@
 #include "backends/cpu/vm_kernels.h"
 #include "runtime/scalar_math.h"
 
-namespace megjit::backends::MEGJIT_ISA {
+namespace megjit::cpu::MEGJIT_ISA {
 namespace {
 
 namespace math = megjit::runtime::math;
@@ -292,4 +292,4 @@ StoreFn storer(DType dtype) {
 
 VmKernels kernels() { return {.step = step, .narrow = narrow, .load = loader, .store = storer}; }
 
-}  // namespace megjit::backends::MEGJIT_ISA
+}  // namespace megjit::cpu::MEGJIT_ISA
