@@ -1,0 +1,33 @@
+// What the machine can do at most: two streams, and multiply-adds in registers.
+#include <stddef.h>
+
+void copy(const float* x, float* y, ptrdiff_t n, ptrdiff_t calls) {
+    while (calls-- > 0) {
+#pragma omp parallel for simd schedule(static)
+        for (ptrdiff_t i = 0; i < n; ++i) y[i] = x[i];
+    }
+}
+
+void triad(const float* x, const float* y, float* z, ptrdiff_t n, ptrdiff_t calls) {
+    while (calls-- > 0) {
+#pragma omp parallel for simd schedule(static)
+        for (ptrdiff_t i = 0; i < n; ++i) z[i] = x[i] + 3.0f * y[i];
+    }
+}
+
+// 12 independent accumulators of 16 floats hide the latency of a multiply-add.
+typedef float lanes __attribute__((vector_size(64)));
+
+void fma_peak(ptrdiff_t loops, ptrdiff_t calls) {
+#pragma omp parallel num_threads(2)
+    {
+        lanes sums[12], factor, step;
+        for (int lane = 0; lane < 16; ++lane) factor[lane] = 0.999f, step[lane] = 0.001f;
+        for (int k = 0; k < 12; ++k) sums[k] = step * (float)k;
+        for (ptrdiff_t i = 0; i < loops * calls; ++i) {
+#pragma GCC unroll 12
+            for (int k = 0; k < 12; ++k) sums[k] = sums[k] * factor + step;
+        }
+        for (int k = 0; k < 12; ++k) __asm__ volatile("" ::"m"(sums[k]));
+    }
+}

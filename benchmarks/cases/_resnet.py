@@ -1,0 +1,241 @@
+"""ResNet-18 and its training step (cross entropy, SGD with momentum) in four frameworks."""
+
+import numpy as np
+from cases import _frameworks as on
+
+RATE, MOMENTUM = 0.01, 0.9
+STAGES = [  # prefix, input channels, width, stride
+    (f"{stage}.{block}", inner if block else outer, inner, 2 if stage and not block else 1)
+    for stage, (outer, inner) in enumerate([(64, 64), (64, 128), (128, 256), (256, 512)])
+    for block in (0, 1)
+]
+COMPARED = ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.1.conv2", "fc.weight")
+
+
+def convolutions():
+    """(name, shape of the kernel, stride) of all convolutions."""
+    yield "stem.conv", (64, 3, 7, 7), 2
+    for prefix, channels, width, stride in STAGES:
+        yield f"{prefix}.conv1", (width, channels, 3, 3), stride
+        yield f"{prefix}.conv2", (width, width, 3, 3), 1
+        if stride > 1:
+            yield f"{prefix}.down.conv", (width, channels, 1, 1), stride
+
+
+def data(batch, size, classes=1000):
+    rng = np.random.RandomState(0)
+    weights = {}
+    for name, shape, _ in convolutions():
+        scale = np.sqrt(2 / (shape[0] * shape[2] * shape[3]))
+        weights[name] = (scale * rng.randn(*shape)).astype(np.float32)
+        norm = name.replace("conv", "bn")
+        weights[f"{norm}.weight"] = np.ones(shape[0], np.float32)
+        weights[f"{norm}.bias"] = np.zeros(shape[0], np.float32)
+    weights["fc.weight"] = (rng.randn(classes, 512) / np.sqrt(512)).astype(np.float32)
+    weights["fc.bias"] = np.zeros(classes, np.float32)
+    batches = [
+        (
+            rng.randn(batch, 3, size, size).astype(np.float32),
+            rng.randint(0, classes, batch).astype(np.int32),
+        )
+        for _ in range(3)
+    ]
+    return weights, batches
+
+
+def forward(x, conv_bn, relu, max_pool, head):
+    """The network; conv_bn(x, name) does a convolution and its batch norm."""
+    x = max_pool(relu(conv_bn(x, "stem.conv")))
+    for prefix, _, _, stride in STAGES:
+        y = relu(conv_bn(x, f"{prefix}.conv1"))
+        y = conv_bn(y, f"{prefix}.conv2")
+        x = relu(y + (conv_bn(x, f"{prefix}.down.conv") if stride > 1 else x))
+    return head(x)
+
+
+def megjit(batch, size, traced=True, **trace_options):
+    import megengine as mge
+    import megengine.functional as F
+    import megengine.module as M
+    from megengine.autodiff import GradManager
+    from megengine.jit import trace
+    from megengine.optimizer import SGD
+
+    on.setup_megjit()
+    weights, batches = data(batch, size)
+
+    class ConvNorm(M.Module):
+        def __init__(self, shape, stride):
+            super().__init__()
+            out, channels, kernel, _ = shape
+            self.conv = M.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False)
+            self.bn = M.BatchNorm2d(out)
+
+        def forward(self, x):
+            return self.bn(self.conv(x))
+
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = {
+                name.replace(".", "_"): ConvNorm(shape, stride)
+                for name, shape, stride in convolutions()
+            }
+            self.pool = M.MaxPool2d(3, 2, 1)
+            self.fc = M.Linear(512, 1000)
+
+        def forward(self, x):
+            def head(x):
+                return self.fc(F.flatten(F.avg_pool2d(x, x.shape[-1]), 1))
+
+            def conv_bn(x, name):
+                return self.parts[name.replace(".", "_")](x)
+
+            return forward(x, conv_bn, F.relu, self.pool, head)
+
+    net = Net()
+    for name, _, _ in convolutions():
+        part, norm = net.parts[name.replace(".", "_")], name.replace("conv", "bn")
+        part.conv.weight[...] = mge.tensor(weights[name])
+        for target, key in ((part.bn.weight, "weight"), (part.bn.bias, "bias")):
+            target[...] = mge.tensor(weights[f"{norm}.{key}"].reshape(target.shape))
+    net.fc.weight[...] = mge.tensor(weights["fc.weight"])
+    net.fc.bias[...] = mge.tensor(weights["fc.bias"])
+    optimizer = SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
+    gm = GradManager().attach(net.parameters())
+    net.train()
+
+    def step(image, label, *, net, optimizer, gm):
+        with gm:
+            loss = F.loss.cross_entropy(net(image), label)
+            gm.backward(loss)
+            optimizer.step().clear_grad()
+        return loss
+
+    if traced:
+        step = trace(step, **{"symbolic": True, "opt_level": 3, **trace_options})
+
+    def now():
+        parts = {name.replace("_", "."): part for name, part in net.parts.items()}
+        arrays = {name: parts[name].conv.weight.numpy() for name in COMPARED if name in parts}
+        mean = parts["3.1.conv2"].bn.running_mean.numpy().ravel()
+        return arrays | {"fc.weight": net.fc.weight.numpy(), "mean": mean}
+
+    return on.training_megjit(
+        lambda x, y: step(x, y, net=net, optimizer=optimizer, gm=gm), batches, now
+    )
+
+
+def torch(batch, size, compiled=False, channels_last=False):
+    import torch
+    import torch.nn.functional as F
+
+    on.setup_torch()
+    weights, batches = data(batch, size)
+
+    def arranged(tensor):
+        last = channels_last and tensor.ndim == 4
+        return tensor.contiguous(memory_format=torch.channels_last) if last else tensor
+
+    p = {
+        name: arranged(torch.from_numpy(array)).clone().requires_grad_()
+        for name, array in weights.items()
+    }
+    running = {
+        name: (torch.zeros(shape[0]), torch.ones(shape[0])) for name, shape, _ in convolutions()
+    }
+    strides = {name: stride for name, _, stride in convolutions()}
+    optimizer = torch.optim.SGD(p.values(), lr=RATE, momentum=MOMENTUM, fused=True)
+
+    def conv_bn(x, name):
+        kernel, norm = p[name], name.replace("conv", "bn")
+        x = F.conv2d(x, kernel, stride=strides[name], padding=kernel.shape[-1] // 2)
+        scale, shift = p[f"{norm}.weight"], p[f"{norm}.bias"]
+        return F.batch_norm(x, *running[name], scale, shift, training=True)
+
+    def loss_of(x, y):
+        def head(x):
+            return F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"])
+
+        def max_pool(x):
+            return F.max_pool2d(x, 3, 2, 1)
+
+        return F.cross_entropy(forward(x, conv_bn, F.relu, max_pool, head), y)
+
+    if compiled:
+        loss_of = torch.compile(loss_of)
+
+    def step(x, y):
+        loss = loss_of(x, y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    def now():
+        arrays = {name: p[name].detach().numpy() for name in COMPARED}
+        return arrays | {"mean": running["3.1.conv2"][0].numpy()}
+
+    return on.training_torch(step, batches, now, prepare=arranged)
+
+
+def jax(batch, size):
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    weights, batches = data(batch, size)
+    batches = [(images.transpose(0, 2, 3, 1).copy(), labels) for images, labels in batches]
+    axes = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}  # NHWC with HWIO kernels: XLA's best on a CPU
+    p = {name: jnp.asarray(array.transpose(axes[array.ndim])) for name, array in weights.items()}
+    v = {name: jnp.zeros_like(w) for name, w in p.items()}
+    running = {name: (jnp.zeros(shape[0]), jnp.ones(shape[0])) for name, shape, _ in convolutions()}
+    strides = {name: stride for name, _, stride in convolutions()}
+    state = [p, v, running]
+
+    def loss_of(p, x, y):
+        statistics = {}
+
+        def conv_bn(x, name):
+            kernel, norm = p[name], name.replace("conv", "bn")
+            pad = kernel.shape[0] // 2
+            x = lax.conv_general_dilated(
+                x, kernel, (strides[name],) * 2, ((pad, pad), (pad, pad)),
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            )  # fmt: skip
+            mean, var = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
+            count = x.size // x.shape[-1]
+            statistics[name] = mean, var * (count / (count - 1))
+            scale = lax.rsqrt(var + 1e-5) * p[f"{norm}.weight"]
+            return (x - mean) * scale + p[f"{norm}.bias"]
+
+        def max_pool(x):
+            pads = ((0, 0), (1, 1), (1, 1), (0, 0))
+            return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), pads)
+
+        def head(x):
+            return jnp.mean(x, (1, 2)) @ p["fc.weight"] + p["fc.bias"]
+
+        logits = forward(x, conv_bn, jax.nn.relu, max_pool, head)
+        return on.cross_entropy_jax(logits, y), statistics
+
+    def whole(p, v, running, x, y):
+        (loss, statistics), grads = jax.value_and_grad(loss_of, has_aux=True)(p, x, y)
+        v = {name: MOMENTUM * v[name] + grads[name] for name in p}
+        p = {name: p[name] - RATE * v[name] for name in p}
+        running = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, running, statistics)
+        return p, v, running, loss
+
+    compiled = jax.jit(whole, donate_argnums=(0, 1, 2))
+
+    def step(x, y):
+        *state[:], loss = compiled(*state, x, y)
+        return loss
+
+    def now():
+        kernels = {name: np.asarray(state[0][name]) for name in COMPARED}
+        back = {4: (3, 2, 0, 1), 2: (1, 0)}
+        arrays = {name: array.transpose(back[array.ndim]) for name, array in kernels.items()}
+        return arrays | {"mean": np.asarray(state[2]["3.1.conv2"][0])}
+
+    return on.training_jax(step, batches, now)
