@@ -6,12 +6,11 @@ import numpy as np
 
 from . import _core
 from ._core import Tensor as _Tensor
-from ._core import apply_const, read_barrier, symbolic_shape_active
+from ._core import apply_const, symbolic_shape_active
 from .core import ops
 from .core.tensor.array_method import ArrayMethodMixin
 from .device import Device, device_of, physical_name, require
 
-_numpy = _Tensor.numpy
 _FORMATS = ("default", "nchw", "nhwc")
 
 
@@ -137,16 +136,10 @@ class Tensor(_Tensor, ArrayMethodMixin):
 
     __hash__ = object.__hash__  # by identity, for == compares elements
 
-    def numpy(self) -> np.ndarray:
-        """The value as an ndarray of the same dtype: a copy, for which a running trace computes it."""
-        read_barrier(self)
-        return _numpy(self)
-
     def item(self, *args) -> int | float | bool | complex:
         """The only element (or element ``*args``) as a Python number. ValueError for several."""
         if args:
             return self.numpy().item(*args)
-        read_barrier(self)
         return self._item()
 
     def detach(self) -> "Tensor":
