@@ -69,7 +69,7 @@ struct Load {
     LoadFn run = nullptr;
     int value = 0, input = 0;
     size_t bytes = 0;      // an element
-    bool dense = false, constant = false;
+    bool dense = false, constant = false, words = false;
 };
 struct Store {
     StoreFn run = nullptr;
@@ -162,7 +162,7 @@ private:
                 if (place.kind != Place::reg) continue;
                 const DType dtype = kernel_.inputs[inst.bits].dtype;
                 loads_.push_back({kernels.load(dtype), id, static_cast<int>(inst.bits), size_of(dtype),
-                                  is_dense(launch_, inst.bits), is_constant(launch_, inst.bits)});
+                                  is_dense(launch_, inst.bits), is_constant(launch_, inst.bits), is_word(dtype)});
                 continue;
             }
             const ScalarType type = kernel_.program[inst.args[0]].type;
@@ -236,7 +236,13 @@ private:
         const int inner = rank - 1;
         while (n > 0) {
             const int64_t run = std::min(n, extents[inner] - index[inner]);
-            load.run(to, from + offset * static_cast<int64_t>(load.bytes), strides[inner], run);
+            // A call for a handful of words would cost more than the words.
+            if (run < 16 && load.words) {
+                const int32_t* words = reinterpret_cast<const int32_t*>(from) + offset;
+                for (int64_t k = 0; k < run; ++k) reinterpret_cast<int32_t*>(to)[k] = words[k * strides[inner]];
+            } else {
+                load.run(to, from + offset * static_cast<int64_t>(load.bytes), strides[inner], run);
+            }
             to += run * 4;
             n -= run;
             if (n == 0) break;

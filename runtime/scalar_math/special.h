@@ -140,7 +140,7 @@ V digamma_positive(V a) {
     y = select(a < 4.0, y3, y);
     y = select(a < 2.0, y1, y);
     const V inverse_lo = fma(-inverse, a, lit(a, 1)) * inverse;
-    return select(below_one, select(a < 0x1p-20, -inverse, (y1 - inverse) - inverse_lo), y);
+    return select(below_one, select(a < 0x1p-60, -inverse, (y1 - inverse) - inverse_lo), y);
 }
 
 template <class V>
