@@ -93,7 +93,7 @@ class _ConvNd(Module):
             ("groups", 1),
         ):
             value = getattr(self, name, usual)
-            if value != usual and value != zero or name == "stride" and value != usual:
+            if value not in (usual, zero):
                 text += f", {name}={value}"
         return text if self.bias is not None else text + ", bias=False"
 
