@@ -56,7 +56,7 @@ public:
 
 private:
     struct Step {
-        std::shared_ptr<const runtime::Executable> executable;  // null: copy of copy_bytes
+        std::shared_ptr<const runtime::Executable> executable = {};  // null: copy of copy_bytes
         size_t copy_bytes = 0;
         uint32_t first_operand = 0;  // into operands_: inputs, then outputs
         uint32_t inputs = 0;

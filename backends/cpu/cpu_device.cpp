@@ -10,6 +10,10 @@
 namespace megjit::cpu {
 
 // One line a file of kernels.
+void register_copy_kernels();
+void register_index_kernels();
+void register_reduce_kernels();
+void register_sort_kernels();
 void register_conv_kernels();
 void register_matmul_kernels();
 void register_norm_kernels();
@@ -26,6 +30,10 @@ std::map<std::string, Prepare, std::less<>>& kernels() {
 }
 
 void register_all_kernels() {
+    register_copy_kernels();
+    register_index_kernels();
+    register_reduce_kernels();
+    register_sort_kernels();
     register_conv_kernels();
     register_matmul_kernels();
     register_norm_kernels();

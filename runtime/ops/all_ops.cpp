@@ -11,6 +11,13 @@ std::vector<OpDef> activation_ops();
 std::vector<OpDef> arithmetic_ops();
 std::vector<OpDef> logic_ops();
 std::vector<OpDef> math_ops();
+// shapes, indices, reductions, random numbers
+std::vector<OpDef> shape_ops();
+std::vector<OpDef> index_ops();
+std::vector<OpDef> reduce_ops();
+std::vector<OpDef> sort_ops();
+std::vector<OpDef> random_ops();
+std::vector<OpDef> linalg_ops();
 // networks
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> matmul_ops();
@@ -24,6 +31,7 @@ void register_all_ops() {
         using Family = std::vector<OpDef> (*)();
         constexpr Family kFamilies[] = {
             arithmetic_ops, math_ops, logic_ops, activation_ops,
+            shape_ops, index_ops, reduce_ops, sort_ops, random_ops, linalg_ops,
             conv_ops, matmul_ops, norm_ops, pool_ops, softmax_ops,
         };
         for (const Family family : kFamilies)
