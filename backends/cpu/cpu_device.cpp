@@ -14,6 +14,8 @@ void register_copy_kernels();
 void register_index_kernels();
 void register_reduce_kernels();
 void register_sort_kernels();
+void register_random_kernels();
+void register_linalg_kernels();
 void register_conv_kernels();
 void register_matmul_kernels();
 void register_norm_kernels();
@@ -34,6 +36,8 @@ void register_all_kernels() {
     register_index_kernels();
     register_reduce_kernels();
     register_sort_kernels();
+    register_random_kernels();
+    register_linalg_kernels();
     register_conv_kernels();
     register_matmul_kernels();
     register_norm_kernels();
