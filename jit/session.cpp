@@ -220,8 +220,10 @@ std::string Session::mismatch(const Record& rec, const Event* event, const OpDef
             case Fit::other_constant:
                 return cat("a constant of op ", op.name, " has another value", at(), value.origin == Origin::outside ? "; it was a tensor" : "");
             case Fit::intermediate_now_outside:
+                retypes = segment_ > 0;  // code outside of the trace may have replaced it
                 return cat("input ", i, " of op ", op.name, " comes from outside now, it was computed inside", at());
             case Fit::outside_now_intermediate:
+                retypes = segment_ > 0;
                 return cat("input ", i, " of op ", op.name, " is computed inside now, it came from outside", at());
             case Fit::other_intermediate:
                 return cat("input ", i, " of op ", op.name, " is another intermediate value", at());
@@ -295,6 +297,8 @@ void Session::fork(const std::string& reason) {
     const auto see = [&last](const std::vector<RecordId>& ids) { for (RecordId id : ids) last = std::max(last, id + 1); };
     for (const RecordedOp& op : rec.ops) { see(op.inputs); see(op.outputs); }
     for (const RecordedBackward& b : rec.backwards) { see(b.ys); see(b.dys); see(b.wanted); }
+    for (uint32_t slot : version_->argument_slots) last = std::max(last, old.outside[slot] + 1);
+    fresh->argument_slots = version_->argument_slots;
     rec.values.assign(old.values.begin(), old.values.begin() + last);
     for (RecordId id = 0; id < last; ++id) {
         RecordedValue& value = rec.values[id];
