@@ -9,6 +9,7 @@ from ._core import Tensor as _Tensor
 from ._core import apply_const, symbolic_shape_active
 from .core import ops
 from .core.tensor.array_method import ArrayMethodMixin
+from .core.tensor.dtype import dtype_name
 from .device import Device, device_of, physical_name, require
 
 _FORMATS = ("default", "nchw", "nhwc")
@@ -48,8 +49,13 @@ class Tensor(_Tensor, ArrayMethodMixin):
             if cls.dmap_callback is not None:
                 device = cls.dmap_callback(str(device))
             device = require(str(device))
-        if isinstance(data, Tensor) and format == "default":
-            format = data._format
+        if isinstance(data, Tensor):
+            if format == "default":
+                format = data._format
+        elif dtype is not None:
+            dtype = dtype_name(dtype)
+            if dtype == "complex64":
+                data = np.asarray(data, np.complex64)
         _Tensor.__init__(self, data, dtype, device, is_const, no_cache, name)
         if format != "default":
             self.format = format

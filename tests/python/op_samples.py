@@ -136,7 +136,7 @@ BINARY = [
         Sample(name, getattr(F, name), getattr(np, name), (INTS > 0, INTS > 2), ())
         for name in ("logical_and", "logical_or", "logical_xor")
     ),
-    Sample("clip", lambda x: F.clip(x, -0.5, 0.5), lambda x: np.clip(x, -0.5, 0.5), (2 * X,)),
+    Sample("clip", lambda x: F.clip(x, -0.5, 0.5), lambda x: np.clip(x, -0.5, 0.5), (1.7 * X,)),
     Sample("clip_below", lambda x: F.clip(x, lower=0.0), lambda x: np.maximum(x, 0), (X,)),
 ]
 

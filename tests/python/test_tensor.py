@@ -69,7 +69,6 @@ def test_the_name_is_settable_and_dropped_by_copies():
         ("int8", 1, "int8"),
         ("int32", 1.5, "float32"),
         ("float16", 1.5, "float16"),
-        ("bool", 1, "int32"),
         ("int8", True, "int8"),
         ("float16", "float32", "float32"),
         ("float16", "int8", "float32"),

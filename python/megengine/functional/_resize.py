@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..core import ops
+import numpy as np
+
+from ..core import apply_const, ops
 from ..core.tensor.shapes import as_int, as_ints, as_pair
 from ..tensor import Tensor
 from ._sample import back_to_dtype, to_nchw, to_nhwc
@@ -36,16 +38,49 @@ def interpolate(
             f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}"
         )
     out = _out_size(inp._tuple_shape[2:], size, scale_factor)
-    return ops.resize(inp, size=out, mode=_KERNEL[kind], align_corners=bool(align_corners))
+    y = inp
+    for axis, extent in enumerate(out, start=2):  # separable: one axis after the other
+        y = _resize_axis(y, axis, extent, kind, bool(align_corners))
+    return ops.identity(inp) if y is inp else y
 
 
-_KERNEL = {
-    "linear": "linear",
-    "bilinear": "linear",
-    "trilinear": "linear",
-    "bicubic": "cubic",
-    "nearest": "nearest",
-}
+def _resize_axis(x: Tensor, axis: int, out: int, kind: str, align_corners: bool) -> Tensor:
+    extent = x._tuple_shape[axis]
+    if out == extent:
+        return x
+    if kind == "nearest":
+        return _pick(x, axis, np.arange(out) * extent // out)
+    if align_corners:
+        place = np.arange(out) * ((extent - 1) / max(out - 1, 1))
+    else:
+        place = (np.arange(out) + 0.5) * (extent / out) - 0.5
+        if kind != "bicubic":
+            place = np.clip(place, 0, extent - 1)
+    base = np.floor(place)
+    y = None
+    for offset, weight in _taps(place - base, kind):
+        index = np.clip(base.astype(np.int64) + offset, 0, extent - 1)
+        shape = [out if a == axis else 1 for a in range(x.ndim)]
+        weights = apply_const(weight.reshape(shape).astype(np.float32))
+        if x.dtype.name != "float32":
+            weights = ops.cast(weights, dtype=x.dtype.name)
+        picked = _pick(x, axis, index)
+        y = ops.mul(picked, weights) if y is None else ops.fma3(picked, weights, y)
+    return y
+
+
+def _pick(x: Tensor, axis: int, index: np.ndarray) -> Tensor:
+    return ops.index_get(x, apply_const(index.astype(np.int32)), axes=(axis,))
+
+
+def _taps(t: np.ndarray, kind: str) -> list:
+    """(offset from the floor, weight) of each element that counts."""
+    if kind != "bicubic":
+        return [(0, 1 - t), (1, t)]
+    a = -0.75  # Keys' cubic convolution (1981), with the parameter of common image libraries
+    near = lambda d: ((a + 2) * d - (a + 3)) * d * d + 1  # noqa: E731
+    far = lambda d: ((d - 5) * d + 8) * d * a - 4 * a  # noqa: E731
+    return [(-1, far(1 + t)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))]
 
 
 def _out_size(spatial: tuple, size, scale_factor) -> tuple:

@@ -115,7 +115,15 @@ class ArrayMethodMixin:
 
         if is_quantize(dtype) or is_quantize(self.dtype):
             return quantize(self, dtype)
-        return ops.cast(self, dtype=dtype_name(dtype))
+        name = dtype_name(dtype)
+        if name == "complex64" and self.dtype.kind != "c":
+            real = ops.cast(self, dtype="float32")
+            return ops.complex(real, ops.full(shape=self._tuple_shape, value=0.0, dtype="float32"))
+        if self.dtype.kind == "c":
+            return (
+                ops.identity(self) if name == "complex64" else ops.cast(ops.real(self), dtype=name)
+            )
+        return ops.cast(self, dtype=name)
 
     def reshape(self, *args):
         """The same elements in another shape; one extent may be -1."""
