@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/cpu/cpu_device.h"
+#include "memory/caching_allocator.h"
 #include "runtime/device.h"
 #include "runtime/half.h"
 #include "runtime/op.h"
@@ -69,16 +71,28 @@ struct Aligned {
     void* p = nullptr;
 };
 
+// The ops and the device, made once for the test program.
+inline runtime::Device& device() {
+    static const bool once = [] {
+        runtime::register_all_ops();
+        runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+        return true;
+    }();
+    (void)once;
+    return runtime::default_device();
+}
+
 // Infers, prepares and runs. The layout pass may ask for other layouts of results than infer gives.
 inline std::vector<Values> run(std::string_view name, const std::vector<Values>& inputs, const Attrs& attrs = {},
                                std::vector<Layout> layouts = {}) {
+    runtime::Device& cpu = device();
     const runtime::OpDef& op = runtime::find_op(name);
     std::vector<Type> types;
     for (const Values& input : inputs) types.push_back(input.type);
     const runtime::OpCall call{op, attrs, types};
     std::vector<Type> outputs = runtime::infer(call);
     for (size_t i = 0; i < layouts.size(); ++i) outputs[i].layout = layouts[i];
-    const auto executable = runtime::default_device().prepare(call, outputs);
+    const auto executable = cpu.prepare(call, outputs);
     std::vector<Aligned> memory;
     std::vector<void*> in, out;
     for (const Values& input : inputs) {
