@@ -409,6 +409,13 @@ def test_functions_take_and_give_only_tensors():
     with pytest.raises(ValueError, match="2 gradients for 1 inputs"):
         grad_of(lambda x: Wrong()(x), tensor(1))
 
+    class Broadcast(Square):
+        def backward(self, dy):
+            return F.concat([dy, dy])
+
+    with pytest.raises(ValueError, match=r"gradient 0 has shape \(2,\), its input \(1,\)"):
+        grad_of(lambda x: Broadcast()(x), tensor(1))
+
     class Numbers(Square):
         def forward(self, x):
             return 3

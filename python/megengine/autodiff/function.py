@@ -56,23 +56,32 @@ class Function:
                 raise TypeError(
                     f"{type(self).__name__}.forward must return Tensors, got a {type(output).__name__}"
                 )
-        linked = _core.custom_apply(list(args), outputs, self._backward_of(len(args)))
+        linked = _core.custom_apply(list(args), outputs, self._backward_of(args))
         return linked[0] if single else tuple(linked)
 
-    def _backward_of(self, count: int) -> Any:
+    def _backward_of(self, args: tuple[Tensor, ...]) -> Any:
+        shapes = [arg._tuple_shape for arg in args]
+        name = f"{type(self).__name__}.backward"
+
         def backward(output_grads: Sequence[Tensor | None]) -> list[Tensor | None]:
             grads = self.backward(*output_grads)
             grads = [grads] if grads is None or isinstance(grads, Tensor) else list(grads)
-            if len(grads) != count:
+            if len(grads) != len(shapes):
                 raise ValueError(
-                    f"{type(self).__name__}.backward returned {len(grads)} gradients for {count} inputs\n"
+                    f"{name} returned {len(grads)} gradients for {len(shapes)} inputs\n"
                     "  fix: return one Tensor or None per argument of the call"
                 )
-            for grad in grads:
-                if grad is not None and not isinstance(grad, Tensor):
+            for position, (grad, shape) in enumerate(zip(grads, shapes, strict=True)):
+                if grad is None:
+                    continue
+                if not isinstance(grad, Tensor):
                     raise TypeError(
-                        f"{type(self).__name__}.backward must return Tensors or None, "
-                        f"got a {type(grad).__name__}"
+                        f"{name} must return Tensors or None, got a {type(grad).__name__}"
+                    )
+                if grad._tuple_shape != shape:
+                    raise ValueError(
+                        f"{name}: gradient {position} has shape {grad._tuple_shape}, its input {shape}\n"
+                        "  fix: sum over the axes that forward broadcast"
                     )
             return grads
 

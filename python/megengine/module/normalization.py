@@ -122,6 +122,8 @@ class GeneralNorm(_Norm):
     weight, bias: of shape normalized_shape, which affine=True therefore needs (AssertionError).
     """
 
+    _flat_state = False
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int] | None = None,
