@@ -1,0 +1,24 @@
+// backends/mlir/abi.h -- what libmegjit_mlir.so exports: C functions, text and bytes. No exception
+// crosses; LLVM and MLIR stay inside. Every function may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// Receives the whole result, or the text of what went wrong, in one call.
+typedef void (*megjit_mlir_sink)(void* to, const char* data, size_t bytes);
+
+constexpr int kMegjitMlirAbi = 1;
+int megjit_mlir_abi(void);
+
+// LLVM's version, the CPU and a hash of its features.
+void megjit_mlir_version(megjit_mlir_sink sink, void* to);
+// The text of a KernelIR to relocatable object code, or to readable LLVM IR; 0, or 1 and a text of why not.
+int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
+int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
+// Object code to the address of its kernel; null and a text of why not.
+void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to);
+
+}  // extern "C"

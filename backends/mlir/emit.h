@@ -1,0 +1,15 @@
+// backends/mlir/emit.h -- KernelIR to an MLIR module in the arith, math, scf, vector and llvm dialects.
+#pragma once
+
+#include "backends/mlir/emit_scalar.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace megjit::mlir_backend {
+
+inline constexpr char kKernelSymbol[] = "megjit_kernel";
+
+// The kernel must be sound (codegen::fault_of) and free of transcendental instructions.
+mlir::OwningOpRef<mlir::ModuleOp> emit(mlir::MLIRContext& context, const codegen::KernelIR& kernel, VectorTarget target);
+
+}  // namespace megjit::mlir_backend

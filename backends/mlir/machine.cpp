@@ -1,0 +1,160 @@
+#include "backends/mlir/machine.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "backends/mlir/emit.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/MCContext.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "runtime/error.h"
+
+namespace megjit::mlir_backend {
+namespace {
+
+using runtime::cat;
+using runtime::DeviceError;
+
+template <class T>
+T must(llvm::Expected<T> value, const char* doing) {
+    if (!value) throw DeviceError(cat("LLVM: ", doing, ": ", llvm::toString(value.takeError())));
+    return std::forward<T>(*value);
+}
+
+void must(llvm::Error error, const char* doing) {
+    if (error) throw DeviceError(cat("LLVM: ", doing, ": ", llvm::toString(std::move(error))));
+}
+
+VectorTarget vectors_of(const llvm::orc::JITTargetMachineBuilder& host) {
+    const auto& features = host.getFeatures().getFeatures();
+    const auto has = [&](const char* feature) { return std::find(features.begin(), features.end(), feature) != features.end(); };
+    const bool x86 = host.getTargetTriple().isX86();
+    if (x86 && has("+avx512f") && has("+avx512bw") && has("+avx512vl") && has("+avx512dq")) return {16, true};
+    if (x86 && has("+avx2")) return {8, true};
+    return {4, false};
+}
+
+}  // namespace
+
+// What code generation may call where the CPU has no instruction for it; nothing else is visible to a kernel.
+extern "C" {
+float __extendhfsf2(uint16_t);
+uint16_t __truncsfhf2(float);
+}
+
+struct Machine::State {
+    std::unique_ptr<llvm::orc::LLJIT> jit;
+    std::unique_ptr<llvm::TargetMachine> target;
+    VectorTarget vectors;
+    std::string version;
+    int serial = 0;
+
+    State() {
+        llvm::InitializeNativeTarget();
+        llvm::InitializeNativeTargetAsmPrinter();
+        auto host = must(llvm::orc::JITTargetMachineBuilder::detectHost(), "looking at this CPU");
+        // The default of a JIT is the large code model: a 64-bit address in registers for every constant.
+        host.setCodeModel(llvm::CodeModel::Small);
+        host.setRelocationModel(llvm::Reloc::PIC_);
+        host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+        host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+        target = must(host.createTargetMachine(), "making a code generator for this CPU");
+        vectors = vectors_of(host);
+        version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ", std::hash<std::string>()(host.getFeatures().getString()));
+        jit = must(llvm::orc::LLJITBuilder()
+                       .setJITTargetMachineBuilder(std::move(host))
+                       .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                       .setLinkProcessSymbolsByDefault(false)
+                       .create(),
+                   "starting the linker");
+        define_functions();
+    }
+
+    void define_functions() {
+        llvm::orc::SymbolMap symbols;
+        const auto define = [&](const char* name, auto* function) {
+            symbols[jit->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(function),
+                                                   llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+        };
+        using Unary = float (*)(float);
+        define("fmodf", static_cast<float (*)(float, float)>(std::fmod));
+        define("fmaf", static_cast<float (*)(float, float, float)>(std::fma));
+        define("sqrtf", static_cast<Unary>(std::sqrt));
+        define("floorf", static_cast<Unary>(std::floor));
+        define("ceilf", static_cast<Unary>(std::ceil));
+        define("truncf", static_cast<Unary>(std::trunc));
+        define("roundevenf", static_cast<Unary>(std::nearbyint));  // in the default rounding mode the same
+        define("floor", static_cast<double (*)(double)>(std::floor));
+        define("memcpy", &std::memcpy);
+        define("memset", &std::memset);
+        define("__extendhfsf2", &__extendhfsf2);
+        define("__truncsfhf2", &__truncsfhf2);
+        must(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))), "defining functions");
+    }
+};
+
+Machine::Machine() : state_(std::make_unique<State>()) {}
+Machine::~Machine() = default;
+const VectorTarget& Machine::vectors() const { return state_->vectors; }
+std::string Machine::version() const { return state_->version; }
+
+void Machine::optimize(llvm::Module& module) {
+    llvm::TargetMachine& target = *state_->target;
+    module.setDataLayout(target.createDataLayout());
+    module.setTargetTriple(target.getTargetTriple());
+    for (llvm::Function& function : module) {
+        if (function.isDeclaration()) continue;
+        function.addFnAttr("target-cpu", target.getTargetCPU());
+        function.addFnAttr("target-features", target.getTargetFeatureString());
+        function.addFnAttr("prefer-vector-width", std::to_string(32 * state_->vectors.width));
+        function.addFnAttr("no-trapping-math", "true");
+        function.setDoesNotThrow();
+    }
+    // The code is vectors already, and uniform values stand before the loops: only peepholes are left.
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager sccs;
+    llvm::ModuleAnalysisManager modules;
+    llvm::PassBuilder builder(&target);
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(sccs);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, sccs, modules);
+    llvm::FunctionPassManager passes;
+    passes.addPass(llvm::EarlyCSEPass());
+    passes.addPass(llvm::InstCombinePass());
+    for (llvm::Function& function : module)
+        if (!function.isDeclaration()) passes.run(function, functions);
+}
+
+std::string Machine::to_object(llvm::Module& module) {
+    llvm::SmallVector<char, 0> object;
+    llvm::raw_svector_ostream out(object);
+    llvm::legacy::PassManager passes;
+    llvm::MCContext* context = nullptr;
+    if (state_->target->addPassesToEmitMC(passes, context, out, /*DisableVerify=*/true))
+        throw DeviceError("LLVM: this CPU has no code generator for object files");
+    passes.run(module);
+    return {object.data(), object.size()};
+}
+
+void* Machine::load(const std::string& object) {
+    llvm::orc::LLJIT& jit = *state_->jit;
+    const std::string name = cat("kernel", state_->serial++);
+    // A library of its own: all kernels have the same symbol.
+    llvm::orc::JITDylib& library = must(jit.createJITDylib(name), "making room for a kernel");
+    library.addToLinkOrder(jit.getMainJITDylib());
+    must(jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object, name)), "reading object code");
+    return must(jit.lookup(library, kKernelSymbol), "linking a kernel").toPtr<void*>();
+}
+
+}  // namespace megjit::mlir_backend

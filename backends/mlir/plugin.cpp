@@ -1,0 +1,105 @@
+// The C ABI of libmegjit_mlir.so. One mutex around everything: LLVM's contexts are not shared.
+#include <exception>
+#include <mutex>
+
+#include "backends/mlir/abi.h"
+#include "backends/mlir/emit_scalar.h"
+#include "backends/mlir/lower.h"
+#include "backends/mlir/machine.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/raw_ostream.h"
+#include "runtime/error.h"
+
+namespace megjit::mlir_backend {
+namespace {
+
+struct Compiler {
+    Lowering lowering;
+    Machine machine;
+    std::mutex mutex;
+
+    // Never destroyed: code that it loaded may run while the process exits.
+    static Compiler& instance() {
+        static Compiler* compiler = new Compiler;
+        return *compiler;
+    }
+
+    std::unique_ptr<llvm::Module> optimized(std::string_view text, llvm::LLVMContext& context) {
+        const codegen::KernelIR kernel = codegen::parse_kernel(text);
+        if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
+        for (const runtime::ScalarInst& inst : kernel.program.insts())
+            if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
+                throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+        std::unique_ptr<llvm::Module> module = lowering.lower(kernel, machine.vectors(), context);
+        machine.optimize(*module);
+        return module;
+    }
+};
+
+// Runs `make`, hands its text to the sink; an exception becomes its message and status 1.
+template <class Make>
+int answer(megjit_mlir_sink sink, void* to, const Make& make) noexcept {
+    try {
+        const std::string result = make();
+        sink(to, result.data(), result.size());
+        return 0;
+    } catch (const std::exception& error) {
+        const std::string_view why = error.what();
+        sink(to, why.data(), why.size());
+        return 1;
+    }
+}
+
+}  // namespace
+}  // namespace megjit::mlir_backend
+
+#define MEGJIT_EXPORT __attribute__((visibility("default")))
+using megjit::mlir_backend::answer;
+using megjit::mlir_backend::Compiler;
+
+extern "C" {
+
+MEGJIT_EXPORT int megjit_mlir_abi(void) { return kMegjitMlirAbi; }
+
+MEGJIT_EXPORT void megjit_mlir_version(megjit_mlir_sink sink, void* to) {
+    answer(sink, to, [] { return Compiler::instance().machine.version(); });
+}
+
+MEGJIT_EXPORT int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to) {
+    return answer(sink, to, [&] {
+        Compiler& compiler = Compiler::instance();
+        const std::lock_guard lock(compiler.mutex);
+        llvm::LLVMContext context;
+        return compiler.machine.to_object(*compiler.optimized({kernel, bytes}, context));
+    });
+}
+
+MEGJIT_EXPORT int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to) {
+    return answer(sink, to, [&] {
+        Compiler& compiler = Compiler::instance();
+        const std::lock_guard lock(compiler.mutex);
+        llvm::LLVMContext context;
+        std::string text;
+        llvm::raw_string_ostream out(text);
+        compiler.optimized({kernel, bytes}, context)->print(out, nullptr);
+        return text;
+    });
+}
+
+MEGJIT_EXPORT void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to) {
+    void* address = nullptr;
+    std::string why;
+    const auto keep = [](void* text, const char* data, size_t size) { static_cast<std::string*>(text)->assign(data, size); };
+    const int failed = answer(keep, &why, [&] {
+        Compiler& compiler = Compiler::instance();
+        const std::lock_guard lock(compiler.mutex);
+        address = compiler.machine.load({object, bytes});
+        return std::string();
+    });
+    if (!failed) return address;
+    sink(to, why.data(), why.size());
+    return nullptr;
+}
+
+}  // extern "C"
