@@ -206,18 +206,56 @@ def _add_mask(access: Access, mask, shape: tuple, axis: int):
         _add_index(access, column, extent)
 
 
+def _basic(shape: tuple, index):
+    """(begin, end, step, region, result shape) of an index of ints and slices, None for any other.
+
+    The common case, without an Access.
+    """
+    items = index if type(index) is tuple else (index,)
+    if len(items) > len(shape):
+        return None
+    begin, end, step, region, result = [], [], [], [], []
+    for axis, item in enumerate(items):
+        extent = shape[axis]
+        if type(item) is int:
+            if not -extent <= item < extent:
+                return None
+            item %= extent
+            first, last, stride, count = item, item + 1, 1, 1
+        elif type(item) is slice:
+            try:
+                first, last, stride = item.indices(extent)
+            except (TypeError, ValueError):
+                return None
+            count = (last - first + stride - (1 if stride > 0 else -1)) // stride
+            if count <= 0:
+                return None
+            result.append(count)
+        else:
+            return None
+        begin.append(first)
+        end.append(last)
+        step.append(stride)
+        region.append(count)
+    rest = shape[len(items) :]
+    n = len(rest)
+    return (
+        (*begin, *(0,) * n),
+        (*end, *rest),
+        (*step, *(1,) * n),
+        (*region, *rest),
+        (*result, *rest),
+    )
+
+
 def getitem(x, index):
     """``x[index]``."""
     shape = x._tuple_shape
-    if type(index) is int and shape:  # the common case, without an Access
-        extent = shape[0]
-        if not -extent <= index < extent:
-            raise IndexError(f"index: {index} is out of range for axis 0 of {list(shape)}")
-        index %= extent
-        rest = shape[1:]
-        zeros = (0,) * len(rest)
-        row = ops.slice(x, begin=(index,) + zeros, end=(index + 1,) + rest, step=(1,) * len(shape))
-        return ops.reshape(row, shape=rest)
+    basic = _basic(shape, index)
+    if basic is not None and shape:
+        begin, end, step, region, result = basic
+        y = ops.slice(x, begin=begin, end=end, step=step)
+        return y if result == region else ops.reshape(y, shape=result)
     if (
         isinstance(index, _Tensor)
         and shape
@@ -244,6 +282,13 @@ def _region_of(x, access: Access):
 def setitem(x, index, value):
     """The value that ``x`` has after ``x[index] = value``: a new tensor of x's dtype."""
     shape = x._tuple_shape
+    basic = _basic(shape, index)
+    if basic is not None and shape:
+        begin, end, step, region, result = basic
+        value = _fit(as_operand(value, x), result)
+        if result != region:
+            value = ops.reshape(value, shape=region)
+        return ops.slice_set(x, value, begin=begin, end=end, step=step)
     if _is_bool_array(index) and index.ndim:
         filled = _masked_fill(x, index, value, shape)
         if filled is not None:
@@ -293,6 +338,8 @@ def _masked_fill(x, mask, value, shape: tuple):
 def as_operand(value, x):
     """``value`` as a tensor of x's dtype, to be written into x."""
     if not isinstance(value, _Tensor):
+        if type(value) in (int, float, bool):
+            return ops.full(shape=(), value=value, dtype=x.dtype.name)
         value = apply_const(np.asarray(value).astype(x.dtype))
     elif value.dtype != x.dtype:
         value = ops.cast(value, dtype=x.dtype.name)

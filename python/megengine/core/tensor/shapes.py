@@ -136,6 +136,9 @@ def transpose(x, pattern):
     shape = x._tuple_shape
     if not isinstance(pattern, (tuple, list)):
         pattern = as_ints(pattern, "transpose")
+    if all(type(p) is int and p >= 0 for p in pattern):
+        if sorted(pattern) == list(range(len(shape))):
+            return ops.transpose(x, perm=pattern)
     perm, new_axes = permutation_of(pattern, len(shape))
     y = ops.transpose(x, perm=perm)
     if not new_axes:
