@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..core import ops
 from ..tensor import Parameter
 from ._steps import add_steps, counted
-from .optimizer import Optimizer, is_tracing, scalar, write
+from .optimizer import Optimizer, is_tracing, option, write
 
 __all__ = ["Adadelta"]
 
@@ -37,10 +37,10 @@ class Adadelta(Optimizer):
         add_steps(self._state, param_group["params"])
 
     def _updates(self, param_group: dict) -> None:
-        minus_lr, eps = scalar(-param_group["lr"]), scalar(param_group["eps"])
-        rho, rest = scalar(param_group["rho"]), scalar(1 - param_group["rho"])
+        minus_lr, eps = option(param_group, lambda group: -group["lr"]), option(param_group, lambda group: group["eps"])
+        rho, rest = option(param_group, lambda group: group["rho"]), option(param_group, lambda group: 1 - group["rho"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = scalar(param_group["weight_decay"]) if decays else None
+        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for _, params in counted(self._state, param_group["params"]):
             for param in params:
                 states = self._state[param]

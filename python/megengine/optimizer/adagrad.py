@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..core import ops
 from ..tensor import Parameter
 from ._steps import add_steps, counted
-from .optimizer import Optimizer, is_tracing, scalar, write
+from .optimizer import Optimizer, is_tracing, option, write
 
 __all__ = ["Adagrad"]
 
@@ -36,10 +36,10 @@ class Adagrad(Optimizer):
         add_steps(self._state, param_group["params"])
 
     def _updates(self, param_group: dict) -> None:
-        minus_lr, lr_decay = scalar(-param_group["lr"]), scalar(param_group["lr_decay"])
-        eps = scalar(param_group["eps"])
+        minus_lr, lr_decay = option(param_group, lambda group: -group["lr"]), option(param_group, lambda group: group["lr_decay"])
+        eps = option(param_group, lambda group: group["eps"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = scalar(param_group["weight_decay"]) if decays else None
+        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for step, params in counted(self._state, param_group["params"]):
             rate = minus_lr / ((step - 1.0) * lr_decay + 1.0)
             for param in params:

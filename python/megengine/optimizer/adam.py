@@ -8,7 +8,7 @@ from .. import functional as F
 from ..core import ops
 from ..tensor import Parameter, Tensor
 from ._steps import add_steps, counted
-from .optimizer import Optimizer, is_tracing, scalar, write
+from .optimizer import Optimizer, is_tracing, option, write
 
 __all__ = ["Adam"]
 
@@ -17,10 +17,9 @@ class Moments:
     """The options of one group as Tensors, and the updates of both moments with them."""
 
     def __init__(self, param_group: dict) -> None:
-        beta1, beta2 = param_group["betas"]
-        self.beta1, self.rest1 = scalar(beta1), scalar(1 - beta1)
-        self.beta2, self.rest2 = scalar(beta2), scalar(1 - beta2)
-        self.eps = scalar(param_group["eps"])
+        self.beta1, self.rest1 = option(param_group, lambda group: group["betas"][0]), option(param_group, lambda group: 1 - group["betas"][0])
+        self.beta2, self.rest2 = option(param_group, lambda group: group["betas"][1]), option(param_group, lambda group: 1 - group["betas"][1])
+        self.eps = option(param_group, lambda group: group["eps"])
 
     def corrections(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """1 - beta1^step and 1 / sqrt(1 - beta2^step)."""
@@ -66,9 +65,9 @@ class Adam(Optimizer):
 
     def _updates(self, param_group: dict) -> None:
         moments = Moments(param_group)
-        minus_lr = scalar(-param_group["lr"])
+        minus_lr = option(param_group, lambda group: -group["lr"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = scalar(param_group["weight_decay"]) if decays else None
+        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for step, params in counted(self._state, param_group["params"]):
             correction, root_correction = moments.corrections(step)
             rate = minus_lr / correction

@@ -8,7 +8,7 @@ from ..core import ops
 from ..tensor import Parameter
 from ._steps import counted
 from .adam import Adam, Moments
-from .optimizer import is_tracing, scalar, write
+from .optimizer import is_tracing, option, write
 
 __all__ = ["AdamW"]
 
@@ -31,9 +31,9 @@ class AdamW(Adam):
 
     def _updates(self, param_group: dict) -> None:
         moments = Moments(param_group)
-        minus_lr = scalar(-param_group["lr"])
+        minus_lr = option(param_group, lambda group: -group["lr"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = scalar(param_group["weight_decay"]) if decays else None
+        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for step, params in counted(self._state, param_group["params"]):
             correction, root_correction = moments.corrections(step)
             rate = minus_lr / correction

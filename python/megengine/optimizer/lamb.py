@@ -11,7 +11,7 @@ from ..core import ops
 from ..tensor import Parameter, Tensor
 from ._steps import add_steps, counted
 from .adam import Adam, Moments
-from .optimizer import is_tracing, scalar, write
+from .optimizer import is_tracing, option, scalar, write
 
 __all__ = ["LAMB", "LAMBFp16"]
 
@@ -46,10 +46,10 @@ class LAMB(Adam):
 
     def _updates(self, param_group: dict) -> None:
         moments = Moments(param_group)
-        minus_lr = scalar(-param_group["lr"])
+        minus_lr = option(param_group, lambda group: -group["lr"])
         adapts = self.always_adapt or param_group["weight_decay"] > 0
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = scalar(param_group["weight_decay"]) if decays else None
+        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for step, params in counted(self._state, param_group["params"]):
             inverse, root_correction = None, scalar(1.0)
             if self.bias_correction:

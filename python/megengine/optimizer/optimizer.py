@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,14 @@ required = _Required()  # the default of an option that has none
 def scalar(value: float) -> Tensor:
     """An option as a float32 Tensor; in a trace an input."""
     return Tensor(np.float32(value))
+
+
+def option(group: dict, read: Callable[[dict], float]) -> Tensor:
+    """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew."""
+    tensor = scalar(read(group))
+    if _core.is_capturing():
+        _core.note_getter(tensor, lambda: scalar(read(group)))
+    return tensor
 
 
 def is_tracing() -> bool:

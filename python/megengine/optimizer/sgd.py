@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..core import ops
 from ..tensor import Parameter
-from .optimizer import Optimizer, is_tracing, scalar, write
+from .optimizer import Optimizer, is_tracing, option, write
 
 __all__ = ["SGD"]
 
@@ -38,11 +38,12 @@ class SGD(Optimizer):
 
     def _updates(self, param_group: dict) -> None:
         fma, states = ops.fma3, self._state  # fma3(a, b, c) = a * b + c
-        minus_lr = scalar(-param_group["lr"])
+        minus_lr = option(param_group, lambda group: -group["lr"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = scalar(param_group["weight_decay"]) if decays else None
-        momentum = param_group["momentum"]
-        momentum = scalar(momentum) if momentum != 0.0 else None
+        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
+        momentum = None
+        if param_group["momentum"] != 0.0:
+            momentum = option(param_group, lambda group: group["momentum"])
         for param in param_group["params"]:
             grad = param.grad
             if grad is None:
