@@ -108,7 +108,7 @@ def test_a_dmap_block_serves_plain_pickle_and_ends():
     with dmap(lambda device: seen.append(device) or "cpu0"):
         pickle.loads(data)
     pickle.loads(data)
-    assert seen == ["xpux"] and Tensor.dmap_callback is None
+    assert len(seen) == 1 and seen[0].startswith("xpux") and Tensor.dmap_callback is None
 
 
 def test_a_map_location_of_the_wrong_type_is_refused():
