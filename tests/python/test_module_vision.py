@@ -1,5 +1,8 @@
 """Augmentation modules."""
 
+import copy
+import pickle
+
 import megengine.functional as F
 import megengine.module as M
 import numpy as np
@@ -31,6 +34,23 @@ def test_noise_is_shared_by_channels_unless_per_channel():
     layer.per_channel = True
     noise = layer(Tensor(np.zeros((2, 3, 4, 4), np.float32))).numpy()
     assert layer.per_channel and (noise[:, 0] != noise[:, 2]).any()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: M.AdditivePoissonNoise(seed=1),
+        lambda: M.LinearContrast((0.5, 1.5), seed=2),
+        lambda: M.Sharpen((0.1, 0.9), 1.0, seed=3),
+    ],
+)
+def test_copies_and_pickles_start_from_the_seed(make):
+    x = Tensor(image(2, 3, 4, 4))
+    layer = make()
+    first = layer(x).numpy()
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        np.testing.assert_array_equal(twin(x).numpy(), first)
+    assert copy.deepcopy(M.Mixup(1.0, seed=4)).beta == 1.0
 
 
 def test_integer_images_are_clipped():

@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 
 from ... import functional as F
+from ...random import RNG
 from ...tensor import Tensor
+
+
+class Stream(RNG):
+    """A random stream that modules can hold: a copy, or a pickle, starts anew from the seed."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self._given = seed
+
+    def __reduce__(self) -> tuple:
+        return Stream, (self._given,)
 
 
 def as_float(inp: Tensor) -> Tensor:

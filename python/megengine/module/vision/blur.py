@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from ... import functional as F
-from ...random import RNG
 from ...tensor import Tensor
 from ..module import Module
-from ._images import BORDER_MODES, as_float, check_border, draw_range, like, pad_image
+from ._images import BORDER_MODES, Stream, as_float, check_border, draw_range, like, pad_image
 
 __all__ = ["ActiveBlur", "Dilation", "Emboss", "GaussianBlur", "Sharpen"]
 
@@ -51,7 +50,7 @@ class _Blend(ActiveBlur):
     def __init__(self, alpha: float | tuple[float, float], seed: int | None) -> None:
         super().__init__()
         self.alpha = alpha
-        self.rng_func = RNG(seed)
+        self.rng_func = Stream(seed)
         self.seed = seed
         self.matrix_nochange = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]], np.float32)
 

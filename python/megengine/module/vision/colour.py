@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import functional as F
-from ...random import RNG
 from ...tensor import Tensor
 from ..module import Module
-from ._images import as_float, draw_range, like
+from ._images import Stream, as_float, draw_range, like
 
 __all__ = [
     "AdditiveElemwise",
@@ -64,7 +63,7 @@ class _SeededNoise(AdditiveElemwise):
     @seed.setter
     def seed(self, seed: int | None) -> None:
         self._seed = seed
-        self.rng_func = RNG(seed)
+        self.rng_func = Stream(seed)
 
 
 class AdditiveLaplaceNoise(_SeededNoise):
@@ -136,7 +135,7 @@ class LinearContrast(Module):
         self.alpha = alpha
         self.seed = seed
         self.per_channel = per_channel
-        self.rng_func = RNG(seed)
+        self.rng_func = Stream(seed)
 
     def forward(self, inp: Tensor) -> Tensor:
         n, c = inp._tuple_shape[:2]

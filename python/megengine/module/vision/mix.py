@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ... import functional as F
-from ...random import RNG
 from ...tensor import Tensor
 from ..module import Module
+from ._images import Stream
 
 __all__ = ["Cutmix", "Mixup"]
 
@@ -26,7 +26,7 @@ class Mixup(Module):
 
     def __init__(self, beta: float, seed: int | None = None) -> None:
         super().__init__()
-        self.beta_func = RNG(seed).beta
+        self.beta_func = Stream(seed).beta
         self.beta = beta
 
     def sample(self, batch: int) -> Tensor:
@@ -51,7 +51,7 @@ class Cutmix(Module):
 
     def __init__(self, beta: float, seed: int | None = None) -> None:
         super().__init__()
-        rng = RNG(seed)
+        rng = Stream(seed)
         self.beta_func = rng.beta
         self.uniform_func = rng.uniform
         self.beta = beta
