@@ -25,7 +25,7 @@ struct Group {
     runtime::Shape shape;
     runtime::Layout layout = runtime::Layout::row_major;
     int level = 0;
-    bool read_outside = false;
+    std::vector<int> readers;  // groups that read it; kNoGroup: nodes without one
     std::vector<NodeId> nodes;
     std::vector<ValueId> operands;  // distinct, from outside
 };
@@ -70,12 +70,16 @@ private:
             }
             if (best == kNoGroup) best = new_group(node);
             join(id, best);
+            for (ValueId input : node.inputs) {
+                const int other = group_of(input);
+                if (other != kNoGroup && other != group_of_[at(id)]) try_merge(other, group_of_[at(id)]);
+            }
             return;
         }
         int level = 0;
         for (ValueId input : node.inputs) {
             level = std::max(level, level_of(input) + 1);
-            if (group_of(input) != kNoGroup) groups_[group_of(input)].read_outside = true;
+            if (group_of(input) != kNoGroup) note_reader(group_of(input), kNoGroup);
         }
         level_[at(id)] = level;
     }
@@ -98,15 +102,49 @@ private:
         if (group.operands.size() + fresh > kMaxOperands) return false;
         const int needed = needed_level(node, g);
         if (needed <= group.level) return true;
-        if (group.read_outside) return false;
+        if (!group.readers.empty()) return false;
         // Raising the level is sound only while no operand depends on this group through another one;
         // nobody has read it, so none does.
         return true;
     }
 
+    // Two groups that meet in a node become one where the conditions hold for all of it. The lower one
+    // is raised to the other's level, so nobody but the other may have read it.
+    void try_merge(int a, int b) {
+        Group &from = groups_[a], &to = groups_[b];
+        if (!(from.shape == to.shape) || from.layout != to.layout) return;
+        if (from.nodes.size() + to.nodes.size() > kMaxOps) return;
+        const bool a_is_read = is_read_outside(a, b), b_is_read = is_read_outside(b, a);
+        if ((from.level < to.level && a_is_read) || (to.level < from.level && b_is_read)) return;
+        std::vector<ValueId> operands;
+        for (const std::vector<ValueId>* list : {&from.operands, &to.operands})
+            for (ValueId operand : *list)
+                if (group_of(operand) != a && group_of(operand) != b && std::find(operands.begin(), operands.end(), operand) == operands.end())
+                    operands.push_back(operand);
+        if (operands.size() > kMaxOperands) return;
+        for (NodeId node : from.nodes) group_of_[at(node)] = b;
+        std::vector<NodeId> nodes;
+        std::merge(from.nodes.begin(), from.nodes.end(), to.nodes.begin(), to.nodes.end(), std::back_inserter(nodes));
+        to.nodes = std::move(nodes);
+        to.operands = std::move(operands);
+        to.level = std::max(from.level, to.level);
+        to.readers.clear();
+        if (a_is_read || b_is_read) to.readers.push_back(kNoGroup);
+        from = {};
+    }
+
+    // Does anything but group `other` read group g?
+    bool is_read_outside(int g, int other) const {
+        return std::any_of(groups_[g].readers.begin(), groups_[g].readers.end(), [&](int reader) { return reader != other; });
+    }
+    void note_reader(int g, int reader) {
+        std::vector<int>& readers = groups_[g].readers;
+        if (std::find(readers.begin(), readers.end(), reader) == readers.end()) readers.push_back(reader);
+    }
+
     int new_group(const Node& node) {
         const Type& result = graph_.type(node.outputs[0]);
-        groups_.push_back({.shape = result.shape, .layout = result.layout, .level = needed_level(node, kNoGroup), .nodes = {}, .operands = {}});
+        groups_.push_back({.shape = result.shape, .layout = result.layout, .level = needed_level(node, kNoGroup), .readers = {}, .nodes = {}, .operands = {}});
         return static_cast<int>(groups_.size()) - 1;
     }
 
@@ -117,7 +155,7 @@ private:
         for (ValueId input : node.inputs) {
             const int from = group_of(input);
             if (from == g) continue;
-            if (from != kNoGroup) groups_[from].read_outside = true;
+            if (from != kNoGroup) note_reader(from, g);
             if (std::find(group.operands.begin(), group.operands.end(), input) == group.operands.end()) group.operands.push_back(input);
         }
         group_of_[at(id)] = g;
