@@ -98,11 +98,11 @@ def sample(
     ``batch`` [m] (int32) says which image; None is one each. Differentiable in images, y and x (not
     for nearest).
     """
-    n, _, h, w = images._tuple_shape
-    rank = y.ndim
+    n, c, h, w = images._tuple_shape
     if batch is None:
         batch = apply_const(np.arange(n, dtype=np.int32))
-    batch = ops.reshape(batch, shape=(batch.size,) + (1,) * (rank - 1))
+    first_row = ops.mul(ops.reshape(batch, shape=(batch.size,) + (1,) * (y.ndim - 1)), h)
+    pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # so that a pixel is one row
     if interp == "nearest":
         rows = [(_to_int(ops.floor(ops.add(y, 0.5))), None)]
         cols = [(_to_int(ops.floor(ops.add(x, 0.5))), None)]
@@ -112,17 +112,27 @@ def sample(
     out = None
     for index, row_weight in rows:
         row, row_inside = _folded(index, h, border)
+        line = ops.mul(ops.add(first_row, row), w)
         for (col, col_inside), col_weight in folded_cols:
-            pixel = ops.index_get(images, batch, row, col, axes=(0, 2, 3))  # [m, ..., c]
-            if row_inside is not None:
-                inside = _last_axis(ops.logical_and(row_inside, col_inside))
-                pixel = ops.where(
-                    inside, pixel, ops.full(shape=(), value=float(value), dtype=pixel.dtype.name)
-                )
-            if row_weight is not None:
-                pixel = ops.mul(pixel, _last_axis(ops.mul(row_weight, col_weight)))
-            out = pixel if out is None else ops.add(out, pixel)
+            inside = None if row_inside is None else ops.logical_and(row_inside, col_inside)
+            weight = None if row_weight is None else ops.mul(row_weight, col_weight)
+            pixel = ops.index_get(pixels, ops.add(line, col), axes=(0,))  # [m, ..., c]
+            out = _accumulate(out, pixel, inside, weight, value)
     return out
+
+
+def _accumulate(out, pixel: Tensor, inside, weight, value: float) -> Tensor:
+    """out + weight * (pixel where inside, else value); None stands for 0, everywhere and 1."""
+    if inside is not None:
+        if value == 0 and weight is not None:
+            weight = ops.mul(weight, ops.cast(inside, dtype=weight.dtype.name))
+        else:
+            outside = ops.full(shape=(), value=float(value), dtype=pixel.dtype.name)
+            pixel = ops.where(_last_axis(inside), pixel, outside)
+    if weight is None:
+        return pixel
+    weight = _last_axis(weight)
+    return ops.mul(pixel, weight) if out is None else ops.fma3(pixel, weight, out)
 
 
 def _taps(place: Tensor, interp: str) -> list:
