@@ -180,8 +180,7 @@ class Tensor(_Tensor, ArrayMethodMixin):
     def __repr__(self):
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"
         try:
-            with np.printoptions(precision=4, suppress=True):
-                values = str(self.numpy())
+            values = np.array2string(self.numpy(), precision=4, suppress_small=True)
         except (ValueError, RuntimeError):  # a placeholder of a trace
             values = f"<shape {list(self._tuple_shape)}>"
         return f"{type(self).__name__}({values}{piece}, device={self.device.logical_name})"
