@@ -4,6 +4,7 @@ import pickle
 
 import megengine as mge
 import megengine.functional as F
+import megengine.module as M
 import megengine.optimizer as optim
 import numpy as np
 import pytest
@@ -93,3 +94,33 @@ def test_training_goes_on_from_a_saved_state():
     twin_opt.load_state_dict(opt_state)
     for key, value in steps(twin, twin_opt, 3).items():
         np.testing.assert_array_equal(value, want[key])
+
+
+def test_a_gradient_penalty_trains_through_a_model():
+    """d/dw of |d model / dx|^2, as in WGAN-GP (Gulrajani et al. 2017), against finite differences."""
+    mge.random.seed(1)
+    model = M.Sequential(
+        M.Conv2d(2, 3, 3, padding=1), M.SiLU(), M.BatchNorm2d(3), M.Conv2d(3, 1, 3)
+    )
+    x = Tensor(np.random.default_rng(0).standard_normal((2, 2, 5, 5)).astype("float32"))
+    weight = model[0].weight
+
+    def penalty(outer=None):
+        with GradManager().attach(x) as inner:
+            inner.backward(model(x) ** 2)
+        grad, x.grad = x.grad, None
+        value = (grad**2).sum()
+        if outer is not None:
+            outer.backward(value)
+        return float(value.numpy())
+
+    with GradManager().attach(weight) as outer:
+        penalty(outer)
+    start = weight.numpy()
+    direction = np.random.default_rng(1).standard_normal(start.shape).astype("float32")
+    values = []
+    for step in (3e-3, -3e-3):
+        weight[...] = start + step * direction
+        values.append(penalty())
+    want = (values[0] - values[1]) / 6e-3
+    assert (weight.grad.numpy() * direction).sum() == pytest.approx(want, rel=2e-2)
