@@ -37,8 +37,10 @@ class Adadelta(Optimizer):
         add_steps(self._state, param_group["params"])
 
     def _updates(self, param_group: dict) -> None:
-        minus_lr, eps = option(param_group, lambda group: -group["lr"]), option(param_group, lambda group: group["eps"])
-        rho, rest = option(param_group, lambda group: group["rho"]), option(param_group, lambda group: 1 - group["rho"])
+        minus_lr = option(param_group, lambda group: -group["lr"])
+        eps = option(param_group, lambda group: group["eps"])
+        rho = option(param_group, lambda group: group["rho"])
+        rest = option(param_group, lambda group: 1 - group["rho"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
         decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for _, params in counted(self._state, param_group["params"]):

@@ -36,7 +36,8 @@ class Adagrad(Optimizer):
         add_steps(self._state, param_group["params"])
 
     def _updates(self, param_group: dict) -> None:
-        minus_lr, lr_decay = option(param_group, lambda group: -group["lr"]), option(param_group, lambda group: group["lr_decay"])
+        minus_lr = option(param_group, lambda group: -group["lr"])
+        lr_decay = option(param_group, lambda group: group["lr_decay"])
         eps = option(param_group, lambda group: group["eps"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
         decay = option(param_group, lambda group: group["weight_decay"]) if decays else None

@@ -17,8 +17,10 @@ class Moments:
     """The options of one group as Tensors, and the updates of both moments with them."""
 
     def __init__(self, param_group: dict) -> None:
-        self.beta1, self.rest1 = option(param_group, lambda group: group["betas"][0]), option(param_group, lambda group: 1 - group["betas"][0])
-        self.beta2, self.rest2 = option(param_group, lambda group: group["betas"][1]), option(param_group, lambda group: 1 - group["betas"][1])
+        self.beta1 = option(param_group, lambda group: group["betas"][0])
+        self.rest1 = option(param_group, lambda group: 1 - group["betas"][0])
+        self.beta2 = option(param_group, lambda group: group["betas"][1])
+        self.rest2 = option(param_group, lambda group: 1 - group["betas"][1])
         self.eps = option(param_group, lambda group: group["eps"])
 
     def corrections(self, step: Tensor) -> tuple[Tensor, Tensor]:
