@@ -1,0 +1,155 @@
+"""Functions made of several ops: gradients against their own differences, and traced against eager."""
+
+import megengine.functional as F
+import numpy as np
+import pytest
+from megengine import Tensor, autodiff, jit
+
+V = F.vision
+
+
+def normal(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def smooth(*shape):
+    """An image without kinks, so that samples between pixels have stable differences."""
+    grids = np.meshgrid(*(np.linspace(0, 2, n) for n in shape), indexing="ij")
+    return np.sin(sum((i + 1) * g for i, g in enumerate(grids))).astype(np.float32)
+
+
+IMAGE = smooth(2, 4, 6, 5)
+PLACES = np.random.default_rng(3).uniform(0.6, 3.4, (2, 3, 3, 2)).astype(np.float32)
+PLACES = np.floor(PLACES) + 0.2 + 0.6 * (PLACES % 1)  # away from the pixels' centres
+MATRICES = np.array([[[0.9, 0.05, 0.33], [0.02, 0.8, 0.41], [0, 0, 1]]] * 2, np.float32)
+ROIS = Tensor([[0, 0.7, 0.9, 3.2, 4.1], [1, 1.1, 0.4, 4.3, 3.8]])
+MASK = Tensor(normal(3, 4) > 0)
+OFFSETS = 0.3 * np.tanh(normal(2, 18, 6, 5)) + 0.35
+
+
+def attention(q, k, packed):
+    sizes = {f"{name}proj_size": 6 for name in "qkvo"} | {f"{name}bias": True for name in "qkvo"}
+    return F.nn.multi_head_attention(q, k, k, 6, 2, 0.0, 0.0, packed, **sizes)[0]
+
+
+# name: (function, inputs); the gradient of every input is checked
+CASES = {
+    "conv2d": (
+        lambda x, w, b: F.conv2d(x, w, b, 2, 1),
+        (IMAGE, normal(3, 4, 3, 3), normal(1, 3, 1, 1)),
+    ),
+    "conv2d groups": (lambda x, w: F.conv2d(x, w, groups=2), (IMAGE, normal(2, 3, 2, 3, 3))),
+    "conv_transpose2d": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2),
+        (IMAGE, normal(4, 2, 3, 3)),
+    ),
+    "local_conv2d": (F.local_conv2d, (IMAGE, normal(1, 4, 3, 4, 3, 3, 2))),
+    "deformable_conv2d": (
+        lambda x, w, o, m: F.deformable_conv2d(x, w, o, m, padding=1),
+        (IMAGE, normal(3, 4, 3, 3), OFFSETS, normal(2, 9, 6, 5)),
+    ),
+    "region_restricted_conv": (
+        lambda x, w: F.region_restricted_conv(
+            x, w, F.ones((2, 6, 5), dtype="int32"), F.ones((2, 4, 3), dtype="int32")
+        ),
+        (IMAGE, normal(1, 3, 4, 3, 3)),
+    ),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1), (IMAGE,)),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)), (IMAGE,)),
+    "sliding_window": (lambda x: F.sliding_window(x, 3, 1, 2), (IMAGE,)),
+    "batch_norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        (normal(4, 3, 2, 2), normal(3), normal(3)),
+    ),
+    "batch_norm inference": (
+        lambda x, w, b: F.batch_norm(x, F.zeros(4), F.ones(4), w, b),
+        (IMAGE, normal(4), normal(4)),
+    ),
+    "layer_norm": (
+        lambda x, w, b: F.layer_norm(x, 5, True, w, b),
+        (normal(2, 3, 5), normal(5), normal(5)),
+    ),
+    "group_norm": (
+        lambda x, w, b: F.group_norm(x, 2, True, w, b),
+        (normal(2, 4, 3, 3), normal(4), normal(4)),
+    ),
+    "general_norm": (lambda x: F.general_norm(x, (0, 2), False), (normal(2, 3, 4),)),
+    "local_response_norm": (lambda x: F.local_response_norm(x, alpha=0.1), (IMAGE,)),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), (IMAGE,)),
+    "attention": (attention, (normal(2, 3, 6), normal(2, 4, 6), normal(4 * 36 + 24))),
+    "ctc_loss": (
+        lambda p: F.loss.ctc_loss(F.softmax(p, axis=2), [4, 3], [1, 1, 2], [2, 1]),
+        (normal(4, 2, 3),),
+    ),
+    "remap": (lambda x, p: V.remap(x, p), (IMAGE, PLACES)),
+    "remap cubic": (lambda x: V.remap(x, Tensor(PLACES), interp_mode="cubic"), (IMAGE,)),
+    "remap constant": (lambda x: V.remap(x, Tensor(PLACES - 2), "constant", 1.5), (IMAGE,)),
+    "warp_perspective": (lambda x: V.warp_perspective(x, Tensor(MATRICES), (4, 4)), (IMAGE,)),
+    "interpolate": (lambda x: V.interpolate(x, size=(9, 4)), (IMAGE,)),
+    "interpolate cubic": (lambda x: V.interpolate(x, scale_factor=1.7, mode="bicubic"), (IMAGE,)),
+    "interpolate nearest": (lambda x: V.interpolate(x, scale_factor=2, mode="nearest"), (IMAGE,)),
+    "roi_align": (lambda x: V.roi_align(x, ROIS, (2, 3)), (IMAGE,)),
+    "roi_pooling average": (lambda x: V.roi_pooling(x, ROIS, 2, mode="average"), (IMAGE,)),
+    "deformable_psroi_pooling": (
+        lambda x: F.deformable_psroi_pooling(
+            x, ROIS, F.zeros((2, 2, 2, 2)), False, 2, 2, 2, 2, 1.0
+        ),
+        (IMAGE,),
+    ),
+    "correlation": (
+        lambda a, b: V.correlation(a, b, 3, max_displacement=1, pad_size=2),
+        (IMAGE, normal(2, 4, 6, 5)),
+    ),
+    "cvt_color": (lambda x: V.cvt_color(x, "RGB2YUV"), (normal(1, 2, 2, 3),)),
+    "scatter": (
+        lambda x, s: F.scatter(x, 1, Tensor([[1, 0], [3, 2]]), s),
+        (normal(2, 4), normal(2, 2)),
+    ),
+    "setitem by index": (lambda x, v: written(x, [2, 0], v), (normal(3, 4), normal(2, 4))),
+    "mask": (lambda x: x[MASK] ** 2, (normal(3, 4),)),
+    "einsum": (
+        lambda a, b, c: F.einsum("ij,jk,k->i", a, b, c),
+        (normal(2, 3), normal(3, 4), normal(4)),
+    ),
+    "svd": (lambda x: F.svd(x)[1], (normal(4, 3),)),
+    "cond_take": (lambda x: F.cond_take(MASK, x)[0] * 3, (normal(3, 4),)),
+}
+
+
+def written(x, index, value):
+    x = x * 1
+    x[index] = value
+    return x
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_gradient_is_that_of_differences(name):
+    function, arrays = CASES[name]
+    inputs = [Tensor(a) for a in arrays]
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=function(*inputs)._tuple_shape)
+    gm = autodiff.GradManager().attach(inputs)
+    with gm:
+        gm.backward(function(*inputs), Tensor(weights.astype(np.float32)))
+    for i, x in enumerate(inputs):
+        direction = rng.normal(size=arrays[i].shape)
+        direction /= np.linalg.norm(direction)
+
+        def value(by, i=i, direction=direction):
+            moved = [Tensor(a) for a in arrays]
+            moved[i] = Tensor((arrays[i] + by * direction).astype(np.float32))
+            return (function(*moved).numpy().astype(np.float64) * weights).sum()
+
+        slope = (value(2e-2) - value(-2e-2)) / 4e-2
+        got = (x.grad.numpy().astype(np.float64) * direction).sum()
+        assert abs(got - slope) < 1e-2 * (1 + abs(slope)), f"input {i}: {got} but {slope}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_traced_is_eager(name):
+    function, arrays = CASES[name]
+    inputs = [Tensor(a) for a in arrays]
+    want = function(*inputs).numpy()
+    traced = jit.trace(function)
+    for _ in range(3):
+        np.testing.assert_allclose(traced(*inputs).numpy(), want, rtol=1e-4, atol=1e-5)
