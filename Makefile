@@ -13,7 +13,7 @@ setup:
 
 build: setup
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
-		-Ccmake.define.MEGJIT_TESTS=ON . || { echo "build: failed; see the compiler's messages above" >&2; exit 1; }
+		--config-settings=cmake.define.MEGJIT_TESTS=ON . || { echo "build: failed; see the compiler's messages above" >&2; exit 1; }
 
 demo: build
 	$(PY) examples/train_digits.py
