@@ -87,26 +87,36 @@ template <int W>
     }
 }
 
-// to[p * to_step + q] = from[q * from_step + p]
+[[gnu::always_inline]] inline void transpose_lanes(Lane8 (&row)[8]) {
+    swap_blocks<1>(row);
+    swap_blocks<2>(row);
+    swap_blocks<4>(row);
+}
+
+// to[p * to_step + q] = from[q * from_step + p]. Blocks of 16 x 16 read and write whole cache lines at once:
+// with strides of a power of two, lines that come back later have been evicted meanwhile.
 MEGJIT_CLONES void transpose_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step, int64_t ps, int64_t qs) {
-    int64_t q = 0;
-    for (; q + 8 <= qs; q += 8) {
-        int64_t p = 0;
-        for (; p + 8 <= ps; p += 8) {
-            Lane8 row[8];
-            for (int i = 0; i < 8; ++i) std::memcpy(&row[i], from + (q + i) * from_step + p, sizeof row[i]);
-            swap_blocks<1>(row);
-            swap_blocks<2>(row);
-            swap_blocks<4>(row);
-            for (int i = 0; i < 8; ++i) std::memcpy(to + (p + i) * to_step + q, &row[i], sizeof row[i]);
-        }
-        for (; p < ps; ++p)
-            for (int i = 0; i < 8; ++i) to[p * to_step + q + i] = from[(q + i) * from_step + p];
-    }
-    for (; q < qs; ++q)
+    const int64_t whole_p = ps / 16 * 16, whole_q = qs / 16 * 16;
+    for (int64_t q = 0; q < whole_q; q += 16)
+        for (int64_t p = 0; p < whole_p; p += 16)
+            for (int64_t pp = p; pp < p + 16; pp += 8) {
+                Lane8 left[8], right[8];
+                for (int i = 0; i < 8; ++i) std::memcpy(&left[i], from + (q + i) * from_step + pp, sizeof left[i]);
+                for (int i = 0; i < 8; ++i) std::memcpy(&right[i], from + (q + 8 + i) * from_step + pp, sizeof right[i]);
+                transpose_lanes(left);
+                transpose_lanes(right);
+                for (int i = 0; i < 8; ++i) {
+                    std::memcpy(to + (pp + i) * to_step + q, &left[i], sizeof left[i]);
+                    std::memcpy(to + (pp + i) * to_step + q + 8, &right[i], sizeof right[i]);
+                }
+            }
+    for (int64_t p = whole_p; p < ps; ++p)
+        for (int64_t q = 0; q < whole_q; ++q) to[p * to_step + q] = from[q * from_step + p];
+    for (int64_t q = whole_q; q < qs; ++q)
         for (int64_t p = 0; p < ps; ++p) to[p * to_step + q] = from[q * from_step + p];
 }
 
+// Other sizes go through a block that lies in the first-level cache.
 template <class T>
 void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t ps, int64_t qs) {
     if (qs < 8) {  // interleaving: the long axis goes inside
@@ -114,8 +124,10 @@ void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, in
             for (int64_t p = 0; p < ps; ++p) to[p * to_step + q] = from[q * from_step + p];
         return;
     }
+    T block[kTile][kTile + 8 / sizeof(T)];
+    for (int64_t q = 0; q < qs; ++q) std::memcpy(block[q], from + q * from_step, static_cast<size_t>(ps) * sizeof(T));
     for (int64_t p = 0; p < ps; ++p)
-        for (int64_t q = 0; q < qs; ++q) to[p * to_step + q] = from[q * from_step + p];
+        for (int64_t q = 0; q < qs; ++q) to[p * to_step + q] = block[q][p];
 }
 
 // The axis along which `from` is contiguous while `to` is not; -1 when tiles would not help.

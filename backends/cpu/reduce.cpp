@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kGroupElements = 32768;  // of one task, where a result is cut
 constexpr int64_t kStrip = 512;            // columns that one task reduces at a time
-constexpr int kLanes = 16;
+constexpr int kSumLanes = 16, kJoinLanes = 64;  // independent chains: sums take eight values a step
+constexpr int64_t kShort = 32;             // rows below this are reduced one element after the other
 
 // --- what is reduced ------------------------------------------------------------------------
 
@@ -66,6 +67,7 @@ template <class C>
 template <class Op, class T>
 MEGJIT_CLONES AccOf<Op, T> reduce_row(const T* x, int64_t n) {
     using A = AccOf<Op, T>;
+    constexpr int kLanes = std::is_same_v<Op, Sum> ? kSumLanes : kJoinLanes;
     A lane[kLanes];
     for (A& v : lane) v = Op::template start<A>();
     int64_t i = 0;
@@ -97,6 +99,12 @@ MEGJIT_CLONES void reduce_columns(const T* x, int64_t rows, int64_t stride, int6
             for (int64_t i = 0; i < n; ++i)
                 acc[i] += static_cast<double>(tree(widen(a[i]), widen(b[i]), widen(c[i]), widen(d[i]), widen(e[i]), widen(f[i]), widen(g[i]), widen(h[i])));
         }
+    }
+    for (; r + 4 <= rows; r += 4) {
+        const T *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride;
+        for (int64_t i = 0; i < n; ++i)
+            acc[i] = Op::join(Op::join(Op::join(Op::join(acc[i], static_cast<A>(widen(a[i]))), static_cast<A>(widen(b[i]))), static_cast<A>(widen(c[i]))),
+                              static_cast<A>(widen(d[i])));
     }
     for (; r < rows; ++r) {
         const T* a = x + r * stride;
@@ -201,6 +209,17 @@ Out finish(A acc, double scale) {
     else return narrow_to<Out>(acc);
 }
 
+// Results [lo, hi), of rows that are short and follow each other.
+template <class Op, class T, class Out>
+void reduce_short_rows(const T* x, int64_t length, int64_t lo, int64_t hi, double scale, Out* y) {
+    using A = AccOf<Op, T>;
+    for (int64_t i = lo; i < hi; ++i) {
+        A acc = Op::template start<A>();
+        for (int64_t j = 0; j < length; ++j) acc = Op::join(acc, static_cast<A>(widen(x[i * length + j])));
+        y[i] = finish<Out>(acc, scale);
+    }
+}
+
 template <class Op, class T, class Out>
 void reduce_all(const Plan& plan, double scale, const T* x, Out* y, void* workspace) {
     using A = AccOf<Op, T>;
@@ -208,6 +227,8 @@ void reduce_all(const Plan& plan, double scale, const T* x, Out* y, void* worksp
     const int64_t groups = plan.groups, work = plan.elements / std::max<int64_t>(1, plan.result_elements * groups);
     if (plan.inner) {
         const int64_t grain = std::max<int64_t>(1, kGroupElements / (work + 4));
+        if (plan.last < kShort && plan.reduced_count == 1 && groups == 1)
+            return parallel_for(plan.kept_count, grain, 16, [=, &plan](int64_t lo, int64_t hi) { reduce_short_rows<Op>(x, plan.last, lo, hi, scale, y); });
         parallel_for(plan.kept_count * groups, grain, 1, [&](int64_t lo, int64_t hi) {
             for (int64_t i = lo; i < hi; ++i) {
                 const A acc = reduce_inner<Op, T>(plan, x, i / groups, i % groups);
@@ -283,7 +304,7 @@ Prepared prepare_mean(const OpCall& call, std::span<const Type> outputs) {
 template <class Op, class T>
 int32_t arg_row(const T* x, int64_t n) {
     using C = Computed<T>;
-    constexpr int64_t kBlock = 2048;
+    constexpr int64_t kBlock = 256;
     C best = reduce_row<Op, T>(x, std::min(n, kBlock));
     int64_t block = 0;
     for (int64_t i = kBlock; i < n && best == best; i += kBlock) {

@@ -17,13 +17,15 @@ inline uint32_t key_of(float v) {
 }
 inline uint32_t key_of(int32_t v) { return static_cast<uint32_t>(v) ^ 0x80000000u; }
 
-// By digits of 11 bits of the key, least significant first. Returns where the result lies.
+// By digits of the key, least significant first; digits that are all equal are passed over. Returns where
+// the result lies.
+template <int kBits>
 const uint64_t* radix_sort(uint64_t* words, uint64_t* spare, int64_t n) {
-    constexpr int kBits = 11, kBuckets = 1 << kBits;
+    constexpr int kBuckets = 1 << kBits;
     for (int shift = 32; shift < 64; shift += kBits) {
         int64_t begin[kBuckets] = {};
         for (int64_t i = 0; i < n; ++i) ++begin[words[i] >> shift & (kBuckets - 1)];
-        if (std::ranges::any_of(begin, [n](int64_t count) { return count == n; })) continue;
+        if (begin[words[0] >> shift & (kBuckets - 1)] == n) continue;
         int64_t sum = 0;
         for (int64_t& count : begin) sum += std::exchange(count, sum);
         for (int64_t i = 0; i < n; ++i) spare[begin[words[i] >> shift & (kBuckets - 1)]++] = words[i];
@@ -46,10 +48,11 @@ void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_
     if (k < n) {
         std::nth_element(words, words + k, words + n);
         std::sort(words, words + k);
-    } else if (n < 2048) {
+    } else if (n < 64) {
         std::sort(words, words + n);
     }
-    const uint64_t* sorted = k == n && n >= 2048 ? radix_sort(words, words + n, n) : words;
+    const uint64_t* sorted = words;
+    if (k == n && n >= 64) sorted = n < 16384 ? radix_sort<8>(words, words + n, n) : radix_sort<11>(words, words + n, n);
     for (int64_t i = 0; i < k; ++i) {
         const auto place = static_cast<int32_t>(sorted[i]);
         places[i * stride] = place;
