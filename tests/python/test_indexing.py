@@ -35,6 +35,8 @@ INDICES = {
     "array and slice": np.s_[1:, I, ::2],
     "array and new axis": np.s_[I, None, 1:],
     "arrays around a new axis": np.s_[I, None, [0, 2, 1]],
+    "arrays around an empty ellipsis": np.s_[:, J, ..., [0, 3, 1]],
+    "array, empty ellipsis, int": np.s_[:, [1, 0], ..., 2],
     "negative entries": np.s_[:, [-1, -3]],
     "mask": MASK,
     "mask of one axis": np.array([True, False]),

@@ -15,6 +15,7 @@ from ..._core import apply_const
 from .. import ops
 
 _FULL = slice(None)
+_GAP = object()  # an ellipsis that stands for no axes
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Access:
     axes: list = field(default_factory=list)  # axes of `shape` that `indices` address
     indices: list = field(default_factory=list)  # int32 tensors
     whole: bool = True  # the region is all of x
+    # An ellipsis of no axes between index arrays: their axes come first, as if they were apart.
+    gap: bool = False
 
     def take(self, extent: int, item: slice) -> int:
         """Adds the slice of one axis; returns how many elements it selects."""
@@ -123,6 +126,8 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
     if used > ndim:
         raise IndexError(f"index: {used} indices for a tensor with {ndim} axes")
     fill = [_FULL] * (ndim - used)
+    if at >= 0 and not fill:
+        fill = [_GAP]
     return items + fill if at < 0 else items[:at] + fill + items[at + 1 :]
 
 
@@ -132,9 +137,11 @@ def parse(shape: tuple, index) -> Access:
     advanced = any(isinstance(i, (_Tensor, np.ndarray)) for i in items)
     access = Access()
     axis = 0
-    for item in items:
+    for i, item in enumerate(items):
         if item is None:
             access.shape.append(1)
+        elif item is _GAP:
+            access.gap = bool(access.indices) and _addresses(items[i + 1 :])
         elif _is_bool_array(item):
             _add_mask(access, item, shape, axis)
             axis += item.ndim
@@ -142,6 +149,11 @@ def parse(shape: tuple, index) -> Access:
             _add_axis(access, item, shape, axis, advanced)
             axis += 1
     return access
+
+
+def _addresses(items: list) -> bool:
+    """Whether one of the items becomes an index array, next to others that are."""
+    return any(isinstance(i, (_Tensor, np.ndarray, int)) for i in items)
 
 
 def _add_axis(access: Access, item, shape: tuple, axis: int, advanced: bool):
@@ -267,7 +279,20 @@ def getitem(x, index):
     y = _region_of(x, access)
     if access.indices:
         y = ops.index_get(y, *access.indices, axes=tuple(access.axes))
+        forth, _ = _gap_permutations(access, y.ndim)
+        if forth:
+            y = ops.transpose(y, perm=forth)
     return y
+
+
+def _gap_permutations(access: Access, ndim: int):
+    """Moves the axes of adjacent index arrays to the front, and back; (None, None) where they stay."""
+    first, count = access.axes[0], len(access.axes)
+    if not access.gap or first == 0 or access.axes[-1] - first != count - 1:
+        return None, None
+    width = ndim - (len(access.shape) - count)  # axes that the index arrays give
+    forth = (*range(first, first + width), *range(first), *range(first + width, ndim))
+    return forth, tuple(forth.index(a) for a in range(ndim))
 
 
 def _region_of(x, access: Access):
@@ -311,9 +336,12 @@ def setitem(x, index, value):
 
 def _write_indices(target, access: Access, value):
     selected = ops.index_get(target, *access.indices, axes=tuple(access.axes))._tuple_shape
-    value = _fit(value, selected)
+    forth, back = _gap_permutations(access, len(selected))
+    value = _fit(value, tuple(selected[a] for a in forth) if forth else selected)
     if 0 in selected:
         return target
+    if back:
+        value = ops.transpose(value, perm=back)
     return ops.index_set(target, value, *access.indices, axes=tuple(access.axes))
 
 
