@@ -1,8 +1,9 @@
 // The loops of a kernel. Rank 1: one run over lo..hi. Rank above 1: for every row lo..hi one run over
 // the innermost axis, with the operands' offsets carried from row to row, so that no row divides.
 //
-// A run is a loop over whole vectors and one masked vector for the rest. Long programs have one masked
-// loop instead: half the code to compile, and the mask costs nothing beside the arithmetic.
+// A run is a loop over whole vectors and one masked vector for the rest. In long programs the rest goes
+// through the same code, by way of a copy on the stack: half the code to compile. (Masks for all vectors
+// would be simpler, but masked loads and stores cost Zen 5 five times the time on data in memory.)
 #include "backends/mlir/emit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,14 +21,15 @@ using runtime::DType;
 using runtime::ScalarInst;
 using runtime::ScalarOp;
 
-// From this many instructions on one masked loop is as fast as a main loop and a tail (measured).
-constexpr int kLongProgram = 24;
+// From this many instructions on compiling the body twice takes longer than the copy on the stack.
+constexpr int kLongProgram = 64;
 
 // One vector of a run: elements at .. at + width, all of them or the first `left`.
 struct Piece {
-    Value at;         // i64
-    Value left = {};  // i64, 1..width; null: all
-    Value mask = {};
+    Value at;             // i64
+    Value left = {};      // i64, 1..width; null: all
+    Value mask = {};      // the first `left` lanes
+    Value is_whole = {};  // i1, in a loop that meets both kinds; the rest lies on the stack then
 };
 
 class KernelEmitter {
@@ -42,6 +44,7 @@ public:
     void run(Block::BlockArgListType args) {
         const Value lo = args[4], hi = args[5];
         const int rank = kernel_.rank;
+        if (is_long()) make_copies();
         for (int axis = 0; axis < rank; ++axis) extents_.push_back(load_scalar(i64_, args[2], axis));
         // Nothing to do: touch no operand, not even a broadcast one.
         const Value some_rows = arith::CmpIOp::create(b_, arith::CmpIPredicate::slt, lo, hi);
@@ -141,12 +144,12 @@ private:
         for (int id = 0; id < kernel_.program.size(); ++id)
             if (uniform_[id]) emit_inst(id, inputs, {});
         const Value width = index(target_.width);
-        if (kernel_.program.size() >= kLongProgram) {
+        if (is_long()) {
             auto loop = scf::ForOp::create(b_, from, to, width);
             const OpBuilder::InsertionGuard restore(b_);
             b_.setInsertionPointToStart(loop.getBody());
             const Value at = loop.getInductionVar();
-            emit_piece(inputs, outputs, partial(at, arith::MinSIOp::create(b_, sub(to, at), width)));
+            emit_long_piece(inputs, outputs, at, sub(to, at));
             return;
         }
         const Value rest = arith::AndIOp::create(b_, sub(to, from), index(target_.width - 1));
@@ -162,6 +165,53 @@ private:
         const OpBuilder::InsertionGuard restore(b_);
         b_.setInsertionPointToStart(tail.thenBlock());
         emit_piece(inputs, outputs, partial(whole_end, rest));
+    }
+
+    // The loop body of long programs: a rest of less than a vector is copied to the stack, computed
+    // there, and copied back.
+    void emit_long_piece(const std::vector<Value>& inputs, const std::vector<Value>& outputs, Value at, Value ahead) {
+        const Value width = index(target_.width);
+        const Value left = arith::MinSIOp::create(b_, ahead, width);
+        const Value is_rest = arith::CmpIOp::create(b_, arith::CmpIPredicate::slt, ahead, width);
+        const Value is_whole = arith::CmpIOp::create(b_, arith::CmpIPredicate::sge, ahead, width);
+        const auto if_rest = [&](const auto& copy) {
+            auto branch = scf::IfOp::create(b_, is_rest, /*withElseRegion=*/false);
+            const OpBuilder::InsertionGuard restore(b_);
+            b_.setInsertionPointToStart(branch.thenBlock());
+            copy(partial(at, left));
+        };
+        if_rest([&](const Piece& rest) {
+            for (size_t i = 0; i < inputs.size(); ++i) {
+                if (kernel_.inputs[i].inner != Inner::contiguous) continue;
+                LLVM::StoreOp::create(b_, load(i, inputs[i], rest), input_copies_[i]);
+            }
+        });
+        const Piece piece{.at = at, .left = left, .is_whole = is_whole};
+        for (int id = 0; id < kernel_.program.size(); ++id)
+            if (!uniform_[id]) emit_inst(id, inputs, piece);
+        for (size_t k = 0; k < outputs.size(); ++k) {
+            const DType dtype = kernel_.outputs[k];
+            const Value stored = scalars_.shorten(dtype, values_[kernel_.results[k]]);
+            const Value pointer = offset_by(scalars_.storage_type(dtype), outputs[k], at);
+            LLVM::StoreOp::create(b_, stored, arith::SelectOp::create(b_, is_whole, pointer, output_copies_[k]), alignment(dtype));
+        }
+        if_rest([&](const Piece& rest) {
+            for (size_t k = 0; k < outputs.size(); ++k) {
+                const DType dtype = kernel_.outputs[k];
+                const Value value = LLVM::LoadOp::create(b_, scalars_.storage_vector(dtype), output_copies_[k]);
+                const Value pointer = offset_by(scalars_.storage_type(dtype), outputs[k], at);
+                LLVM::MaskedStoreOp::create(b_, value, pointer, rest.mask, alignment(dtype));
+            }
+        });
+    }
+
+    bool is_long() const { return kernel_.program.size() >= kLongProgram; }
+
+    // Room on the stack for one vector of each operand; at the function's entry.
+    void make_copies() {
+        const auto room = [&](DType dtype) { return Value(LLVM::AllocaOp::create(b_, pointer_, scalars_.storage_vector(dtype), index(1))); };
+        for (const codegen::Operand& input : kernel_.inputs) input_copies_.push_back(room(input.dtype));
+        for (DType dtype : kernel_.outputs) output_copies_.push_back(room(dtype));
     }
 
     Piece partial(Value at, Value left) {
@@ -207,7 +257,8 @@ private:
         switch (kernel_.inputs[i].inner) {
             case Inner::broadcast: return splat(LLVM::LoadOp::create(b_, element, base, alignment(dtype)));
             case Inner::contiguous: {
-                const Value pointer = offset_by(element, base, piece.at);
+                Value pointer = offset_by(element, base, piece.at);
+                if (piece.is_whole) pointer = arith::SelectOp::create(b_, piece.is_whole, pointer, input_copies_[i]);
                 if (!piece.mask) return LLVM::LoadOp::create(b_, type, pointer, alignment(dtype));
                 return LLVM::MaskedLoadOp::create(b_, type, pointer, piece.mask, zeros(type), alignment(dtype));
             }
@@ -224,9 +275,20 @@ private:
         const VectorType type = scalars_.storage_vector(dtype);
         const Value first = offset_by(element, base, mul(piece.at, strides_[i].back()));
         Value offsets = lane_offsets_[i];
-        if (piece.left) {
+        const auto clamped = [&]() -> Value {
             const Value last = splat(sub(piece.left, index(1)));
-            offsets = mul(arith::MinSIOp::create(b_, lanes(), last), splat(strides_[i].back()));
+            return mul(arith::MinSIOp::create(b_, lanes(), last), splat(strides_[i].back()));
+        };
+        if (piece.is_whole) {
+            auto branch = scf::IfOp::create(b_, TypeRange{offsets.getType()}, piece.is_whole, /*withElseRegion=*/true);
+            const OpBuilder::InsertionGuard restore(b_);
+            b_.setInsertionPointToStart(branch.thenBlock());
+            scf::YieldOp::create(b_, offsets);
+            b_.setInsertionPointToStart(branch.elseBlock());
+            scf::YieldOp::create(b_, clamped());
+            offsets = branch.getResult(0);
+        } else if (piece.left) {
+            offsets = clamped();
         }
         const Value pointers = LLVM::GEPOp::create(b_, scalars_.vector_of(pointer_), element, first, ArrayRef<LLVM::GEPArg>{offsets});
         const Value all = scalars_.constant(runtime::ScalarType::b1, 1);
@@ -251,6 +313,7 @@ private:
     std::vector<Value> extents_, inputs_, outputs_;
     std::vector<std::vector<Value>> strides_;  // [inputs][rank]
     std::vector<Value> lane_offsets_;          // per strided input: lane * stride
+    std::vector<Value> input_copies_, output_copies_;  // of long programs: room for one vector
     std::vector<Value> values_;                // per instruction, of the piece being emitted
     std::vector<bool> uniform_;                // per instruction
 };
