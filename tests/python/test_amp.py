@@ -1,6 +1,7 @@
 """Mixed precision: which functions change precision, the switch, and the loss scaler."""
 
 import megengine.functional as F
+import megengine.module as M
 import numpy as np
 import pytest
 from megengine import Tensor, amp, autodiff
@@ -98,3 +99,17 @@ def test_formats_are_tags():
     assert F.conv2d(x, F.ones((2, 2, 1, 1))).format == "nhwc"
     with pytest.raises(ValueError, match="4 or 5"):
         amp.convert_tensor_format(F.ones((2, 2)))
+
+
+def test_a_whole_step_scaler_restores_parameters_after_an_overflow():
+    model = M.Linear(2, 1, bias=False)
+    scaler = amp.Xla_GradScaler(model, init_scale=4.0)
+    before = model.weight.numpy()
+    gm = autodiff.GradManager().attach(model.parameters())
+    with gm:
+        scaler.backward(gm, scaler.scale_factor, model(Tensor([[1.0, 2.0]])).sum())
+    assert model.weight.grad.tolist() == [[1, 2]]
+    model.weight[...] = Tensor([[np.inf, 0.0]])
+    scaler.update(model)
+    np.testing.assert_array_equal(model.weight.numpy(), before)
+    assert scaler.scale_factor.item() == 2

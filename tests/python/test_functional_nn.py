@@ -323,3 +323,14 @@ def test_losses_reduce_as_told(reduction):
 def test_an_unknown_reduction_is_a_value_error():
     with pytest.raises(ValueError, match="'average'"):
         F.loss.square_loss(Tensor([1.0]), Tensor([1.0]), reduction="average")
+
+
+@pytest.mark.parametrize("eps_mode", ["additive", "max"])
+def test_sync_batch_norm_outside_of_a_group_is_batch_norm(eps_mode):
+    x = normal(4, 3, 2, 2)
+    mean, var = Tensor(np.zeros((1, 3, 1, 1))), Tensor(np.ones((1, 3, 1, 1)))
+    y = F.nn.sync_batch_norm(Tensor(x), mean, var, training=True, eps=1e-3, eps_mode=eps_mode)
+    m, v = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+    close(y, (x - m) / np.sqrt(v + 1e-3 if eps_mode == "additive" else np.maximum(v, 1e-3)))
+    close(mean, 0.1 * m)
+    close(var, 0.9 + 0.1 * v * 16 / 15)
