@@ -71,6 +71,12 @@ REFUSED = {
     "shift of floats": (lambda: F.left_shift(X, 1), TypeError, "left_shift"),
     "and of floats": (lambda: F.logical_and(X, X), TypeError, "logical_and"),
     "exp of nothing": (lambda: F.exp(None), TypeError, "None"),
+    "conv of an array": (
+        lambda: F.conv2d(np.zeros((1, 1, 2, 2)), X),
+        TypeError,
+        r"conv2d: array\(.*is a ndarray, not a Tensor\n  fix: pass megengine.tensor",
+    ),
+    "pool of a list": (lambda: F.max_pool2d([1], 2), TypeError, r"max_pool2d: \[1\] is a list"),
     "runtime of others": (
         lambda: F.external.tensorrt_runtime_opr([X], data=b""),
         RuntimeError,

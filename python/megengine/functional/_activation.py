@@ -3,6 +3,7 @@
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axes, normalize_axis
 from ..random.rng import default_random_state
 from ..tensor import Tensor
@@ -67,6 +68,7 @@ def logsigmoid(inp: Tensor) -> Tensor:
 
 def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` along ``axis``; axis None is 0 for 0-, 1- and 3-d tensors, else 1."""
+    require_tensors("softmax", inp)
     ndim = inp.ndim
     if axis is None:
         axis = 0 if ndim in (0, 1, 3) else 1
@@ -81,6 +83,7 @@ def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
 
 def logsoftmax(inp: Tensor, axis: int) -> Tensor:
     """``x - logsumexp(x)`` along ``axis``."""
+    require_tensors("logsoftmax", inp)
     if _amp.enabled:
         inp = _to_high(inp)
     if isinstance(axis, (list, tuple)):
@@ -90,6 +93,7 @@ def logsoftmax(inp: Tensor, axis: int) -> Tensor:
 
 def logsumexp(inp: Tensor, axis, keepdims: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` along ``axis``, without overflow: shifted by the largest finite element."""
+    require_tensors("logsumexp", inp)
     if _amp.enabled:
         inp = _to_high(inp)
     axes = normalize_axes(axis, inp.ndim, "logsumexp")
@@ -110,6 +114,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
     Identity unless training. AssertionError unless 0 <= drop_prob < 1.
     """
+    require_tensors("dropout", inp)
     assert 0 <= drop_prob < 1, f"dropout: drop_prob {drop_prob} is not in [0, 1)"
     if not training or drop_prob == 0:
         return inp

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
 from ._activation import dropout
 from .math import matmul
@@ -52,6 +53,7 @@ def multi_head_attention(
     valid keys. Returns (out, weights): weights [n, heads, lq, lk] or their mean over heads, None
     unless need_weights.
     """
+    require_tensors("multi_head_attention", query, key, value)
     batched = query.ndim == 3
     if not batched:
         query, key, value = (_unsqueeze(t) for t in (query, key, value))

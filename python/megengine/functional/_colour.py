@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
 from ._sample import back_to_dtype
 
@@ -43,6 +44,7 @@ def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
     >>> cvt_color(Tensor([[[[1.0, 0.0, 0.0]]]]), mode="RGB2GRAY").numpy()
     array([[[[0.299]]]], dtype=float32)
     """
+    require_tensors("cvt_color", inp)
     names = {name.upper(): name for name in _MATRICES}
     key = str(mode).upper()
     mid = 128.0 if inp.dtype.kind in "iu" else 0.5

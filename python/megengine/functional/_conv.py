@@ -6,6 +6,7 @@ Output extent of a convolution: ``(in + 2 * padding - dilation * (kernel - 1) - 
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from ._window import windows_of
@@ -40,6 +41,7 @@ def _ungrouped(weight: Tensor, groups: int, ndim: int, op: str) -> Tensor:
 
 
 def _convolve(inp, weight, bias, stride, padding, dilation, groups, ndim: int, op: str) -> Tensor:
+    require_tensors(op, inp, weight)
     if _amp.enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     if groups != 1 or weight.ndim != ndim:
@@ -120,6 +122,7 @@ def conv3d(
 def _transposed(
     inp, weight, bias, stride, padding, output_padding, dilation, groups, ndim: int, op: str
 ) -> Tensor:
+    require_tensors(op, inp, weight)
     if _amp.enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     n = ndim - 2
@@ -205,6 +208,7 @@ def local_conv2d(
     """Convolution with its own weights at each place: weight [groups, oh, ow, in/groups, kh, kw,
     out/groups].
     """
+    require_tensors("local_conv2d", inp, weight)
     _check_modes(conv_mode, "default")
     groups, oh, ow, ic, kh, kw, oc = weight._tuple_shape
     columns = windows_of(inp, (kh, kw), padding, stride, dilation)  # [n, c, oh, ow, kh, kw]
@@ -238,6 +242,7 @@ def region_restricted_conv(
     """Convolution that sums only inputs whose region is the output's: rin [n, h, w], rout [n, oh,
     ow] region ids.
     """
+    require_tensors("region_restricted_conv", inp, weight, rin, rout)
     _check_modes(conv_mode, compute_mode)
     shape = weight._tuple_shape if weight.ndim == 5 else (1,) + weight._tuple_shape
     g, oc, ic, kh, kw = shape

@@ -7,6 +7,7 @@ import numpy as np
 from ..core import apply_const, ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from ._conv import _check_modes
@@ -33,6 +34,7 @@ def deformable_conv2d(
     offset: [n, 2 * k * d, oh, ow], for each of d channel groups and k = kh * kw taps its (y, x)
     shift; mask: [n, k * d, oh, ow] or None.
     """
+    require_tensors("deformable_conv2d", inp, weight, offset)
     _check_modes(conv_mode, compute_mode)
     if _amp.enabled:
         inp, weight, offset, mask, bias = _to_low(inp, weight, offset, mask, bias)
@@ -124,6 +126,7 @@ def correlation(
 
     data1, data2: [n, c, h, w]; one output channel per displacement in steps of stride2, row by row.
     """
+    require_tensors("correlation", data1, data2)
     n, c, _, _ = data1._tuple_shape
     pads = (0, 0, pad_size, pad_size)
     a, b = (ops.pad(d, before=pads, after=pads, mode="constant", value=0.0) for d in (data1, data2))

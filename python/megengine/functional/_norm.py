@@ -6,6 +6,7 @@ from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.amp import to_low as _to_low
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_ints, normalize_axes
 from ..tensor import Tensor
 
@@ -38,6 +39,7 @@ def batch_norm(
     old + (1 - momentum) * new`` with the unbiased variance: in place, or returned as (out, mean,
     var) unless inplace. AssertionError for missing running statistics in inference.
     """
+    require_tensors("batch_norm", inp)
     if not training:
         assert running_mean is not None and running_var is not None, (
             "batch_norm: inference needs running_mean and running_var"
@@ -205,6 +207,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalizes over the trailing axes of ``normalized_shape``. Source: Ba et al., 2016."""
+    require_tensors("layer_norm", inp)
     if _amp.enabled:
         inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     shape = as_ints(normalized_shape, "layer_norm: normalized_shape")
@@ -225,6 +228,7 @@ def general_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalizes over any axes; weight and bias have the extents of those axes, in their order."""
+    require_tensors("general_norm", inp)
     if _amp.enabled:
         inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     ndim = inp.ndim
@@ -248,6 +252,7 @@ def group_norm(
     """Normalizes each of ``num_groups`` groups of channels of [n, c, ...]; weight and bias per
     channel.
     """
+    require_tensors("group_norm", inp)
     if _amp.enabled:
         inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     shape = inp._tuple_shape
@@ -271,4 +276,5 @@ def instance_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalizes each channel of each image of [n, c, ...]; weight and bias per channel."""
+    require_tensors("instance_norm", inp)
     return group_norm(inp, inp._tuple_shape[1], affine, weight, bias, eps)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_int, as_ints, as_pair
 from ..tensor import Tensor
 from ._sample import back_to_dtype, to_nchw, to_nhwc
@@ -25,6 +26,7 @@ def interpolate(
     puts the corner pixels' centres on each other (linear family only: ValueError); else pixels
     cover half-open cells.
     """
+    require_tensors("interpolate", inp)
     kind = str(mode).lower()
     if kind not in _RANKS:
         raise ValueError(f"interpolate: mode {mode!r} is not one of {', '.join(_RANKS)}")
@@ -117,6 +119,7 @@ def resize(
 
     format is NCHW or NHWC; imode is "bilinear", "bicubic" or "nearest".
     """
+    require_tensors("resize", inp)
     nhwc = format.upper() == "NHWC"
     if not nhwc and format.upper() != "NCHW":
         raise ValueError(f"resize: format {format!r} is neither 'NCHW' nor 'NHWC'")

@@ -7,6 +7,7 @@ scale.
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from ._sample import sample
@@ -21,6 +22,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     boxes: [n, 4] as x1, y1, x2, y2; scores: [n]. At most max_output are kept, which a traced
     function must give. No gradient. AssertionError for other shapes.
     """
+    require_tensors("nms", boxes, scores)
     assert boxes.ndim == 2 and boxes._tuple_shape[1] == 4, (
         f"nms: boxes has shape {list(boxes._tuple_shape)}, not [n, 4]"
     )
@@ -52,6 +54,7 @@ def roi_align(
     aligned shifts boxes by half a pixel, so that pixel centres lie at integers. Source: He et al.,
     2017.
     """
+    require_tensors("roi_align", inp, rois)
     if mode.lower() not in ("max", "average"):
         raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")
     ph, pw = as_pair(output_shape, "roi_align: output_shape")
@@ -103,6 +106,7 @@ def roi_pooling(
 
     Box corners are rounded to pixels, both included; empty bins are 0. Source: Girshick, 2015.
     """
+    require_tensors("roi_pooling", inp, rois)
     kind = mode.lower()
     if kind not in ("max", "average"):
         raise ValueError(f"roi_pooling: mode {mode!r} is neither 'max' nor 'average'")
@@ -176,6 +180,7 @@ def deformable_psroi_pooling(
     split evenly among classes); ignored with no_trans. Samples more than half a pixel outside do
     not count.
     """
+    require_tensors("deformable_psroi_pooling", inp, rois)
     m = rois._tuple_shape[0]
     n, c, h, w = inp._tuple_shape
     batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..core import apply_const, convert_inputs, ops
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
 
@@ -94,6 +95,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     """``out[i][j] = inp[index[i][j]][j]`` (axis 0; other axes alike). index: integers of inp's
     rank.
     """
+    require_tensors("gather", inp)
     axis = normalize_axis(axis, inp.ndim, "gather")
     index = _index(index, "gather")
     _check_index(inp, index, axis, "gather")
@@ -104,6 +106,7 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     """``inp`` with ``out[index[i][j]][j] = source[i][j]`` (axis 0; other axes alike); the last
     write wins.
     """
+    require_tensors("scatter", inp)
     axis = normalize_axis(axis, inp.ndim, "scatter")
     index = _index(index, "scatter")
     _check_index(inp, index, axis, "scatter")
@@ -126,6 +129,7 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or the matrix with a vector there. ValueError for other ranks."""
+    require_tensors("diag", inp)
     shape = inp._tuple_shape
     if len(shape) == 1:
         n = shape[0] + abs(k)

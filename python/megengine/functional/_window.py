@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_ints, as_pair
 from ..tensor import Tensor
 
@@ -23,6 +24,7 @@ def pad(
     pad_width has one pair per axis; axes without a pair keep their extent. ValueError for an
     unknown mode.
     """
+    require_tensors("pad", src)
     kind = _PAD_MODES.get(str(mode).lower())
     if kind is None:
         raise ValueError(f"pad: mode {mode!r} is not one of {', '.join(_PAD_MODES)}")
@@ -89,6 +91,7 @@ def sliding_window(
     dilation: IntPair = 1,
 ) -> Tensor:
     """Windows of [n, c, h, w] as [n, c, oh, ow, kh, kw]."""
+    require_tensors("sliding_window", inp)
     if inp.ndim != 4:
         raise ValueError(
             f"sliding_window: inp has shape {list(inp._tuple_shape)}, not [n, c, h, w]"
@@ -107,6 +110,7 @@ def sliding_window_transpose(
     """Adds windows [n, c, oh, ow, kh, kw] back into images [n, c, *output_size]: the adjoint of
     `sliding_window`.
     """
+    require_tensors("sliding_window_transpose", inp)
     h, w = as_pair(output_size, "sliding_window_transpose: output_size")
     kh, kw = as_pair(kernel_size, "sliding_window_transpose: kernel_size")
     sh, sw = as_pair(stride, "sliding_window_transpose: stride")
@@ -149,6 +153,7 @@ def max_pool2d(
     """Largest element of each window of [n, c, h, w]; stride defaults to the kernel, sizes round
     down.
     """
+    require_tensors("max_pool2d", inp)
     return _keep_format(
         ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d")), inp
     )
@@ -162,6 +167,7 @@ def avg_pool2d(
     mode: str = "average_count_exclude_padding",
 ) -> Tensor:
     """Mean of each window of [n, c, h, w]; mode "average" counts padding as zeros."""
+    require_tensors("avg_pool2d", inp)
     kind = str(mode).lower()
     if kind not in ("average", "average_count_exclude_padding"):
         raise ValueError(
@@ -173,6 +179,7 @@ def avg_pool2d(
 
 def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Largest element of each of ``oshp`` even parts of [n, c, h, w]."""
+    require_tensors("adaptive_max_pool2d", inp)
     return _keep_format(
         ops.adaptive_max_pool(inp, output=as_pair(oshp, "adaptive_max_pool2d: oshp")), inp
     )
@@ -180,6 +187,7 @@ def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Te
 
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Mean of each of ``oshp`` even parts of [n, c, h, w]."""
+    require_tensors("adaptive_avg_pool2d", inp)
     return _keep_format(
         ops.adaptive_avg_pool(inp, output=as_pair(oshp, "adaptive_avg_pool2d: oshp")), inp
     )
@@ -191,6 +199,7 @@ def local_response_norm(
     """``x / (k + alpha * sum of x ** 2 over kernel_size neighbouring channels) ** beta``, x [n, c,
     h, w].
     """
+    require_tensors("local_response_norm", inp)
     if kernel_size % 2 == 0:
         raise ValueError(f"local_response_norm: kernel_size {kernel_size} is even; it must be odd")
     half = kernel_size // 2
@@ -207,6 +216,7 @@ def local_response_norm(
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """[..., c * r * r, h, w] as [..., c, h * r, w * r] for r = upscale_factor."""
+    require_tensors("pixel_shuffle", inp)
     r = as_ints(upscale_factor, "pixel_shuffle")[0]
     *outer, c, h, w = inp._tuple_shape
     if c % (r * r):

@@ -3,6 +3,7 @@
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
 from ._ctc import ctc_loss
@@ -54,6 +55,7 @@ def cross_entropy(
     >>> round(cross_entropy(Tensor([[0.0, 0.0]]), Tensor([1])).item(), 4)
     0.6931
     """
+    require_tensors("cross_entropy", pred, label)
     shape = pred._tuple_shape
     if axis < 0 or axis >= len(shape):
         axis = normalize_axis(axis, len(shape), "cross_entropy")

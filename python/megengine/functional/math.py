@@ -9,7 +9,7 @@ import numpy as np
 from ..core import convert_inputs, ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
-from ..core.tensor.array_method import as_tensor
+from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce
 from ..tensor import Tensor
 
@@ -145,6 +145,7 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, Tensor]:
     """Sorted values and their int32 indices along ``dim``; equal elements keep their order."""
+    require_tensors("sort", inp)
     axis = normalize_axis(dim, inp.ndim, "sort")
     return tuple(ops.sort(inp, axis=axis, descending=bool(descending)))
 
@@ -162,6 +163,7 @@ def topk(
 
     kth_only: just the k-th. ValueError unless 0 < k <= length of the axis.
     """
+    require_tensors("topk", inp)
     k = as_int(k, "topk: k")
     if inp.ndim == 0:
         raise ValueError("topk: a 0-d tensor has no axis")

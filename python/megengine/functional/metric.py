@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
 
 __all__ = ["topk_accuracy"]
@@ -19,6 +20,7 @@ def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1)
     >>> topk_accuracy(Tensor([[0.1, 0.9], [0.8, 0.2]]), Tensor([1, 1])).item()
     0.5
     """
+    require_tensors("topk_accuracy", logits, target)
     wanted = (topk,) if isinstance(topk, int) else tuple(topk)
     classes = logits._tuple_shape[1]
     if max(wanted) > classes:

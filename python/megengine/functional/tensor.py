@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor import shapes
-from ..core.tensor.array_method import as_tensor
+from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
 from ..tensor import Tensor
 from ._creation import (
@@ -78,6 +78,7 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
 
     ValueError for a count or cut points that do not fit the axis.
     """
+    require_tensors("split", inp)
     shape = inp._tuple_shape
     axis = normalize_axis(axis, len(shape), "split")
     extent = shape[axis]
@@ -122,6 +123,7 @@ def transpose(inp: Tensor, pattern: Iterable[int]) -> Tensor:
 
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     """Exchanges two axes."""
+    require_tensors("swapaxes", inp)
     ndim = inp.ndim
     a, b = normalize_axis(axis1, ndim, "swapaxes"), normalize_axis(axis2, ndim, "swapaxes")
     perm = list(range(ndim))
@@ -131,16 +133,19 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 def reshape(inp: Tensor, target_shape: Iterable[int]) -> Tensor:
     """The same elements in another shape; one extent may be -1. ValueError when the counts differ."""
+    require_tensors("reshape", inp)
     return shapes.reshape(inp, target_shape)
 
 
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Joins the axes from ``start_axis`` to ``end_axis``, both included."""
+    require_tensors("flatten", inp)
     return shapes.flatten(inp, start_axis, end_axis)
 
 
 def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     """New axes of size 1 at the given places of the result."""
+    require_tensors("expand_dims", inp)
     shape = list(inp._tuple_shape)
     places = as_ints(axis, "expand_dims: axis")
     for place in sorted(normalize_axis(a, len(shape) + len(places), "expand_dims") for a in places):
@@ -150,6 +155,7 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
 
 def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Removes axes of size 1: all, or those named. ValueError for a named axis of another size."""
+    require_tensors("squeeze", inp)
     shape = inp._tuple_shape
     if axis is None:
         return ops.reshape(inp, shape=tuple(n for n in shape if n != 1))
@@ -195,6 +201,7 @@ def repeat(inp: Tensor, repeats: int | Sequence[int] | Tensor, axis: int | None 
     """Each element ``repeats`` times (a count, or one per element) along ``axis``; flattened when
     None.
     """
+    require_tensors("repeat", inp)
     if axis is None:
         inp, axis = ops.reshape(inp, shape=(inp.size,)), 0
     shape = inp._tuple_shape
@@ -216,6 +223,7 @@ def repeat(inp: Tensor, repeats: int | Sequence[int] | Tensor, axis: int | None 
 
 def tile(inp: Tensor, reps: int | Sequence[int] | Tensor) -> Tensor:
     """The whole tensor repeated ``reps`` times along each axis, trailing axes first."""
+    require_tensors("tile", inp)
     reps = as_ints(reps, "tile: reps")
     shape = inp._tuple_shape
     ndim = max(len(reps), len(shape))
@@ -243,6 +251,7 @@ def roll(
     """Moves elements by ``shift`` along ``axis``, those pushed out come in at the front; flattened
     when axis is None.
     """
+    require_tensors("roll", inp)
     shape = inp._tuple_shape
     if axis is None:
         flat = ops.reshape(inp, shape=(inp.size,))

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from ._colour import cvt_color
@@ -31,6 +32,7 @@ def remap(
 
     border_mode says what lies outside; "constant" is ``scalar``. Differentiable in both.
     """
+    require_tensors("remap", inp, map_xy)
     border, interp = check_border(border_mode, "remap"), check_interpolation(interp_mode, "remap")
     n, h, w, two = map_xy._tuple_shape
     if two != 2 or n != inp._tuple_shape[0]:
@@ -63,6 +65,7 @@ def warp_perspective(
     mat_idx gives, for each matrix, the image that it reads; None is one each. format is NCHW or
     NHWC.
     """
+    require_tensors("warp_perspective", inp, mat)
     border, interp = (
         check_border(border_mode, "warp_perspective"),
         check_interpolation(interp_mode, "warp_perspective"),
@@ -123,6 +126,7 @@ def warp_affine(
     interp_mode: str = "linear",
 ) -> Tensor:
     """`warp_perspective` with the last row (0, 0, 1): mat is [n, 2, 3]."""
+    require_tensors("warp_affine", inp, mat)
     n = mat._tuple_shape[0]
     if mat._tuple_shape[1:] == (2, 3):
         last = np.broadcast_to(np.array([[[0, 0, 1]]], np.float32), (n, 1, 3))
@@ -140,6 +144,7 @@ def warp_affine(
 
 def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
     """Mirrors images [n, h, w, c] top to bottom (vertical) and left to right (horizontal)."""
+    require_tensors("flip", inp)
     n, h, w, c = inp._tuple_shape
     begin, end, step = [0, 0, 0, 0], [n, h, w, c], [1, 1, 1, 1]
     for axis, wanted in ((1, vertical), (2, horizontal)):
@@ -150,6 +155,7 @@ def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
 
 def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
     """Turns images [n, h, w, c] by 90 degrees."""
+    require_tensors("rot90", inp)
     return flip(ops.transpose(inp, perm=(0, 2, 1, 3)), vertical=not clockwise, horizontal=clockwise)
 
 
@@ -159,6 +165,7 @@ def rotate(
     """Turns images counter-clockwise by ``angle`` degrees about their centre; what comes in from
     outside is 0.
     """
+    require_tensors("rotate", inp)
     nhwc = _is_nhwc(format, "rotate")
     n, h, w = (inp._tuple_shape[i] for i in ((0, 1, 2) if nhwc else (0, 2, 3)))
     turn = np.deg2rad(angle)

@@ -175,3 +175,14 @@ def as_tensor(x):
     from ..._core import apply_const
 
     return apply_const(np.asarray(x))
+
+
+def require_tensors(op: str, *values):
+    """TypeError that names the first value that is not a Tensor."""
+    for value in values:
+        if not isinstance(value, _Tensor):
+            text = repr(value)
+            raise TypeError(
+                f"{op}: {text if len(text) < 60 else text[:57] + '...'} is a {type(value).__name__}, "
+                "not a Tensor\n  fix: pass megengine.tensor(value)"
+            )
