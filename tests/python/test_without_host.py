@@ -9,7 +9,6 @@ import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import trace
-
 from test_trace import losses, step, t
 
 
