@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import megengine.functional as F
 import numpy as np
+
+import megengine.functional as F
 
 
 @dataclass(frozen=True)

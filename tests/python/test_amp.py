@@ -1,9 +1,10 @@
 """Mixed precision: which functions change precision, the switch, and the loss scaler."""
 
-import megengine.functional as F
-import megengine.module as M
 import numpy as np
 import pytest
+
+import megengine.functional as F
+import megengine.module as M
 from megengine import Tensor, amp, autodiff
 
 HALF = F.ones((2, 2), dtype="float16")

@@ -5,9 +5,10 @@ import gc
 import pickle
 import weakref
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Parameter, Tensor
 from megengine.autodiff import Function, GradManager
 from megengine.autodiff.grad_manager import GradManagerGroup, get_backwarding_grad_manager

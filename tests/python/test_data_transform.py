@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from megengine.data import transform as T
 from megengine.data.transform.vision import functional as F
 

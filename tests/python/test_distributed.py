@@ -6,9 +6,10 @@ import threading
 import time
 import warnings
 
-import megengine.distributed as dist
 import numpy as np
 import pytest
+
+import megengine.distributed as dist
 from megengine.distributed import collectives, helper
 from megengine.distributed import functional as DF
 from megengine.tensor import Tensor

@@ -1,9 +1,10 @@
 """Distributions and the weight scaler."""
 
-import megengine.functional as F
-import megengine.module as M
 import numpy as np
 import pytest
+
+import megengine.functional as F
+import megengine.module as M
 from megengine import Tensor, random
 from megengine.distributions import Distribution, Exponential
 from megengine.experimental import get_scaled_model

@@ -1,8 +1,9 @@
 """What cannot be is refused with the documented class, in words that name the function and the value."""
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Tensor
 
 X = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))

@@ -1,8 +1,9 @@
 """Functions made of several ops: gradients against their own differences, and traced against eager."""
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Tensor, autodiff, jit
 
 V = F.vision

@@ -1,8 +1,9 @@
 """Convolution, pooling, normalization, attention: against plain loops in float64."""
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Tensor
 
 RNG = np.random.default_rng(0)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from megengine import Tensor, autodiff, jit
 from op_samples import SAMPLES
+
+from megengine import Tensor, autodiff, jit
 
 WITH_GRADIENT = [s for s in SAMPLES if s.grad]
 rows = pytest.mark.parametrize("sample", SAMPLES, ids=repr)

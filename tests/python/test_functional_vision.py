@@ -1,8 +1,9 @@
 """Vision functions: against plain loops, or against cases whose answer is known."""
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Tensor
 
 V = F.vision

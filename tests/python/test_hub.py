@@ -6,6 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
+
 from megengine import hub
 from megengine.hub import exceptions, fetcher
 from megengine.hub import hub as implementation

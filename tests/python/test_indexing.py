@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from megengine import Tensor, autodiff
 
 A = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)

@@ -2,9 +2,10 @@
 
 import math
 
-import megengine as mge
 import numpy as np
 import pytest
+
+import megengine as mge
 from megengine import Parameter, Tensor
 from megengine.module import init
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from megengine import logger as mge_logger
 
 

@@ -4,13 +4,14 @@ import copy
 import pickle
 from collections import OrderedDict
 
+import numpy as np
+import pytest
+from models import MLP, SequenceClassifier, UNet, resnet18, tiny_resnet
+
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
-import numpy as np
-import pytest
 from megengine import Parameter, Tensor
-from models import MLP, SequenceClassifier, UNet, resnet18, tiny_resnet
 
 
 def array(*shape, seed=0):

@@ -1,10 +1,11 @@
 """Layers against NumPy: linear, convolution, normalization, pooling, activation and the rest."""
 
-import megengine.functional as F
-import megengine.module as M
 import numpy as np
 import pytest
 import reference_layers as R
+
+import megengine.functional as F
+import megengine.module as M
 from megengine import Parameter, Tensor
 from megengine.autodiff import GradManager
 

@@ -1,10 +1,11 @@
 """Recurrent layers and attention against NumPy."""
 
-import megengine.functional as F
-import megengine.module as M
 import numpy as np
 import pytest
 import reference_layers as R
+
+import megengine.functional as F
+import megengine.module as M
 from megengine import Tensor
 from megengine.autodiff import GradManager
 

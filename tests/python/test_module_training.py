@@ -2,16 +2,17 @@
 
 import pickle
 
+import numpy as np
+import pytest
+from models import MLP, SequenceClassifier, UNet, tiny_resnet
+
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-import numpy as np
-import pytest
 from megengine import Tensor
 from megengine.autodiff import GradManager
 from megengine.jit import trace
-from models import MLP, SequenceClassifier, UNet, tiny_resnet
 
 
 def batch(shape, classes, spatial=(), kind="float32", seed=0):

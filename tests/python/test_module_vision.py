@@ -3,10 +3,11 @@
 import copy
 import pickle
 
-import megengine.functional as F
-import megengine.module as M
 import numpy as np
 import pytest
+
+import megengine.functional as F
+import megengine.module as M
 from megengine import Tensor
 from megengine.module.vision import RandomHorizontalFlip, RandomVerticalFlip
 

@@ -3,10 +3,11 @@
 import copy
 import pickle
 
-import megengine.functional as F
-import megengine.optimizer as optim
 import numpy as np
 import pytest
+
+import megengine.functional as F
+import megengine.optimizer as optim
 from megengine import Parameter, Tensor
 from megengine.autodiff import GradManager
 from megengine.jit import trace

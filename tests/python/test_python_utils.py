@@ -6,6 +6,7 @@ import threading
 import warnings
 
 import pytest
+
 from megengine.utils import (
     after_fork,
     deprecation,

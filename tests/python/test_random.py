@@ -1,8 +1,9 @@
 """Random streams: repeatable, of the right distribution, shaped as documented."""
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Tensor, autodiff, random
 from megengine.random import RNG
 

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+
 from megengine.serialization import RefusedClassError, dmap, load, save
 from megengine.tensor import Parameter, Tensor
 

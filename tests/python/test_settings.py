@@ -1,9 +1,10 @@
 """config, dtr, device, dtypes, execution strategy: kept, checked, and told in words."""
 
-import megengine as mge
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine as mge
+import megengine.functional as F
 from megengine import config, device, dtr
 from megengine.core import get_option, set_option
 from megengine.core._imperative_rt.core2 import apply

@@ -1,8 +1,9 @@
 """In a trace x.shape is a Tensor: functions that take shapes accept it, and other shapes may follow."""
 
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine.functional as F
 from megengine import Tensor, jit
 
 USES = {

@@ -3,10 +3,11 @@
 import copy
 import pickle
 
-import megengine as mge
-import megengine.functional as F
 import numpy as np
 import pytest
+
+import megengine as mge
+import megengine.functional as F
 from megengine import Parameter, Tensor
 from megengine.utils.dlpack import from_dlpack, to_dlpack
 

@@ -8,6 +8,7 @@ import tarfile
 
 import numpy as np
 import pytest
+
 from megengine.data import dataset as D
 from megengine.data.dataset.vision.utils import calculate_md5, is_img, untar
 
