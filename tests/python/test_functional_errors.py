@@ -75,9 +75,13 @@ REFUSED = {
     "conv of an array": (
         lambda: F.conv2d(np.zeros((1, 1, 2, 2)), X),
         TypeError,
-        r"conv2d: array\(.*is a ndarray, not a Tensor\n  fix: pass megengine.tensor",
+        r"conv2d: array\(.*is not a Tensor but of type ndarray\n  fix: pass megengine.tensor",
     ),
-    "pool of a list": (lambda: F.max_pool2d([1], 2), TypeError, r"max_pool2d: \[1\] is a list"),
+    "pool of a list": (
+        lambda: F.max_pool2d([1], 2),
+        TypeError,
+        r"max_pool2d: \[1\] is not a Tensor",
+    ),
     "runtime of others": (
         lambda: F.external.tensorrt_runtime_opr([X], data=b""),
         RuntimeError,

@@ -181,8 +181,8 @@ def require_tensors(op: str, *values):
     """TypeError that names the first value that is not a Tensor."""
     for value in values:
         if not isinstance(value, _Tensor):
-            text = repr(value)
+            text = " ".join(repr(value).split())
             raise TypeError(
-                f"{op}: {text if len(text) < 60 else text[:57] + '...'} is a {type(value).__name__}, "
-                "not a Tensor\n  fix: pass megengine.tensor(value)"
+                f"{op}: {text if len(text) < 60 else text[:57] + '...'} is not a Tensor but of type "
+                f"{type(value).__name__}\n  fix: pass megengine.tensor(value)"
             )
