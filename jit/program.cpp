@@ -1,5 +1,6 @@
 #include "jit/program.h"
 
+#include <chrono>
 #include <cstring>
 
 #include "codegen/launcher.h"
@@ -93,7 +94,7 @@ size_t recorded_bytes(const Graph& recorded) {
 }  // namespace
 
 Program::Program(Graph graph, const Graph& recorded, runtime::Device& device, const LoweringOptions& options)
-    : graph_(std::move(graph)), device_(device) {
+    : graph_(std::move(graph)), device_(device), is_profiled_(options.profile) {
     plan_memory(recorded, options);
 }
 
@@ -190,6 +191,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
                 else if (patched) output_patches_.back().offset += copy.offset;
             }
             add_operand(copy.to);
+            if (options.profile) profile_.steps.push_back({.ops = {"copy"}, .bytes = 2 * made.copy_bytes});
             steps_.push_back(std::move(made));
         }
     };
@@ -207,6 +209,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
             step.workspace = offset_of_buffer[aliasing.buffer_of[workspaces[s]]];
             plan_.workspace_bytes = std::max(plan_.workspace_bytes, schedule.values[workspaces[s]].bytes);
         }
+        if (options.profile) profile_.steps.push_back(profile_of(node));
         steps_.push_back(std::move(step));
     }
     add_copies(static_cast<uint32_t>(prepared.size()));
@@ -223,6 +226,34 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     for (size_t value = 0; value < schedule.values.size(); ++value)
         plan_.buffers[aliasing.buffer_of[value]].values.push_back(
             value < graph_.value_count() ? describe(graph_, static_cast<ValueId>(value)) : "workspace");
+}
+
+inline void Program::run_step(const Step& step) {
+    void* const* operands = operands_.data() + step.first_operand;
+    if (step.executable) step.executable->run(operands, operands + step.inputs, static_cast<std::byte*>(arena_) + step.workspace);
+    else std::memcpy(operands[1], operands[0], step.copy_bytes);
+}
+
+void Program::run_profiled_steps() {
+    using Clock = std::chrono::steady_clock;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+        const auto start = Clock::now();
+        run_step(steps_[i]);
+        profile_.steps[i].seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    }
+    ++profile_.runs;
+}
+
+StepProfile Program::profile_of(const Node& node) const {
+    StepProfile row{.ops = node.kind == NodeKind::fused ? node.ops : std::vector<std::string>{node.op->name}, .where = node.where};
+    for (const Type& type : graph_.types(node.inputs)) row.bytes += type.bytes();
+    for (const Type& type : graph_.types(node.outputs)) row.bytes += type.bytes();
+    return row;
+}
+
+Profile Program::profile() {
+    std::lock_guard lock(mutex_);
+    return profile_;
 }
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
@@ -252,11 +283,8 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     for (const Patch& patch : output_patches_)
         operands_[patch.operand] = static_cast<std::byte*>(storages[patch.source]->data()) + patch.offset;
 
-    for (const Step& step : steps_) {
-        void* const* operands = operands_.data() + step.first_operand;
-        if (step.executable) step.executable->run(operands, operands + step.inputs, static_cast<std::byte*>(arena_) + step.workspace);
-        else std::memcpy(operands[1], operands[0], step.copy_bytes);
-    }
+    if (is_profiled_) run_profiled_steps();
+    else for (const Step& step : steps_) run_step(step);
 
     std::vector<TensorRef> outputs;
     outputs.reserve(graph_.outputs.size());

@@ -36,6 +36,19 @@ struct MemoryPlan {
 struct LoweringOptions {
     bool check = false;                  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     std::vector<bool> donatable = {};    // by slot: the caller gives its last reference
+    bool profile = false;                // measure the time of each step
+};
+
+// What one step cost, summed over the profiled runs.
+struct StepProfile {
+    std::vector<std::string> ops = {};  // what the step stands for: one op, all ops of a kernel, or "copy"
+    std::string where = {};             // the user's line
+    size_t bytes = 0;                   // read and written by one run
+    double seconds = 0;
+};
+struct Profile {
+    uint64_t runs = 0;
+    std::vector<StepProfile> steps = {};
 };
 
 class Program {
@@ -51,6 +64,7 @@ public:
 
     const Graph& graph() const { return graph_; }
     const MemoryPlan& plan() const { return plan_; }
+    Profile profile();  // no steps unless LoweringOptions asked for it
     const std::vector<std::shared_ptr<const codegen::CompiledKernel>>& kernels() const { return kernels_; }
     const std::vector<std::vector<std::string>>& kernel_ops() const { return kernel_ops_; }
 
@@ -74,10 +88,15 @@ private:
         uint32_t source = 0;  // donated: slot
     };
     void plan_memory(const Graph& recorded, const LoweringOptions& options);
+    void run_step(const Step& step);
+    void run_profiled_steps();
+    StepProfile profile_of(const Node& node) const;
 
     Graph graph_;
     runtime::Device& device_;
+    bool is_profiled_ = false;
     MemoryPlan plan_;
+    Profile profile_;  // a row for each of steps_, or none
     std::vector<Step> steps_;
     std::vector<void*> operands_;
     std::vector<Patch> input_patches_, output_patches_;

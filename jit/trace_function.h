@@ -17,6 +17,7 @@ struct TraceOptions {
     bool symbolic = false;
     bool capture_as_const = false;
     bool record_only = false;
+    bool profiling = false;  // programs measure their steps
     int opt_level = 2;
     bool fuse = false;  // GraphOptimizationConfig
     size_t max_versions = 16;

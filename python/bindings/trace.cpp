@@ -30,9 +30,9 @@ thread_local bool symbolic_shape = false;
 // One decorated function and its running call.
 class PyTrace {
 public:
-    PyTrace(bool symbolic, bool capture_as_const, bool record_only, int opt_level, bool fuse, bool symbolic_shape, size_t max_versions)
-        : symbolic_shape_(symbolic_shape), function({.symbolic = symbolic, .capture_as_const = capture_as_const, .record_only = record_only,
-                    .opt_level = opt_level, .fuse = fuse, .max_versions = max_versions}) {}
+    PyTrace(bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool fuse, bool symbolic_shape, size_t max_versions)
+        : symbolic_shape_(symbolic_shape), function({.symbolic = symbolic, .capture_as_const = capture_as_const, 
+                    .record_only = record_only, .profiling = profiling, .opt_level = opt_level, .fuse = fuse, .max_versions = max_versions}) {}
 
     void begin(nb::list arguments) {
         Tensors tensors;
@@ -285,6 +285,32 @@ nb::list plans_of(PyTrace& self) {
     return result;
 }
 
+// One row a segment that has run as a program; measures nothing itself.
+nb::list profiles_of(PyTrace& self) {
+    nb::list result;
+    if (!self.latest) return result;
+    for (const auto& program : self.latest->programs) {
+        if (!program) continue;
+        const jit::Profile profile = program->profile();
+        nb::list steps;
+        for (const jit::StepProfile& step : profile.steps) {
+            nb::dict row;
+            nb::list ops;
+            for (const std::string& op : step.ops) ops.append(op);
+            row["ops"] = ops;
+            row["where"] = step.where;
+            row["bytes"] = step.bytes;
+            row["seconds"] = step.seconds;
+            steps.append(row);
+        }
+        nb::dict segment;
+        segment["runs"] = profile.runs;
+        segment["steps"] = steps;
+        result.append(segment);
+    }
+    return result;
+}
+
 nb::list graphs_of(PyTrace& self, bool optimized) {
     jit::Version& version = self.compiled();
     nb::list result;
@@ -315,8 +341,8 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction")
-        .def(nb::init<bool, bool, bool, int, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
-             nb::arg("opt_level"), nb::arg("fuse"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
+        .def(nb::init<bool, bool, bool, bool, int, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+             nb::arg("profiling"), nb::arg("opt_level"), nb::arg("fuse"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish)
         .def("abort", &PyTrace::abort)
@@ -328,9 +354,11 @@ void bind_trace(nb::module_& m) {
         .def("plans", &plans_of)
         .def("kernels", &kernels_of)
         .def("graphs", &graphs_of, nb::arg("optimized"))
+        .def("profiles", &profiles_of)
         .def("explain", [](PyTrace& self) { return self.function.explain(); })
         .def_prop_ro("version_count", [](PyTrace& self) { return self.function.versions.size(); })
         .def_prop_ro("op_count", [](PyTrace& self) { return self.latest ? self.latest->record.ops.size() : 0; })
+        .def_prop_ro("value_count", [](PyTrace& self) { return self.latest ? self.latest->record.values.size() : 0; })
         .def("clear", [](PyTrace& self) { self.function.versions.clear(); self.latest.reset(); });
     nb::class_<Excluded>(m, "Excluded")
         .def(nb::init<>())

@@ -5,6 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import numpy as np
+
+from .._core import default_random_state
+from ..tensor import Tensor
+from ..utils.dlpack import to_dlpack
+from .manual import tensor_leaves
 from .tracing import trace
 
 
@@ -45,3 +51,25 @@ class xla_trace(trace):
         super().__init__(
             function, without_host=without_host, symbolic_shape=symbolic_shape, **kwargs
         )
+
+    def get_random_seed(self) -> int:
+        """Seed of the stream that random operations draw from."""
+        return default_random_state().current_seed
+
+    def convert_params_to_xla(self) -> dict[str, np.ndarray]:
+        """Parameters of the modules that the function refers to, by dotted path, as arrays."""
+        from ..module import Module  # imported after this package
+
+        code = self.__wrapped__.__code__
+        names = dict(self.__wrapped__.__globals__)
+        names.update(zip(code.co_freevars, (c.cell_contents for c in self.__wrapped__.__closure__ or ())))
+        used = [name for name in (*code.co_names, *code.co_freevars) if isinstance(names.get(name), Module)]
+        return {f"{name}.{path}": value.numpy() for name in used for path, value in names[name].named_parameters()}
+
+    def prepare_xla_inputs(self, tensors) -> list[np.ndarray]:
+        """The values of the tensors in nested containers, flat, as arrays."""
+        return [tensor.numpy() for tensor in tensor_leaves(tensors, [])]
+
+    def to_dlpack(self, x: Tensor, take_ownership: bool = True):
+        """A DLPack capsule of a copy of the value, which the receiver owns in any case."""
+        return to_dlpack(x)

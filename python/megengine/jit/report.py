@@ -70,3 +70,14 @@ def merge_plans(segments: list[dict]) -> MemoryPlan:
         buffers=tuple(buffers),
         steps=tuple(steps),
     )
+
+
+def merge_profiles(segments: list[dict]) -> dict:
+    """One table for a whole call, whose segments run one after the other."""
+    steps = [step for segment in segments for step in segment["steps"]]
+    return {
+        "runs": max(segment["runs"] for segment in segments),
+        "seconds": sum(step["seconds"] for step in steps),
+        "bytes": sum(step["bytes"] for step in steps),
+        "steps": steps,
+    }

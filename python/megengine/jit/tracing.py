@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import _core
 from ..tensor import Tensor
-from .report import GeneratedKernel, MemoryPlan, merge_plans
+from .manual import ManualSteps, tensor_leaves
+from .report import GeneratedKernel, MemoryPlan, merge_plans, merge_profiles
 
 TraceError = _core.TraceError
 
@@ -46,17 +47,6 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
     return bool(np.all(lhs == rhs))
 
 
-def _tensor_leaves(value: Any, found: list[Tensor]) -> None:
-    if isinstance(value, Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _tensor_leaves(item, found)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _tensor_leaves(item, found)
-
-
 _LEAF = object()
 
 
@@ -82,7 +72,7 @@ def _unflatten(tree: Any, tensors) -> Any:
     return tree
 
 
-class trace:
+class trace(ManualSteps):
     """Decorates a function so that it runs as a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records what the function does. Later calls run its Python body again, match each
@@ -95,6 +85,7 @@ class trace:
     capture_as_const: outside tensors other than arguments are stored as constants (for dump).
     record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
     sublinear_memory_config: recompute instead of keeping, to lower the memory peak.
+    profiling: programs measure each step, for get_profile().
     opt_level: 0 as recorded; 1 arithmetic rewriting; 2 whole-graph passes; 3 also joins
     element-wise operations into generated kernels (compiler chosen by ``MGB_JIT_BACKEND``).
     symbolic_shape: ``x.shape`` is a Tensor inside the function.
@@ -136,6 +127,7 @@ class trace:
         self._sublinear_memory_config = sublinear_memory_config
         self._dtr_config = dtr_config
         self._profiling = profiling
+        self._check_external = True
         self._opt_level = 0 if imperative else opt_level
         self._graph_opt_config = graph_opt_config
         self._without_host = without_host
@@ -148,6 +140,7 @@ class trace:
             symbolic=self._symbolic,
             capture_as_const=self._capture_as_const,
             record_only=record_only,
+            profiling=profiling,
             opt_level=self._opt_level,
             fuse=fuse,
             symbolic_shape=symbolic_shape,
@@ -164,7 +157,12 @@ class trace:
 
     @property
     def check_external(self) -> bool:
-        return True
+        """Are tensors from outside compared with the recorded ones? Without a body to run there are none."""
+        return self._check_external
+
+    @check_external.setter
+    def check_external(self, flag: bool):
+        self._check_external = bool(flag)
 
     def __call__(self, *args, **kwargs):
         if _core.is_tracing() or _core.open_tapes():
@@ -190,10 +188,10 @@ class trace:
             result = self.__wrapped__(*args, **kwargs)
             found: list[Tensor] = []
             tree = _flatten(result, found)
+            self._function.finish_capture(leaves, found)
         except BaseException:
             self._function.abort_capture()
             raise
-        self._function.finish_capture(leaves, found)
         self._result_tree = tree
         self._guards = Guards(self.__wrapped__, args, kwargs)
         return result
@@ -225,7 +223,7 @@ class trace:
                     "  fix: pass megengine.tensor(array), or make it a keyword argument"
                 )
             else:
-                _tensor_leaves(value, leaves)
+                tensor_leaves(value, leaves)
         if self._capture_as_const:
             leaves.extend(value for value in kwargs.values() if isinstance(value, Tensor))
         return leaves
@@ -256,11 +254,19 @@ class trace:
         """The graph as text, after (or before) the passes; one part for each segment."""
         return "\n".join(self._function.graphs(optimized=optimized))
 
-    def compile(self) -> None:
-        """Compiles what was recorded last, without running it."""
-        self._function.plans()
+    def get_profile(self) -> dict:
+        """What the steps of the version that ran last cost, summed over its profiled runs.
 
-    @property
-    def ops(self) -> int:
-        """Number of recorded operations."""
-        return self._function.op_count
+        Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.
+        "profiler" holds "runs", total "seconds" and "bytes", and "steps": a dict each with "ops"
+        (names), "where" (the user's line), "seconds" (all runs) and "bytes" (read and written in one).
+        """
+        what = f"trace: there is no profile of {self._name_of_function()}"
+        if not self._profiling:
+            raise RuntimeError(f"{what}\n  fix: trace it with profiling=True")
+        profiles = [profile for profile in self._function.profiles() if profile["runs"]]
+        if not profiles:
+            raise RuntimeError(
+                f"{what}\n  why: no call has run the compiled program yet; the first one records\n  fix: call it once more"
+            )
+        return {"profiler": merge_profiles(profiles)}

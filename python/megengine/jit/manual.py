@@ -1,0 +1,115 @@
+"""A traced call step by step: record, compile, run. ``trace`` does all of it by itself; these methods
+are for programs that drive it by hand, and the places where a subclass may step in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+
+
+def tensor_leaves(value: Any, found: list[Tensor]) -> list[Tensor]:
+    """Appends the tensors in nested lists, tuples and dicts, in order; returns the list."""
+    if isinstance(value, Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            tensor_leaves(item, found)
+    elif isinstance(value, dict):
+        for item in value.values():
+            tensor_leaves(item, found)
+    return found
+
+
+class ManualSteps:
+    """The base of :class:`trace` that holds its single steps."""
+
+    overall = True  # forward, backward and optimizer are one program (partial_trace: forward alone)
+
+    @property
+    def traced(self) -> bool:
+        """Has a call been recorded?"""
+        return self._function.version_count > 0
+
+    @property
+    def ops(self) -> int:
+        """Number of recorded operations."""
+        return self._function.op_count
+
+    @property
+    def vars(self) -> int:
+        """Number of recorded values: results of operations, tensors from outside and constants."""
+        return self._function.value_count
+
+    def compile(self) -> None:
+        """Compiles what was recorded last, without running it. RuntimeError before the first call."""
+        self._function.plans()
+
+    def execute(self, *args, **kwargs):
+        """One call of what was recorded. RuntimeError before the first call."""
+        if not self.traced:
+            raise RuntimeError(
+                f"trace: {self._name_of_function()} has not been recorded\n  fix: call it once, or use compile_and_exec"
+            )
+        self.setup_env()
+        try:
+            return self(*args, **kwargs)
+        finally:
+            self.unset_env()
+
+    def compile_and_exec(self, *args, **kwargs):
+        """Records the call, compiles the record, and returns the result of the call."""
+        self.setup_env()
+        try:
+            result = self(*args, **kwargs)
+        finally:
+            self.unset_env()
+        self.compile()
+        return result
+
+    def setup_env(self) -> None:
+        """Called by execute and compile_and_exec before the call: for subclasses, does nothing here."""
+
+    def unset_env(self) -> None:
+        """Called after the call, also when it failed: for subclasses, does nothing here."""
+
+    def reset_third_party_variable(self) -> None:
+        """Forgets all records and programs: the next call records again."""
+        self._function.clear()
+        self._guards = None
+        self._result_tree = None
+
+    def setup_without_host(self) -> None:
+        """From the next call on the body runs only to be recorded, as with ``without_host=True``."""
+        self._without_host = True
+        self.reset_third_party_variable()
+
+    def trace_without_host_overall(self, *args, **kwargs):
+        """One call of a whole training step without its body; see trace_without_host."""
+        self.convert_optimizer_state_to_tensor(*args, **kwargs)
+        return self.trace_without_host(*args, **kwargs)
+
+    def setup_io_without_trace(self, inputs, outputs) -> tuple[list[Tensor], list[Tensor]]:
+        """The flat tensors of arguments and results, as a record would list them.
+
+        inputs, outputs: nested lists, tuples and dicts. The results of ``execute`` do not change.
+        """
+        return tensor_leaves(inputs, []), tensor_leaves(outputs, [])
+
+    def convert_optimizer_state_to_tensor(self, *args, **kwargs) -> None:
+        """Makes Tensors of states that optimizers among the arguments hold as numbers or arrays.
+
+        A record sees a Tensor as an input, and a number as a constant that may not change.
+        """
+        from ..optimizer import Optimizer  # imported after this package
+
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Optimizer):
+                for states in value._state.values():
+                    for name, state in states.items():
+                        if not isinstance(state, Tensor):
+                            states[name] = Tensor(state)
+
+    def _name_of_function(self) -> str:
+        return getattr(self.__wrapped__, "__name__", "the function")
