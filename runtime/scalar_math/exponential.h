@@ -124,6 +124,7 @@ Two<V> log_two(Two<V> x) {
 }
 
 // C99's powf: pow(x, 0) and pow(1, y) are 1 even for NaN; a negative base wants an integer exponent.
+// Squares are rounded once, so that pow(x, 2) and square(x) have the same bits.
 template <class V>
 V pow(V x, V y) {
     const V zero = lit(x, 0), one = lit(x, 1), inf = lit(x, kInf);
@@ -153,6 +154,7 @@ V pow(V x, V y) {
     const auto negative = bits_of(x) < 0;
     r = select((x < 0.0) & !is_integer & ne(ax, inf), lit(x, kNaN), r);
     r = select(negative & is_odd, -r, r);
+    r = select(eq(y, lit(y, 2)), x * x, r);
     r = select(ne(x, x) | ne(y, y), x + y, r);
     return select(eq(y, zero) | eq(x, one), one, r);
 }
