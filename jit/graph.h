@@ -101,6 +101,11 @@ private:
 std::string print(const Graph& graph);
 Graph parse_graph(std::string_view text);  // UserError that names the line
 
+// For Graphviz; fused kernels are boxes of their own colour.
+std::string to_dot(const Graph& graph);
+// One page without a server: a row for each node, with links from operands to where they are made.
+std::string to_html(const Graph& graph, std::string_view title);
+
 // The verifier: "" or one sentence. Every operand stands before its use, types are what inference
 // gives, slots are unique, kernels are sound.
 std::string fault_of(const Graph& graph);

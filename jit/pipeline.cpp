@@ -17,13 +17,17 @@ constexpr Pass kPipeline[] = {
     {"fuse", 3, fuse, "last: only the chains that remain are worth a kernel"},
 };
 
+void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {
+    debug.dump(stage, {{".txt", [&] { return print(graph); }}, {".dot", [&] { return to_dot(graph); }}, {".html", [&] { return to_html(graph, stage); }}});
+}
+
 }  // namespace
 
 std::span<const Pass> pipeline() { return kPipeline; }
 
 Graph run_pipeline(Graph graph, const PipelineOptions& options) {
     const runtime::Debug& debug = runtime::debug();
-    debug.dump("trace", [&] { return print(graph); });
+    dump(debug, "trace", graph);
     for (const Pass& pass : kPipeline) {
         const int level = pass.run == fuse && options.fuse ? 0 : pass.level;
         if (options.opt_level < level || debug.skips(pass.name)) continue;
@@ -31,7 +35,7 @@ Graph run_pipeline(Graph graph, const PipelineOptions& options) {
         if (debug.check)
             if (std::string fault = fault_of(graph); !fault.empty())
                 throw runtime::InternalError(runtime::cat("pass ", pass.name, " broke the graph: ", fault));
-        debug.dump(pass.name, [&] { return print(graph); });
+        dump(debug, pass.name, graph);
     }
     return graph;
 }

@@ -67,10 +67,10 @@ void reload_debug() { instance() = load(); }
 
 bool Debug::skips(std::string_view pass) const { return holds(skipped, pass); }
 
-void Debug::dump(std::string_view stage, const std::function<std::string()>& text) const {
+void Debug::dump(std::string_view stage, std::initializer_list<Form> forms) const {
     if (dumped.empty() || (!holds(dumped, stage) && !holds(dumped, "all"))) return;
     if (dump_dir.empty()) {
-        std::fprintf(stderr, "--- %.*s\n%s", static_cast<int>(stage.size()), stage.data(), text().c_str());
+        std::fprintf(stderr, "--- %.*s\n%s", static_cast<int>(stage.size()), stage.data(), forms.begin()->text().c_str());
         return;
     }
     static std::atomic<int> serial{0};
@@ -78,7 +78,8 @@ void Debug::dump(std::string_view stage, const std::function<std::string()>& tex
     std::filesystem::create_directories(dump_dir, ignored);
     char number[16];
     std::snprintf(number, sizeof number, "%03d-", serial++);
-    std::ofstream(std::filesystem::path(dump_dir) / (number + std::string(stage) + ".txt")) << text();
+    for (const Form& form : forms)
+        std::ofstream(std::filesystem::path(dump_dir) / (number + std::string(stage) + std::string(form.extension))) << form.text();
 }
 
 }  // namespace megjit::runtime

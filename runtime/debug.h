@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,8 +24,13 @@ struct Debug {
     std::string plugin_dir;      // MEGJIT_PLUGIN_DIR
 
     bool skips(std::string_view pass) const;  // MEGJIT_SKIP
-    // MEGJIT_DUMP: writes `text()` when the stage is wanted, to stderr or to NN-stage.txt in a folder.
-    void dump(std::string_view stage, const std::function<std::string()>& text) const;
+    // MEGJIT_DUMP: when the stage is wanted, its first form goes to stderr, or each form to
+    // NNN-stage<extension> in a folder.
+    struct Form {
+        std::string_view extension;
+        std::function<std::string()> text;
+    };
+    void dump(std::string_view stage, std::initializer_list<Form> forms) const;
 
     std::vector<std::string> skipped, dumped;
     std::string dump_dir;

@@ -9,6 +9,7 @@ namespace {
 using GraphText = World;
 using Verifier = World;
 using Interpreter = World;
+using GraphViews = World;
 
 constexpr std::string_view kLinear =
     "%0: f32[8, 64] = input 0\n"
@@ -45,6 +46,14 @@ TEST_F(GraphText, AValueThatIsNotDefinedIsRefused) {
 }
 
 TEST_F(GraphText, AMissingReturnIsRefused) { EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n"), runtime::UserError); }
+
+TEST_F(GraphViews, DotHasAnEdgeForEachOperand) {
+    const std::string dot = to_dot(parse_graph(kLinear));
+    EXPECT_NE(dot.find("n0 -> n2 [label=\"f32[8, 64]\"]"), std::string::npos) << dot;
+    EXPECT_NE(dot.find("n4 -> out0"), std::string::npos);
+}
+
+TEST_F(GraphViews, HtmlEscapesWhatUsersWrote) { EXPECT_NE(to_html(parse_graph(kLinear), "<script>").find("&lt;script&gt;"), std::string::npos); }
 
 TEST_F(Verifier, AcceptsASoundGraph) { EXPECT_EQ(fault_of(parse_graph(kLinear)), ""); }
 
