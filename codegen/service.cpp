@@ -148,7 +148,7 @@ std::shared_ptr<const CompiledKernel> KernelService::get(const KernelIR& kernel,
         counters_.compile_ms += made->compile_ms;
     }
     keep(key, made);
-    runtime::debug().dump("kernel", [&] { return cat(text, "\n", made->source(), "\n"); });
+    runtime::debug().dump("kernel", {{".txt", [&] { return cat(text, "\n", made->source(), "\n"); }}});
     return made;
 }
 

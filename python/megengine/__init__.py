@@ -1,6 +1,7 @@
 """megjit: a JIT-compiling static-graph runtime for deep learning, with the megengine API."""
 
 from . import _core  # noqa: F401  (first: everything else stands on it)
+
 from .tensor import Parameter, Tensor  # isort: skip
 
 tensor = Tensor
@@ -22,6 +23,7 @@ from . import (  # noqa: E402
     random,
     utils,
 )
+from .core._imperative_rt.core2 import full_sync as _full_sync  # noqa: E402
 from .device import *  # noqa: E402,F403
 from .logger import enable_debug_log, get_logger, set_log_file, set_log_level  # noqa: E402
 from .serialization import load, save  # noqa: E402
