@@ -60,6 +60,9 @@ def lines(case: Case, entries: dict) -> list[str]:
     rows = [row_of(target, this, entries) for target in case.targets]
     this["rows"] = [asdict(row) for row in rows]
     texts = [text_of(row) for row in rows]
+    if len(this["implementations"]) > 1:
+        found = this["implementations"].items()
+        texts.append("    " + ", ".join(f"{n} {time_text(f['median_s'])}" for n, f in found))
     for kind in ("failed", "wrong"):
         texts += [f"    {kind.upper()} {name}: {why}" for name, why in this[kind].items()]
     if this["disturbed"] and not this["skipped"] and this["implementations"]:
@@ -80,7 +83,10 @@ def row_of(target: Target, this: dict, entries: dict) -> Row:
         return row
     if ours:
         row.measured = f"{time_text(ours['median_s'])} +-{ours['spread']:.0%}"
-    if trouble or not ours:
+    if not ours and not trouble:
+        row.verdict = "not run"
+        return row
+    if trouble:
         row.verdict = "WRONG" if target.of in this["wrong"] else "FAILED"
         if target.at_most is not None:
             row.verdict += ", missed"

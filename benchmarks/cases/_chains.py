@@ -29,9 +29,10 @@ def megjit_traced(ops, **options):
 
 
 def _megjit(ops, wrap):
+    from cases import _frameworks as on
+
     import megengine as mge
     import megengine.functional as F
-    from cases import _frameworks as on
 
     on.setup_megjit()
     x, a, b = (mge.tensor(array) for array in (START, SCALE, SHIFT))

@@ -3,7 +3,7 @@
 import numpy as np
 from cases import _frameworks as on
 
-RATE, MOMENTUM = 0.01, 0.9
+RATE, MOMENTUM = 0.001, 0.9
 STAGES = [  # prefix, input channels, width, stride
     (f"{stage}.{block}", inner if block else outer, inner, 2 if stage and not block else 1)
     for stage, (outer, inner) in enumerate([(64, 64), (64, 128), (128, 256), (256, 512)])

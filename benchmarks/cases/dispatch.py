@@ -8,8 +8,9 @@ from cases import _chains
 
 
 def add_megjit():
-    import megengine as mge
     from cases import _frameworks as on
+
+    import megengine as mge
 
     on.setup_megjit()
     a, b = mge.tensor(_chains.START), mge.tensor(_chains.SHIFT)
