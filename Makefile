@@ -6,7 +6,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -d build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint bench fuzz sanitize clean
+.PHONY: setup build demo test test-cpp test-python lint stubs bench fuzz sanitize clean
 
 setup:
 	@tools/setup.sh
@@ -31,6 +31,10 @@ lint: setup
 
 bench: build
 	benchmarks/run.sh
+
+# The checked-in stub of the extension module; tests/python/test_stubs.py compares.
+stubs: build
+	$(PY) tools/make_stubs.py
 
 fuzz: build
 	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py

@@ -49,24 +49,6 @@ void bind_system(nb::module_& m) {
         return table;
     });
     m.def("reload_debug", &runtime::reload_debug);
-    m.def("op_table", [] {
-        nb::list table;
-        for (const runtime::OpDef* op : runtime::all_ops()) {
-            nb::dict row;
-            row["name"] = op->name;
-            row["doc"] = op->doc;
-            row["inputs"] = op->inputs.size();
-            row["elementwise"] = op->is_elementwise();
-            nb::list attrs;
-            for (const runtime::AttrSpec& spec : op->attrs) attrs.append(std::string(spec.name));
-            row["attrs"] = attrs;
-            nb::list samples;
-            for (double sample : op->samples) samples.append(sample);
-            row["samples"] = samples;
-            table.append(row);
-        }
-        return table;
-    });
 }
 
 }  // namespace megjit::python

@@ -1,4 +1,6 @@
 // `ops.<name>(*tensors, **attributes)` for every registered op: plain C functions with fast calls.
+#include <nanobind/stl/vector.h>
+
 #include <deque>
 
 #include "python/bindings/handle.h"
@@ -91,16 +93,70 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     });
 }
 
+nb::object python_value(const Attr& attr) {
+    if (auto* list = std::get_if<std::vector<int64_t>>(&attr)) return nb::tuple(nb::cast(*list));
+    return std::visit([](const auto& value) -> nb::object { return nb::cast(value); }, attr);
+}
+
+// "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.
+std::string doc_with_signature(const OpDef& op) {
+    std::vector<std::string> parts = op.inputs;
+    if (op.variadic) {
+        parts.back() = "*" + parts.back();
+        if (parts.size() > 1) parts.insert(parts.end() - 1, "/");
+    } else {
+        if (!parts.empty()) parts.emplace_back("/");
+        if (!op.attrs.empty()) parts.emplace_back("*");
+    }
+    for (const AttrSpec& spec : op.attrs) {
+        std::string part(spec.name);
+        if (spec.fallback) part += "=" + nb::cast<std::string>(nb::repr(python_value(*spec.fallback)));
+        parts.push_back(part);
+    }
+    std::string list;
+    for (const std::string& part : parts) list += (list.empty() ? "" : ", ") + part;
+    return runtime::cat(op.name, "(", list, ")\n--\n\n", op.doc);
+}
+
+std::string_view python_type(AttrKind kind) {
+    switch (kind) {
+        case AttrKind::integer: return "int";
+        case AttrKind::real: return "float";
+        case AttrKind::integers: return "ints";
+        case AttrKind::text: return "str";
+    }
+    throw runtime::InternalError("unknown attribute kind");
+}
+
+nb::list op_table() {
+    nb::list table;
+    for (const OpDef* op : runtime::all_ops()) {
+        nb::dict row, attrs;
+        for (const AttrSpec& spec : op->attrs) attrs[std::string(spec.name).c_str()] = std::string(python_type(spec.kind));
+        row["name"] = op->name;
+        row["doc"] = op->doc;
+        row["inputs"] = op->inputs.size();
+        row["elementwise"] = op->is_elementwise();
+        row["attrs"] = attrs;
+        row["samples"] = nb::list(nb::cast(op->samples));
+        table.append(row);
+    }
+    return table;
+}
+
 }  // namespace
 
 void bind_ops(nb::module_& m) {
     static std::deque<PyMethodDef> methods;  // functions keep pointers into it
+    static std::deque<std::string> docs;
     nb::module_ ops = m.def_submodule("ops", "Every registered op: ops.<name>(*tensors, **attributes).");
     for (const OpDef* op : runtime::all_ops()) {
-        methods.push_back({op->name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)), METH_FASTCALL | METH_KEYWORDS, op->doc.c_str()});
+        docs.push_back(doc_with_signature(*op));
+        methods.push_back({op->name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)), METH_FASTCALL | METH_KEYWORDS, docs.back().c_str()});
         nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(op), nullptr, nullptr));
         ops.attr(op->name.c_str()) = nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
     }
+    m.def("op_table", &op_table, "One row an op: name, doc, number of inputs, attributes with their kind, sample inputs.");
 }
 
 }  // namespace megjit::python

@@ -180,11 +180,12 @@ void bind_tensor(nb::module_& m) {
              },
              nb::arg("data"), nb::arg("dtype").none() = nb::none(), nb::arg("device").none() = nb::none(), nb::arg("is_const") = false,
              nb::arg("no_cache") = false, nb::arg("name").none() = nb::none(), nb::arg("format").none() = "default")
-        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); })
+        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); }, nb::sig("def dtype(self) -> numpy.dtype"))
         .def_prop_ro("ndim", [](const Handle& self) { return self.value->shape().rank(); })
         .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value); })
         .def_prop_ro("_device_name", [](const Handle&) { return std::string(runtime::default_device().name()); })
-        .def("numpy", [](const Handle& self) { return to_numpy(self.value); }, "The value as a NumPy array of the same dtype; a copy.")
+        .def("numpy", [](const Handle& self) { return to_numpy(self.value); },
+             nb::sig("def numpy(self) -> numpy.ndarray"), "The value as a NumPy array of the same dtype; a copy.")
         .def("_item", [](const Handle& self) { return item_of(self.value); })
         .def("detach", [](const Handle& self) {
             // A new value of the same bytes: no tape knows it.
@@ -196,7 +197,7 @@ void bind_tensor(nb::module_& m) {
             Tensors result = runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&self.value, 1});
             saved.swap(tapes);
             return wrap(result[0]);
-        }, "The same value, cut off from gradients.")
+        }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset", [](nb::handle_t<Handle> self, const Handle& other) {
             handle_of(self.ptr()).value = other.value;
             if (Capture* capture = Capture::current()) capture->note_rebound(self.ptr());
@@ -207,8 +208,9 @@ void bind_tensor(nb::module_& m) {
 
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
     m.def("apply_const", [](nb::handle value) { return wrap(tensor_from_numpy(value, true)); }, nb::arg("value"),
+          nb::sig("def apply_const(value: object) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");
-    m.def("convert_inputs", &convert_inputs, "The arguments as Tensors of their promoted dtype.");
+    m.def("convert_inputs", &convert_inputs, nb::sig("def convert_inputs(*args: object) -> list[Tensor]"), "The arguments as Tensors of their promoted dtype.");
     m.def("promote_dtype", [](nb::handle a, nb::handle b) { return numpy_dtype(runtime::promote(dtype_from(a), dtype_from(b))); });
 }
 
