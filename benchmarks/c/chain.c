@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 static void chain_once(const float* restrict x, float* restrict y, ptrdiff_t n) {
-#pragma omp parallel for simd schedule(static) if (n > 20000)
+#pragma omp parallel for simd schedule(static) if (parallel : n > 20000)
     for (ptrdiff_t i = 0; i < n; ++i) {
         float v = x[i];
         float t = v * v * v * 0.044715f + v;
