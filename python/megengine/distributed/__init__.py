@@ -4,8 +4,10 @@ In one process, without ``init_process_group``, the rank is 0, the world has siz
 gives its input back: a program written for many processes runs unchanged as one.
 """
 
+import importlib as _importlib
 import sys as _sys
 import types as _types
+import typing as _typing
 
 from . import group as group
 from .group import WORLD as WORLD
@@ -29,8 +31,16 @@ from .helper import group_start as group_start
 from .helper import make_allreduce_cb as make_allreduce_cb
 from .helper import synchronized as synchronized
 from .launcher import launcher as launcher
-from .server import Client as Client
-from .server import Server as Server
+
+if _typing.TYPE_CHECKING:
+    from .server import Client as Client
+    from .server import Server as Server
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name in ("Client", "Server"):  # only who starts a world needs XML-RPC
+        return getattr(_importlib.import_module(f"{__name__}.server"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _DistributedModule(_types.ModuleType):

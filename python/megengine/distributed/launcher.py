@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import pickle
 import traceback
 import warnings
 from collections.abc import Callable
-from multiprocessing import connection as mp_connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..utils.after_fork import run_in_fresh_thread
-from .server import Server
+
+if TYPE_CHECKING:
+    from .server import Server
 
 WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
 
@@ -76,6 +76,8 @@ class launcher:
                 self.device_type,
                 self.backend,
             )
+        from .server import Server
+
         serves = self.rank_start == 0
         host = (
             "127.0.0.1" if self.world_size == self.n_gpus else "0.0.0.0"
@@ -96,6 +98,8 @@ class _Worker:
     """One process and the connection that brings its result."""
 
     def __init__(self, owner: launcher, device: int, args: tuple, kwargs: dict) -> None:
+        import multiprocessing  # takes 20 ms, which importing megengine should not cost
+
         context = multiprocessing.get_context()
         self.rank = owner.rank_start + device
         self.link, theirs = context.Pipe(duplex=False)
@@ -154,11 +158,13 @@ def _run(link: Any, place: tuple, func: Callable[..., Any], args: tuple, kwargs:
 
 
 def _results(workers: list[_Worker]) -> list[Any]:
+    from multiprocessing.connection import wait
+
     results: list[Any] = [None] * len(workers)
     waiting = {worker.link: index for index, worker in enumerate(workers)}
     try:
         while waiting:
-            for link in mp_connection.wait(list(waiting)):
+            for link in wait(list(waiting)):
                 index = waiting.pop(link)
                 good, value = workers[index].outcome()
                 if not good:

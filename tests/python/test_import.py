@@ -1,0 +1,40 @@
+"""What `import megengine` does and does not do."""
+
+import subprocess
+import sys
+
+# Each costs 5 to 100 ms, and most programs never need it.
+SLOW = {"cv2", "tqdm", "multiprocessing", "urllib", "xmlrpc", "http", "ssl", "zipfile", "tarfile", "subprocess"}
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_importing_prints_nothing():
+    done = run("import megengine")
+    assert done.stdout == "" and done.stderr == ""
+
+
+def test_importing_loads_nothing_slow_that_numpy_does_not():
+    done = run(
+        "import sys, numpy, ml_dtypes; before = set(sys.modules); import megengine;"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    assert not SLOW & set(done.stdout.split())
+
+
+def test_submodules_that_load_late_are_attributes():
+    run(
+        "import megengine as mge; mge.data.DataLoader; mge.hub.load; mge.distributed.Server;"
+        "assert {'data', 'hub'} <= set(dir(mge))"
+    )
+
+
+def test_the_launcher_is_the_class_whatever_was_imported_first():
+    run(
+        "import megengine.distributed.server, megengine.distributed.launcher, megengine.distributed as dist;"
+        "assert isinstance(dist.launcher, type) and isinstance(dist.Client, type)"
+    )
