@@ -53,6 +53,8 @@ public:
     const std::shared_ptr<Version>& version() const { return version_; }
     // Outside tensors by slot, as bound in this call.
     const std::vector<TensorRef>& bound() const { return bound_; }
+    // Values of ops that somebody else holds.
+    std::vector<RecordId> live_values() const;
     bool is_placeholder(const runtime::Tensor& tensor) const { return tensor.trace.session == id_; }
 
 private:
@@ -63,7 +65,6 @@ private:
     runtime::Tensors record_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
     RecordId record_id_of(const TensorRef& tensor);
     void add_barrier(const std::string& where);
-    std::vector<RecordId> live_values() const;
 
     // Replaying.
     runtime::Tensors replay_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);

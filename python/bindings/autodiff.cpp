@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "jit/session.h"
+#include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
@@ -116,9 +117,15 @@ void bind_autodiff(nb::module_& m) {
 
     using runtime::RandomState;
     nb::class_<RandomState>(m, "RandomState", "Counter-based random stream: a seed, and how many keys were drawn.")
-        .def(nb::init<uint64_t>(), nb::arg("seed") = 0)
+        .def("__init__", [](RandomState* self, uint64_t seed) {
+            if (Capture* capture = Capture::current()) capture->note_unrepeatable("the body makes a random stream");
+            new (self) RandomState(seed);
+        }, nb::arg("seed") = 0)
         .def("key", [](RandomState& self) { return wrap(self.key()); }, "int32[4] Tensor; the counter goes up by one.")
-        .def("seed", &RandomState::seed)
+        .def("seed", [](RandomState& self, uint64_t seed) {
+            if (Capture* capture = Capture::current()) capture->note_unrepeatable("the body seeds a random stream");
+            self.seed(seed);
+        })
         .def_prop_ro("current_seed", &RandomState::current_seed)
         .def_prop_ro("counter", &RandomState::counter);
     m.def("default_random_state", [] { return &runtime::default_random_state(); }, nb::rv_policy::reference);

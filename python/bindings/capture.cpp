@@ -1,5 +1,7 @@
 #include "python/bindings/capture.h"
 
+#include <algorithm>
+
 #include "runtime/error.h"
 #include "runtime/random.h"
 
@@ -10,7 +12,26 @@ Capture*& Capture::current() {
     return instance;
 }
 
+void Capture::note_operand(PyObject* tensor) {
+    const TensorRef& value = handle_of(tensor).value;
+    const auto [known, is_new] = handles_.emplace(value->id(), nb::borrow(tensor));
+    if (is_new || known->second.ptr() == tensor || value->id() >= first_inside_id_ || value->is_constant) return;
+    for (const auto& [first, second] : twins_)
+        if (second.ptr() == tensor) return;
+    twins_.emplace_back(known->second, nb::borrow(tensor));
+}
+
+void Capture::note_read(const runtime::Tensor& tensor) {
+    if (read_at_.empty() && tensor.id() < first_inside_id_ && !tensor.is_constant) read_at_ = user_location();
+}
+
 void Capture::drop_temporaries() {
+    twins_.erase(std::remove_if(twins_.begin(), twins_.end(), [this](const auto& pair) {
+        Py_ssize_t ours = 1;
+        for (const auto& [id, object] : handles_) ours += object.ptr() == pair.second.ptr();
+        for (const auto& [id, object] : rebound_) ours += object.ptr() == pair.second.ptr();
+        return Py_REFCNT(pair.second.ptr()) <= ours;
+    }), twins_.end());
     const auto is_ours_alone = [](const auto& entry) { return Py_REFCNT(entry.second.ptr()) == 1; };
     // An object may stand in both maps: then two references are ours.
     for (auto it = rebound_.begin(); it != rebound_.end();) {
@@ -21,7 +42,7 @@ void Capture::drop_temporaries() {
     std::erase_if(handles_, is_ours_alone);
 }
 
-std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tensors& arguments, uint64_t first_inside_id) const {
+std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tensors& arguments) {
     const auto& bound = session.bound();
     std::vector<SlotSource> result(bound.size());
     for (size_t slot = 0; slot < bound.size(); ++slot) {
@@ -36,12 +57,10 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
             source = {.from = SlotSource::From::getter, .object = getter->second};
         } else if (auto handle = handles_.find(tensor->id()); handle != handles_.end()) {
             source = {.from = SlotSource::From::handle, .object = handle->second};
-        } else if (tensor->id() >= first_inside_id) {
+        } else if (tensor->id() >= first_inside_id_) {
             source = {.from = SlotSource::From::constant, .constant = tensor};  // made by the body; its guards watch what it is made of
         } else {
-            runtime::user_error({.what = runtime::cat("trace with without_host=True: a ", to_string(tensor->type()), " tensor from outside cannot be found again"),
-                                 .why = "it is no argument, and the object that held it is gone",
-                                 .fix = "pass it as an argument, or keep it in a module"}, runtime::ErrorKind::runtime);
+            note_unrepeatable(runtime::cat("the object that held a ", to_string(tensor->type()), " tensor from outside is gone"));
         }
     }
     return result;

@@ -27,14 +27,25 @@ public:
     // The capture of the recording that runs in this thread, or null.
     static Capture*& current();
 
-    void note_operand(PyObject* tensor) { if (!handles_.contains(id_of(tensor))) remember(handles_, id_of(tensor), tensor); }
+    explicit Capture(uint64_t first_inside_id) : first_inside_id_(first_inside_id) {}
+
+    void note_operand(PyObject* tensor);
     void note_rebound(PyObject* tensor) { remember(rebound_, reinterpret_cast<uint64_t>(tensor), tensor); }
+    // The body read the value of a tensor from outside: later calls could not.
+    void note_read(const runtime::Tensor& tensor);
+    // Why calls without the body cannot do what it did, or "".
+    void note_unrepeatable(std::string reason) { unrepeatable_ = std::move(reason); }
+    const std::string& unrepeatable() const { return unrepeatable_; }
+    const std::string& read_at() const { return read_at_; }  // where a value was read, or ""
+    // Pairs of objects that held one value when it was first used: one input of the program stands for both.
+    const std::vector<std::pair<nb::object, nb::object>>& twins() const { return twins_; }
+
     void note_getter(const TensorRef& tensor, nb::object getter) { getters_.emplace(tensor->id(), std::move(getter)); }
 
     // To be called before the session ends: lets go of objects that nobody else holds.
     void drop_temporaries();
-    // UserError (runtime) for an outside tensor that no later call could find again.
-    std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments, uint64_t first_inside_id) const;
+    // One that no later call could find again makes the recording unrepeatable.
+    std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
     // Objects that hold a value of the session now: they are rebound after each call.
     std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
 
@@ -44,6 +55,9 @@ private:
     std::unordered_map<uint64_t, nb::object> handles_;  // by tensor id at first use
     std::unordered_map<uint64_t, nb::object> rebound_;  // by address
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id
+    std::vector<std::pair<nb::object, nb::object>> twins_;
+    uint64_t first_inside_id_ = 0;  // of the tensors that the body makes
+    std::string unrepeatable_, read_at_;
 };
 
 }  // namespace megjit::python

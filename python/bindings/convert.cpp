@@ -131,6 +131,7 @@ TensorRef tensor_from(nb::handle value, bool constant) {
 }
 
 const void* host_read(runtime::Tensor& tensor) {
+    if (Capture* capture = Capture::current()) capture->note_read(tensor);
     if (runtime::Tracer* tracer = runtime::context().tracer) {
         nb::gil_scoped_release release;  // a segment may run
         tracer->on_read(tensor);

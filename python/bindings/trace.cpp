@@ -1,5 +1,6 @@
 // megengine.jit.trace from below: begin, finish and abort of one call, and what can be asked afterwards.
 #include <algorithm>
+#include <unordered_set>
 
 #include "jit/session.h"
 #include "python/bindings/capture.h"
@@ -71,16 +72,15 @@ public:
 
     // Begins a recording that also remembers where outside tensors come from.
     void begin_capture(nb::list arguments) {
-        first_inside_id = runtime::scalar_tensor(0, DType::f32)->id();
-        first_inside_id = runtime::make_tensor({})->id();
-        capture = std::make_unique<Capture>();
+        capture = std::make_unique<Capture>(runtime::make_tensor({})->id());
         Capture::current() = capture.get();
         function.versions.clear();  // guards have failed, or this is the first call
         begin(std::move(arguments));
     }
 
     // Ends it. `results`: the tensors that the body returned, in order.
-    void finish_capture(nb::list arguments, nb::list results) {
+    // Returns why later calls need the body nevertheless, or None.
+    nb::object finish_capture(nb::list arguments, nb::list results) {
         Capture::current() = nullptr;
         const std::unique_ptr<Capture> captured = std::move(capture);
         captured->drop_temporaries();
@@ -89,21 +89,35 @@ public:
         // An argument may have been rebound by the body: compare with what was bound at the start.
         for (size_t i = 0; i < given.size(); ++i) given[i] = session->bound()[session->version()->argument_slots[i]];
         direct = {};
-        direct.sources = captured->sources(*session, given, first_inside_id);
-        direct.updates = captured->updates(*session);
+        direct.sources = captured->sources(*session, given);
+        std::string reason = captured->unrepeatable();
+        for (const auto& [first, second] : captured->twins()) {
+            const size_t count = nb::len(arguments), a = index_in(arguments, first), b = index_in(arguments, second);
+            if (a == count && b == count) direct.twins.emplace_back(first, second);
+            else if (a == count || b == count) reason = "an argument shares its value with a tensor that the body captures";
+        }
+        for (auto& [object, value] : captured->updates(*session)) {
+            direct.updated_argument.push_back(index_in(arguments, object));
+            direct.updates.emplace_back(std::move(object), value);
+        }
         for (nb::handle result : results) {
             const TensorRef& value = handle_of(result.ptr()).value;
-            direct.results.push_back(session->is_placeholder(*value) ? static_cast<int64_t>(value->trace.value) : -1);
-            direct.fixed_results.push_back(session->is_placeholder(*value) ? nb::object() : nb::borrow(result));
+            const size_t argument = index_in(arguments, result);
+            const bool is_made = session->is_placeholder(*value), is_argument = !is_made && argument < nb::len(arguments);
+            direct.results.push_back(is_made ? static_cast<int64_t>(value->trace.value) : is_argument ? -2 - static_cast<int64_t>(argument) : -1);
+            direct.fixed_results.push_back(is_made || is_argument ? nb::object() : nb::borrow(result));
         }
         given.clear();
+        if (reason.empty() && keeps_other_values()) reason = "the body keeps a tensor that it does not return";
         finish();
-        if (latest->record.segments > 1)
+        if (latest->record.segments > 1 || !captured->read_at().empty())
             runtime::user_error({.what = "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
                                  .why = "later calls do not run the body, so it could not read them again",
-                                 .fix = "return the tensors and read them outside, or drop without_host", .at = first_barrier()}, runtime::ErrorKind::runtime);
+                                 .fix = "return the tensors and read them outside, or drop without_host", .at = captured->read_at().empty() ? first_barrier() : captured->read_at()}, runtime::ErrorKind::runtime);
         direct.key = latest->key;
+        for (nb::handle argument : arguments) direct.same_object.push_back(index_in(arguments, argument));
         direct.is_ready = true;
+        return reason.empty() ? nb::none() : nb::object(nb::str(reason.c_str()));
     }
 
     void abort_capture() {
@@ -113,12 +127,21 @@ public:
     }
 
     bool can_run_direct(nb::list arguments) const {
-        if (!direct.is_ready || direct.key.types.size() != nb::len(arguments)) return false;
-        for (size_t i = 0; i < direct.key.types.size(); ++i)
-            if (!(handle_of(arguments[i].ptr()).value->type() == direct.key.types[i])) return false;
-        for (size_t slot = 0; slot < direct.sources.size(); ++slot)
-            if (direct.sources[slot].from == SlotSource::From::handle &&
-                !(handle_of(direct.sources[slot].object.ptr()).value->type() == slot_type(slot))) return false;
+        if (!direct.is_ready || direct.same_object.size() != nb::len(arguments)) return false;
+        Tensors tensors;
+        for (nb::handle argument : arguments) tensors.push_back(handle_of(argument.ptr()).value);
+        if (!(key_of(tensors) == direct.key)) return false;
+        for (size_t i = 0; i < tensors.size(); ++i)
+            if (index_in(arguments, arguments[i]) != direct.same_object[i]) return false;
+        for (const auto& [first, second] : direct.twins)
+            if (handle_of(first.ptr()).value->id() != handle_of(second.ptr()).value->id()) return false;
+        for (size_t slot = 0; slot < direct.sources.size(); ++slot) {
+            if (direct.sources[slot].from != SlotSource::From::handle) continue;
+            const TensorRef& value = handle_of(direct.sources[slot].object.ptr()).value;
+            if (!(value->type() == slot_type(slot))) return false;
+            for (const TensorRef& tensor : tensors)
+                if (tensor->id() == value->id()) return false;  // recorded as two
+        }
         return true;
     }
 
@@ -143,8 +166,13 @@ public:
         by_slot.clear();
         // Handles that are rebound let go of their value, so that the program may work in place.
         std::vector<TensorRef> unread;  // what no input holds, in case the run fails
-        for (const auto& [object, value] : direct.updates) {
-            TensorRef& held = handle_of(object.ptr()).value;
+        std::vector<PyObject*> updated;
+        for (size_t u = 0; u < direct.updates.size(); ++u) {
+            const size_t argument = direct.updated_argument[u];
+            updated.push_back(argument < nb::len(arguments) ? nb::handle(arguments[argument]).ptr() : direct.updates[u].first.ptr());
+        }
+        for (PyObject* object : updated) {
+            TensorRef& held = handle_of(object).value;
             if (std::find(inputs.begin(), inputs.end(), held) == inputs.end()) unread.push_back(held);
             else unread.emplace_back();
             direct.held_ids.push_back(held->id());
@@ -159,7 +187,7 @@ public:
                 TensorRef back = unread[u];
                 for (const TensorRef& input : inputs)
                     if (!back && input->id() == direct.held_ids[u]) back = input;
-                handle_of(direct.updates[u].first.ptr()).value = back;
+                handle_of(updated[u]).value = back;
             }
             direct.held_ids.clear();
             throw;
@@ -170,10 +198,13 @@ public:
             for (size_t i = 0; i < segment.outputs.size(); ++i) direct.output_of[segment.outputs[i]] = static_cast<int>(i);
         }
         const auto value_of = [&](uint32_t id) { return record.values[id].tensor ? record.values[id].tensor : outputs[direct.output_of[id]]; };
-        for (const auto& [object, value] : direct.updates) handle_of(object.ptr()).value = value_of(value);
+        for (size_t u = 0; u < updated.size(); ++u) handle_of(updated[u]).value = value_of(direct.updates[u].second);
         nb::list results;
-        for (size_t i = 0; i < direct.results.size(); ++i)
-            results.append(direct.results[i] < 0 ? direct.fixed_results[i] : wrap(value_of(static_cast<uint32_t>(direct.results[i]))));
+        for (size_t i = 0; i < direct.results.size(); ++i) {
+            const int64_t result = direct.results[i];
+            if (result >= 0) results.append(wrap(value_of(static_cast<uint32_t>(result))));
+            else results.append(result == -1 ? direct.fixed_results[i] : nb::object(arguments[static_cast<size_t>(-2 - result)]));
+        }
         ++latest->calls;
         return results;
     }
@@ -187,6 +218,19 @@ public:
     }
 
 private:
+    static size_t index_in(const nb::list& objects, nb::handle object) {
+        size_t i = 0;
+        while (i < nb::len(objects) && !nb::handle(objects[i]).is(object)) ++i;
+        return i;
+    }
+    // Does Python hold a value of this call that is neither returned nor rebound?
+    bool keeps_other_values() const {
+        std::unordered_set<uint64_t> known(direct.results.begin(), direct.results.end());
+        for (const auto& [object, value] : direct.updates) known.insert(value);
+        for (jit::RecordId id : session->live_values())
+            if (!known.contains(id) && !session->version()->record.values[id].tensor) return true;
+        return false;
+    }
     const Type& slot_type(size_t slot) const { return latest->record.values[latest->record.outside[slot]].type; }
     std::string first_barrier() const {
         for (const jit::Event& event : latest->record.events)
@@ -199,7 +243,10 @@ private:
         jit::CallKey key;
         std::vector<SlotSource> sources;                        // by slot
         std::vector<std::pair<nb::object, uint32_t>> updates;   // object, value it is rebound to
-        std::vector<int64_t> results;                           // value, or -1: fixed_results
+        std::vector<size_t> updated_argument;                   // by update: the argument that it is, or their number
+        std::vector<size_t> same_object;                        // by argument: the first one that is this object
+        std::vector<std::pair<nb::object, nb::object>> twins;   // objects that must hold one value
+        std::vector<int64_t> results;                           // value, -1: fixed_results, or -2 - argument
         std::vector<nb::object> fixed_results;
         std::vector<int> output_of;                             // by value: index of the program's output
         std::vector<uint64_t> held_ids;                         // during a run: what updates held before
@@ -207,7 +254,6 @@ private:
     };
     Direct direct;
     std::unique_ptr<Capture> capture;
-    uint64_t first_inside_id = 0;
 
     static void leave() {
         runtime::context().tracer = nullptr;

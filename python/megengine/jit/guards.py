@@ -1,193 +1,394 @@
-"""Guards of ``trace(without_host=True)``: what a recording read besides its tensors.
+"""Guards of ``trace(without_host=True)``: what a recording could read besides its tensors.
 
-A call without the Python body is right only while everything that the body would read is as it was:
-plain arguments, and the globals, closure cells and attributes that its code names. Each is noted when
-the function is recorded and compared before each later call; a difference records again.
+A call without the Python body is right only while everything that the body would read is as it was.
+From the function, everything is reached that its code names: globals, closure cells, default
+arguments, objects with their attributes and classes, containers with their items, and the functions
+that these hold. All of it is noted before the function is recorded, compared after it (a body that
+changes what it reads is recorded again in each call) and before each later call.
 """
 
 from __future__ import annotations
 
+import array
+import collections
 import dis
+import functools
+import inspect
+import pickle
+import random
+import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ..module import Module
+from .._core import RandomState
+from ..autodiff import GradManager
 from ..optimizer import Optimizer
 from ..tensor import Tensor
 
-_PLAIN = (int, float, complex, str, bytes, bool, type(None))
-_MAX_DEPTH = 4  # of functions that the body calls, and of containers
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, np.generic, np.dtype)
+_OPAQUE = (types.BuiltinFunctionType, types.CodeType, weakref.ref, RandomState)  # never change by themselves
+_MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
+_MISSING = object()
+_MOST_OBJECTS = 100_000
+# Who only calls these on a container does not read it.
+_WRITES = {"append", "extend", "add"}
+# Whoever names these reads what cannot be watched.
+_UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open"}
+_CLOCKS = {"time", "datetime"}
 
 
-def _fingerprint(value: Any, depth: int = 0) -> Any:
-    """Something that compares equal as long as ``value`` reads the same to the body."""
-    if isinstance(value, _PLAIN):
-        return (type(value), value)
-    if isinstance(value, np.ndarray):
-        return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, np.generic):
-        return ("array", value.dtype.str, (), value.tobytes())
-    if depth < _MAX_DEPTH and type(value) in (list, tuple):
-        return (type(value), tuple(_fingerprint(item, depth + 1) for item in value))
-    if depth < _MAX_DEPTH and type(value) is dict:
-        return (
-            dict,
-            tuple((key, _fingerprint(item, depth + 1)) for key, item in value.items()),
-        )
-    return ("object", id(value))  # tensors, modules, functions: their content is watched elsewhere
+class Unwatchable(Exception):
+    """The body reads something whose changes cannot be seen; its text says what."""
 
 
-def _attribute_chains(code: types.CodeType) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """(kind, name, attributes) for each ``name.a.b`` that the code reads; kind is global, cell or local."""
+def _same(a: Any, b: Any) -> bool:
+    """Does a body read the same from both? Objects are compared by identity: their content is watched."""
+    if a is b:
+        return True
+    if isinstance(a, _PLAIN):
+        return type(a) is type(b) and bool(a == b or (a != a and b != b))
+    if isinstance(a, types.MethodType):  # made anew by each access
+        return isinstance(b, types.MethodType) and a.__func__ is b.__func__ and a.__self__ is b.__self__
+    return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
+
+
+def _same_items(now: dict, then: dict) -> bool:
+    return len(now) == len(then) and all(
+        _same(key, old_key) and _same(value, old)
+        for (key, value), (old_key, old) in zip(now.items(), then.items(), strict=True)
+    )
+
+
+def _is_foreign(name: str | None) -> bool:
+    """Does this module belong to a library, which does not change while a program runs?"""
+    top = (name or "").split(".")[0]
+    if top == "__main__":
+        return False
+    if top in ("megengine", "numpy", "builtins") or top in sys.stdlib_module_names:
+        return True
+    return "site-packages" in (getattr(sys.modules.get(top), "__file__", None) or "")
+
+
+def _is_machinery(kind: type) -> bool:
+    """Is it a part of the standard library that holds no state of programs, as a logger?"""
+    top = kind.__module__.split(".")[0]
+    return top in sys.stdlib_module_names and top not in ("builtins", "collections", "types", "argparse", "functools", "enum")
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of a function and of the functions, comprehensions and classes in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+@functools.lru_cache(maxsize=4096)
+def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
+    """(kind, name) -> attributes that the code takes from it, "" for any other use; kind is global or cell."""
     kinds = {
         "LOAD_GLOBAL": "global",
         "LOAD_NAME": "global",
         "LOAD_DEREF": "cell",
         "LOAD_CLASSDEREF": "cell",
-        "LOAD_FAST": "local",
     }
-    root: tuple[str, str] | None = None
-    chain: list[str] = []
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in kinds:
-            if root:
-                yield (*root, tuple(chain))
-            root, chain = (kinds[instruction.opname], instruction.argval), []
-        elif root and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            chain.append(instruction.argval)
-        elif root and instruction.opname not in ("CACHE", "PUSH_NULL", "PRECALL"):
-            yield (*root, tuple(chain))
-            root, chain = None, []
-    if root:
-        yield (*root, tuple(chain))
+    found: dict[tuple[str, str], set[str]] = {}
+    for part in _codes(code):
+        last: tuple[str, str] | None = None
+        for instruction in dis.get_instructions(part):
+            if instruction.opname in ("CACHE", "EXTENDED_ARG"):
+                continue
+            if last:
+                is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
+                found[last].add(instruction.argval if is_attribute else "")
+            last = (kinds[instruction.opname], instruction.argval) if instruction.opname in kinds else None
+            if last:
+                found.setdefault(last, set())
+    return {name: frozenset(attributes) for name, attributes in found.items()}
 
 
 class Guards:
-    """What one recording read. ``hold(args, kwargs)`` says whether it still reads the same."""
+    """What one recording could read. ``reason(...)`` is None while it still reads the same."""
 
-    def __init__(self, function: Callable, args: tuple, kwargs: dict):
-        self._checks: list[tuple[Callable[[tuple, dict], Any], Any, str]] = []
+    def __init__(self, function: Callable, args: tuple, kwargs: dict, leaves: list[Tensor]):
+        self._checks: list[tuple[Callable[[], bool], str]] = []
         self._seen: set[int] = set()
-        for position, value in enumerate(args):
-            self._watch_argument(value, f"argument {position}", lambda a, k, i=position: a[i])
-        for name, value in kwargs.items():
-            self._watch_argument(value, f"argument {name}", lambda a, k, n=name: k.get(n))
-        self._count = (len(args), tuple(kwargs))
-        self._watch_function(function, args, kwargs, 0)
+        self._kept: list[Any] = []  # what was seen: no other object takes its id
+        self._queue: list[tuple[Any, str]] = [(function, "the function")]
+        self._leaves = {id(leaf): place for place, leaf in enumerate(leaves)}
+        self._captured_leaves: list[tuple[int, Tensor]] = []
+        self._arguments: list[tuple[Any, str]] = []
+        self._unwatchable: str | None = None
+        self._host_random = _host_random_state()
+        self._structure = self._structure_of(args, kwargs)
+        try:
+            self._queue.extend(self._arguments)
+            while self._queue:
+                self._visit(*self._queue.pop())
+                if len(self._seen) > _MOST_OBJECTS:
+                    raise Unwatchable("the function reaches too many objects to watch")
+        except Unwatchable as reason:
+            self._unwatchable = str(reason)
 
-    def reason(self, args: tuple, kwargs: dict) -> str | None:
+    def reason_after_recording(self, args: tuple, kwargs: dict, leaves: list[Tensor]) -> str | None:
+        """Why a later call needs the body in any case: it changes what it reads."""
+        if self._unwatchable:
+            return self._unwatchable
+        if self._host_random != _host_random_state():
+            return "the body draws random numbers on the host"
+        reason = self.reason(args, kwargs, leaves)
+        return reason and f"{reason}, by the body itself"
+
+    def reason(self, args: tuple, kwargs: dict, leaves: list[Tensor]) -> str | None:
         """None while everything reads the same, else what changed."""
-        if (len(args), tuple(kwargs)) != self._count:
+        if not _same(self._structure_of(args, kwargs), self._structure):
             return "the call has other arguments"
-        for read, expected, name in self._checks:
+        for place, tensor in self._captured_leaves:
+            if leaves[place] is not tensor:
+                return "an argument that the body also reaches by itself is another one"
+        for holds, name in self._checks:
             try:
-                if read(args, kwargs) != expected:
+                if not holds():
                     return f"{name} has changed"
-            except (AttributeError, KeyError, IndexError, ValueError):
+            except Exception:
                 return f"{name} is gone"
         return None
 
-    def _add(self, read: Callable[[tuple, dict], Any], name: str, args: tuple, kwargs: dict) -> None:
-        def fingerprint(a, k):
-            return _fingerprint(read(a, k))
+    # ---- arguments
 
-        self._checks.append((fingerprint, fingerprint(args, kwargs), name))
+    def _structure_of(self, args: tuple, kwargs: dict) -> tuple:
+        """Tensors among the positional arguments are inputs; the rest is compared."""
+        self._arguments = []
+        positional = tuple(self._shape_of(value, f"argument {i}") for i, value in enumerate(args))
+        for name, value in kwargs.items():
+            self._arguments.append((value, f"argument {name}"))
+        named = tuple((name, self._keyword(value)) for name, value in kwargs.items())
+        return positional, named
 
-    def _watch_argument(self, value: Any, name: str, read: Callable) -> None:
-        if isinstance(value, (Tensor, list, tuple, dict)) and not isinstance(value, _PLAIN):
-            if not isinstance(value, Tensor):
-                self._watch_object(value, name)
-            return  # tensors are inputs: their types are compared by the runtime
-        self._checks.append((lambda a, k: _fingerprint(read(a, k)), _fingerprint(value), name))
-        self._watch_object(value, name)
+    def _shape_of(self, value: Any, name: str) -> Any:
+        if isinstance(value, Tensor):
+            return Tensor
+        if isinstance(value, (list, tuple)):
+            return (type(value), tuple(self._shape_of(item, f"{name}[{i}]") for i, item in enumerate(value)))
+        if isinstance(value, dict):
+            items = tuple((key, self._shape_of(item, f"{name}[{key!r}]")) for key, item in value.items())
+            return (type(value), items)
+        self._arguments.append((value, name))
+        return value
 
-    def _watch_object(self, value: Any, name: str, depth: int = 0) -> None:
-        """Modules: training flags and plain attributes. Containers: their items."""
-        if id(value) in self._seen or depth > _MAX_DEPTH:
+    def _keyword(self, value: Any) -> Any:
+        if type(value) in (list, tuple):
+            return (type(value), tuple(map(self._keyword, value)))
+        if type(value) is dict:
+            return (dict, tuple((key, self._keyword(item)) for key, item in value.items()))
+        if isinstance(value, np.ndarray):
+            return ("array", value.dtype.str, value.shape, value.tobytes())
+        return value
+
+    # ---- everything else
+
+    def _check(self, holds: Callable[[], bool], name: str) -> None:
+        self._checks.append((holds, name))
+
+    def _later(self, value: Any, name: str) -> None:
+        if not isinstance(value, _PLAIN) and id(value) not in self._seen:
+            self._queue.append((value, name))
+
+    def _entry(self, table: dict, key: Any, name: str) -> None:
+        """One entry of a namespace, which may also be missing."""
+        value = table.get(key, _MISSING)
+        self._check(lambda: _same(value, table.get(key, _MISSING)), name)
+        self._later(value, name)
+
+    def _visit(self, value: Any, name: str) -> None:
+        if id(value) in self._seen or isinstance(value, (*_PLAIN, *_OPAQUE)) or value is _MISSING:
             return
-        if isinstance(value, Module):
-            self._seen.add(id(value))
-            for path, module in value.named_modules():
-                self._seen.add(id(module))
-                label = f"{name}.{path}" if path else name
-                self._checks.append((_module_reader(module), _module_state(module), label))
-        elif isinstance(value, Optimizer):
-            self._seen.add(id(value))
-            expected = _optimizer_state(value)
-            self._checks.append((lambda a, k: _optimizer_state(value), expected, name))
-        elif isinstance(value, (list, tuple)):
+        self._seen.add(id(value))
+        self._kept.append(value)
+        if isinstance(value, Tensor):
+            self._visit_tensor(value, name)
+        elif isinstance(value, np.ndarray):
+            copy = value.copy()
+            self._check(lambda: _same_array(value, copy), name)
+        elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            self._visit_callable(value, name)
+        elif isinstance(value, types.ModuleType):
+            pass  # the attributes that code names are watched where they are named
+        elif isinstance(value, type):
+            self._visit_class(value, name)
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._later(value.__func__, name)
+        elif isinstance(value, property):
+            for function in (value.fget, value.fset):
+                self._later(function, name)
+        elif isinstance(value, GradManager):
+            attached = _attached(value)
+            self._check(lambda: _same(_attached(value), attached), name)
+            self._later([callbacks for _, callbacks in attached], f"{name}'s callbacks")
+        elif isinstance(value, (set, frozenset)):
+            copy = frozenset(value)
+            self._check(lambda: value == copy, name)
             for item in value:
-                self._watch_object(item, name, depth + 1)
-        elif isinstance(value, dict):
-            for item in value.values():
-                self._watch_object(item, name, depth + 1)
+                self._later(item, name)
+        else:
+            self._visit_object(value, name)
 
-    def _watch_function(self, function: Callable, args: tuple, kwargs: dict, depth: int) -> None:
-        function = getattr(function, "__func__", function)
-        code = getattr(function, "__code__", None)
-        if code is None or id(code) in self._seen or depth > _MAX_DEPTH:
+    def _visit_tensor(self, tensor: Tensor, name: str) -> None:
+        grad = tensor.grad
+        self._check(lambda: tensor.grad is grad, f"{name}.grad")
+        if (place := self._leaves.get(id(tensor))) is not None:
+            self._captured_leaves.append((place, tensor))
+
+    def _visit_callable(self, value: Any, name: str) -> None:
+        if isinstance(value, types.MethodType):
+            self._later(value.__func__, name)
+            self._later(value.__self__, name)
             return
-        self._seen.add(id(code))
-        cells = dict(zip(code.co_freevars, function.__closure__ or ()))
-        for kind, name, chain in dict.fromkeys(_attribute_chains(code)):
-            if kind == "global" and name in function.__globals__:
-                table = function.__globals__
-                self._watch_path(lambda n=name: table[n], name, chain, args, kwargs, depth)
-            elif kind == "cell" and name in cells:
-                cell = cells[name]
-                self._watch_path(lambda c=cell: c.cell_contents, name, chain, args, kwargs, depth)
+        if isinstance(value, functools.partial):
+            for part in (value.func, value.args, value.keywords):
+                self._later(part, name)
+            return
+        if _is_foreign(value.__module__):
+            return
+        code = value.__code__
+        expected = (code, value.__defaults__)
+        self._check(lambda: value.__code__ is expected[0] and value.__defaults__ is expected[1], name)
+        self._later(value.__defaults__, f"a default of {name}")
+        self._later(value.__kwdefaults__, f"a default of {name}")
+        self._later(vars(value), name)
+        reads = _reads(code)
+        for (kind, read), attributes in reads.items():
+            if kind == "global" and not (attributes and attributes <= _WRITES):
+                self._visit_global(value.__globals__, read, attributes)
+        for read, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            attributes = reads.get(("cell", read), frozenset())
+            if attributes and attributes <= _WRITES:
+                continue
+            content = _content(cell)
+            self._check(lambda cell=cell, content=content: _same(content, _content(cell)), read)
+            self._later(content, read)
 
-    def _watch_path(self, root: Callable[[], Any], name: str, chain: tuple, args, kwargs, depth: int) -> None:
-        """``name`` and each longer prefix of ``name.a.b``, as far as the body could notice a change."""
+    def _visit_global(self, table: dict, read: str, attributes: frozenset[str]) -> None:
+        if read not in table and read in _UNWATCHABLE:
+            raise Unwatchable(f"the body calls {read}()")
+        self._entry(table, read, read)
+        value = table.get(read)
+        origin = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+        if isinstance(origin, str) and origin.split(".")[0] in _CLOCKS:
+            raise Unwatchable(f"the body reads the clock by {read}")
+        if isinstance(value, types.ModuleType) and not _is_foreign(value.__name__):
+            for attribute in attributes - {""}:
+                self._entry(vars(value), attribute, f"{read}.{attribute}")
 
-        def reader(attributes: tuple[str, ...]) -> Callable[[tuple, dict], Any]:
-            def read(args, kwargs):
-                value = root()
-                for attribute in attributes:
-                    value = getattr(value, attribute)
-                return value
+    def _visit_class(self, value: type, name: str) -> None:
+        if _is_foreign(value.__module__):
+            return
+        table = dict(vars(value))
+        self._check(lambda: _same_items(vars(value), table), name)
+        for key, item in table.items():
+            self._later(item, f"{name}.{key}")
+        for base in value.__bases__:
+            self._later(base, base.__name__)
 
-            return read
+    def _visit_object(self, value: Any, name: str) -> None:
+        """An instance: its class, its items when it is a container, its attributes."""
+        kind = type(value)
+        self._check(lambda: type(value) is kind, f"the class of {name}")
+        self._later(kind, kind.__name__)
+        if isinstance(value, (list, tuple, collections.deque)):
+            items = tuple(value)
+            if not isinstance(value, tuple):
+                self._check(lambda: len(value) == len(items) and all(map(_same, value, items)), name)
+            for i, item in enumerate(items):
+                self._later(item, f"{name}[{i}]")
+        elif isinstance(value, dict):
+            table = dict(value)
+            self._check(lambda: _same_items(value, table), name)
+            for key, item in table.items():
+                self._later(item, f"{name}[{key!r}]")
+                self._later(key, name)
+        elif not hasattr(value, "__dict__") or isinstance(value, random.Random):
+            self._visit_opaque(value, name)
+        slots = [s for base in kind.__mro__ for s in _slots_of(base)]
+        if slots and not _is_foreign(kind.__module__):
+            held = [getattr(value, slot, _MISSING) for slot in slots]
+            self._check(lambda: all(_same(h, getattr(value, s, _MISSING)) for s, h in zip(slots, held)), name)
+            for slot, item in zip(slots, held):
+                self._later(item, f"{name}.{slot}")
+        if hasattr(value, "__dict__") and not _is_machinery(kind):
+            self._visit_attributes(value, name)
 
-        value = root()
-        self._add(reader(()), name, args, kwargs)
-        self._descend(value, name, args, kwargs, depth)
-        for length in range(1, len(chain) + 1):
-            if isinstance(value, (Tensor, Module, np.ndarray)) or not hasattr(value, chain[length - 1]):
-                return  # methods of tensors; modules are watched as a whole
-            if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] in ("megengine", "numpy"):
-                return
-            value = getattr(value, chain[length - 1])
-            label = ".".join((name, *chain[:length]))
-            if not callable(value) or isinstance(value, Module):
-                self._add(reader(chain[:length]), label, args, kwargs)
-            self._descend(value, label, args, kwargs, depth)
+    def _visit_attributes(self, value: Any, name: str) -> None:
+        table = dict(vars(value))
+        if isinstance(value, Optimizer) and _is_foreign(type(value).__module__):
+            # Its numbers are read anew in each call; whether they are zero decides what is done.
+            del table["param_groups"]
+            options = _options(value)
+            self._check(lambda: _same(_options(value), options), f"{name}.param_groups")
+            self._check(lambda: _same_items(_without(vars(value), "param_groups"), table), name)
+        else:
+            self._check(lambda: _same_items(vars(value), table), name)
+        for key, item in table.items():
+            self._later(item, f"{name}.{key}")
 
-    def _descend(self, value: Any, name: str, args, kwargs, depth: int) -> None:
-        self._watch_object(value, name)
-        if isinstance(value, (types.FunctionType, types.MethodType)):
-            if not (value.__module__ or "").startswith("megengine."):
-                self._watch_function(value, args, kwargs, depth + 1)
+    def _visit_opaque(self, value: Any, name: str) -> None:
+        """Something of C: an iterator, random numbers, bytes. Its pickle says whether it moved on."""
+        if inspect.isgenerator(value) or inspect.iscoroutine(value):
+            raise Unwatchable(f"the body reaches the generator {name}")
+        if not hasattr(value, "__next__") and not isinstance(value, _MUTABLE):
+            return
+        try:
+            state = pickle.dumps(value)
+        except Exception:
+            raise Unwatchable(f"the body reaches {name}, a {type(value).__name__}") from None
+        self._check(lambda: pickle.dumps(value) == state, name)
 
 
-def _module_state(module: Module) -> tuple:
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return tuple(s for s in ((slots,) if isinstance(slots, str) else slots) if s not in ("__dict__", "__weakref__"))
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not bound yet
+        return _MISSING
+
+
+def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def _without(table: dict, name: str) -> dict:
+    return {key: value for key, value in table.items() if key != name}
+
+
+def _attached(manager: GradManager) -> tuple:
+    return tuple((spec.tensor(), tuple(spec.callbacks)) for spec in manager._attach_specs.values())
+
+
+def _options(optimizer: Optimizer) -> tuple:
+    """The options of each group; of numbers, whether they are zero."""
     return tuple(
-        (name, value if isinstance(value, _PLAIN) else id(value))
-        for name, value in vars(module).items()
-        if isinstance(value, (*_PLAIN, Tensor, Module))
-    )
-
-
-def _module_reader(module: Module) -> Callable[[tuple, dict], tuple]:
-    return lambda args, kwargs: _module_state(module)
-
-
-def _optimizer_state(optimizer: Optimizer) -> tuple:
-    """Which parameters are updated, and whether decay and momentum are on; their values are inputs."""
-    return tuple(
-        (len(group["params"]), tuple((name, bool(value)) for name, value in group.items() if isinstance(value, (int, float))))
+        tuple(
+            (name, bool(value) if isinstance(value, (int, float)) else _numbers_aside(value))
+            for name, value in group.items()
+        )
         for group in optimizer.param_groups
     )
+
+
+def _numbers_aside(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(bool(v) if isinstance(v, (int, float)) else v for v in value)
+    return value
+
+
+def _host_random_state() -> tuple:
+    name, keys, *rest = np.random.get_state()
+    return random.getstate(), name, keys.tobytes(), *rest

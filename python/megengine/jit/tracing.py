@@ -177,23 +177,28 @@ class trace(ManualSteps):
         """One call without the Python body, once it was recorded and while its guards hold."""
         leaves = self.flatten_inputs(*args, **kwargs)
         if self._guards is not None:
-            self._guard_reason = self._guards.reason(args, kwargs)
+            self._guard_reason = self._guards.reason(args, kwargs, leaves)
             if self._guard_reason is None and self._function.can_run_direct(leaves):
                 return _unflatten(self._result_tree, iter(self._function.run_direct(leaves)))
         from .guards import Guards  # modules and optimizers are imported after this package
 
         self._guards = None
+        guards = Guards(self.__wrapped__, args, kwargs, leaves)
         self._function.begin_capture(leaves)
         try:
             result = self.__wrapped__(*args, **kwargs)
             found: list[Tensor] = []
             tree = _flatten(result, found)
-            self._function.finish_capture(leaves, found)
+            unrepeatable = self._function.finish_capture(leaves, found)
         except BaseException:
             self._function.abort_capture()
             raise
         self._result_tree = tree
-        self._guards = Guards(self.__wrapped__, args, kwargs)
+        reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
+        if reason is None:
+            self._guards = guards
+        else:
+            self._guard_reason = reason
         return result
 
     def trace_normal(self, *args, **kwargs):
