@@ -130,6 +130,7 @@ int64_t rest_offset(const Region& rest, int64_t index) {
 // Calls use(offset in x, row of the value) for rows [lo, hi) of the value, in order.
 template <class Use>
 void for_rows(const Access& a, const int64_t* offsets, int64_t lo, int64_t hi, const Use& use) {
+    if (lo >= hi) return;
     if (a.rest_count == 1) {
         int64_t p = lo / a.places, k = lo % a.places;
         for (int64_t row = lo; row < hi; ++row) {

@@ -223,6 +223,7 @@ void reduce_short_rows(const T* x, int64_t length, int64_t lo, int64_t hi, doubl
 template <class Op, class T, class Out>
 void reduce_all(const Plan& plan, double scale, const T* x, Out* y, void* workspace) {
     using A = AccOf<Op, T>;
+    if (plan.result_elements == 0) return;
     A* partial = static_cast<A*>(workspace);  // [result, group] inner, [group, result] outer
     const int64_t groups = plan.groups, work = plan.elements / std::max<int64_t>(1, plan.result_elements * groups);
     if (plan.inner) {
