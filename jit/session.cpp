@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/error.h"
+#include "runtime/random.h"
 
 namespace megjit::jit {
 
@@ -59,6 +60,7 @@ void Session::bind_arguments(std::span<const TensorRef> arguments) {
         if (is_recording()) version_->argument_slots.push_back(record().values[record_id_of(arguments[i])].slot);
         else bound_[version_->argument_slots[i]] = arguments[i];
     }
+    captures_ = function_.options.capture_as_const;
 }
 
 const Event* Session::next_event() const {
@@ -74,7 +76,8 @@ RecordId Session::record_id_of(const TensorRef& tensor) {
     Record& rec = record();
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type()};
-    if (tensor->is_constant) {
+    // Random keys differ from call to call: they stay inputs, and only a dump bakes them in.
+    if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::stream_of(*tensor))) {
         value.origin = Origin::constant;
         value.tensor = tensor;
     } else {
@@ -90,7 +93,7 @@ RecordId Session::record_id_of(const TensorRef& tensor) {
 }
 
 Tensors Session::record_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
-    RecordedOp recorded{.op = &op, .attrs = attrs, .where = where_()};
+    RecordedOp recorded{.op = &op, .attrs = attrs, .where = where_(), .scope = scope_};
     bool is_static = true;  // follows from constants alone
     size_t small = 0;
     for (const TensorRef& input : inputs) {
@@ -178,7 +181,7 @@ Session::Fit Session::fit(const Record& rec, RecordId expected, const TensorRef&
     if (value.origin == Origin::op) return Fit::intermediate_now_outside;
     if (value.origin == Origin::constant) {
         if (value.tensor == tensor) return Fit::yes;
-        if (!tensor->is_constant || !(tensor->type() == value.type)) return Fit::other_constant;
+        if (!(tensor->is_constant || captures_) || !(tensor->type() == value.type)) return Fit::other_constant;
         return std::memcmp(tensor->data(), value.tensor->data(), value.type.bytes()) == 0 ? Fit::yes : Fit::other_constant;
     }
     if (tensor->is_constant) return Fit::other_constant;
@@ -474,10 +477,12 @@ void Session::finish() {
         Record& rec = record();
         for (RecordId id : live_values()) rec.values[id].is_output = true;
         rec.mark_crossing_values();
+        keep_captured();
         version_->donatable.resize(rec.outside.size());
         for (size_t slot = 0; slot < bound_.size(); ++slot) version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
         function_.add(version_);
-        if (mode_ == Mode::record_symbolic && !function_.options.record_only) run_segment(rec.segments - 1);
+        if (function_.options.record_only) return;
+        if (mode_ == Mode::record_symbolic) run_segment(rec.segments - 1);
         return;
     }
     if (const Event* event = next_event()) {
@@ -498,6 +503,26 @@ void Session::finish() {
     run_segment(record().segments - 1);
     ++version_->calls;
     function_.touch(version_);
+}
+
+void Session::note_results(std::span<const TensorRef> results) {
+    if (!is_recording()) return;
+    version_->results.clear();
+    for (const TensorRef& result : results) version_->results.push_back(record_id_of(result));
+}
+
+void Session::note_name(const TensorRef& tensor, std::string name) {
+    if (!is_recording() || !captures_) return;
+    if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
+    else names_.emplace(tensor->id(), std::move(name));
+}
+
+void Session::keep_captured() {
+    if (!captures_) return;
+    for (auto& [id, name] : names_)
+        if (auto found = outside_ids_.find(id); found != outside_ids_.end()) version_->names.emplace(found->second, std::move(name));
+    version_->captured = bound_;
+    for (uint32_t slot : version_->argument_slots) version_->captured[slot] = {};
 }
 
 void Session::abort() noexcept {

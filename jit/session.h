@@ -51,6 +51,11 @@ public:
     void abort() noexcept;
 
     const std::shared_ptr<Version>& version() const { return version_; }
+    // While recording, for dump: what the body returned, names that it gave, the module that runs.
+    void note_results(std::span<const TensorRef> results);
+    void note_name(const TensorRef& tensor, std::string name);
+    void set_scope(std::string scope) { scope_ = std::move(scope); }
+
     // Outside tensors by slot, as bound in this call.
     const std::vector<TensorRef>& bound() const { return bound_; }
     // Values of ops that somebody else holds.
@@ -77,6 +82,7 @@ private:
     void fork(const std::string& reason);
     [[noreturn]] void raise_mismatch(const std::string& what, const std::string& fix = "");
 
+    void keep_captured();
     // Computes record values now, by eager kernels.
     void compute_now(const std::vector<RecordId>& wanted);
 
@@ -92,6 +98,9 @@ private:
     std::vector<TensorRef> bound_;   // by slot
     std::unordered_map<uint64_t, RecordId> outside_ids_;  // recording: tensor id -> value
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;  // backward index, slots known when it began
+    std::unordered_map<uint64_t, std::string> names_;  // recording: of outside tensors, by tensor id
+    std::string scope_;
+    bool captures_ = false;  // outside tensors become constants: capture_as_const, once the arguments are bound
     bool failed_ = false;
     bool is_new_ = false;
 };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "jit/program.h"
@@ -32,6 +33,9 @@ struct CallKey {
 
 // One record and its programs.
 struct Version {
+    Version() = default;
+    Version(const Version&) = delete;  // owns programs
+
     Record record;
     CallKey key;
     std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
@@ -39,6 +43,10 @@ struct Version {
     std::vector<Segment> segments;
     std::vector<std::unique_ptr<Program>> programs;  // by segment, compiled when first run
     std::vector<bool> donatable;                     // by outside slot, decided when recording ended
+    // For dump, kept with capture_as_const only:
+    std::vector<RecordId> results;                       // what the body returned, flat
+    std::vector<TensorRef> captured;                     // by slot: what is no argument and yet varies (random keys)
+    std::unordered_map<RecordId, std::string> names;     // given by the program
     uint64_t calls = 0;
     double compile_ms = 0;
 

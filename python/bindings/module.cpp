@@ -60,6 +60,7 @@ NB_MODULE(_core, m) {
     bind_tensor(m);
     bind_ops(m);
     bind_autodiff(m);
+    bind_model(m);
     bind_trace(m);
     bind_system(m);
 }

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include <nanobind/stl/shared_ptr.h>
+
 #include "jit/session.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
@@ -39,7 +41,7 @@ public:
         Tensors tensors;
         for (nb::handle argument : arguments) tensors.push_back(handle_of(argument.ptr()).value);
         jit::CallKey key = key_of(tensors);
-        auto version = function.find(key);
+        auto version = function.options.record_only ? nullptr : function.find(key);  // nothing is ever run
         std::string reason = version ? "" : function.reason_for(key);
         session = std::make_unique<Session>(function, std::move(version), std::move(key), std::move(reason), user_location);
         session->bind_arguments(tensors);
@@ -403,6 +405,7 @@ void bind_trace(nb::module_& m) {
         .def("profiles", &profiles_of)
         .def("explain", [](PyTrace& self) { return self.function.explain(); })
         .def_prop_ro("version_count", [](PyTrace& self) { return self.function.versions.size(); })
+        .def_prop_ro("version", [](PyTrace& self) { return self.latest; })
         .def_prop_ro("op_count", [](PyTrace& self) { return self.latest ? self.latest->record.ops.size() : 0; })
         .def_prop_ro("value_count", [](PyTrace& self) { return self.latest ? self.latest->record.values.size() : 0; })
         .def("clear", [](PyTrace& self) { self.function.versions.clear(); self.latest.reset(); });

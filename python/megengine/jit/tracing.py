@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..tensor import Tensor
+from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
 from .report import GeneratedKernel, MemoryPlan, merge_plans, merge_profiles
 
@@ -72,7 +73,7 @@ def _unflatten(tree: Any, tensors) -> Any:
     return tree
 
 
-class trace(ManualSteps):
+class trace(ManualSteps, Dumping):
     """Decorates a function so that it runs as a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records what the function does. Later calls run its Python body again, match each
@@ -124,6 +125,7 @@ class trace(ManualSteps):
         self._symbolic = symbolic or record_only
         self._capture_as_const = capture_as_const or record_only
         self._record_only = record_only
+        self._body = self._body_for_dump if self._capture_as_const else function
         self._sublinear_memory_config = sublinear_memory_config
         self._dtr_config = dtr_config
         self._profiling = profiling
@@ -186,7 +188,7 @@ class trace(ManualSteps):
         guards = Guards(self.__wrapped__, args, kwargs, leaves)
         self._function.begin_capture(leaves)
         try:
-            result = self.__wrapped__(*args, **kwargs)
+            result = self._body(*args, **kwargs)
             found: list[Tensor] = []
             tree = _flatten(result, found)
             unrepeatable = self._function.finish_capture(leaves, found)
@@ -206,7 +208,7 @@ class trace(ManualSteps):
         begin = self._function.begin
         begin(self.flatten_inputs(*args, **kwargs))
         try:
-            result = self.__wrapped__(*args, **kwargs)
+            result = self._body(*args, **kwargs)
         except BaseException:
             self._function.abort()
             raise

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
+from ..utils.naming import AutoNaming
 from . import _state
 from ._structure import (
     _CONTAINERS,
@@ -62,8 +64,9 @@ class Module:
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the forward pre-hooks, ``forward`` and the forward hooks."""
-        if self._forward_pre_hooks or self._forward_hooks:
-            return self._call_with_hooks(inputs, kwargs)
+        if self._forward_pre_hooks or self._forward_hooks or AutoNaming.is_active:
+            with AutoNaming.scope_of(self) if AutoNaming.is_active else nullcontext():
+                return self._call_with_hooks(inputs, kwargs)
         return self.forward(*inputs, **kwargs)
 
     def _call_with_hooks(self, inputs: tuple, kwargs: dict) -> Any:

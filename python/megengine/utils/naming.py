@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
+
+from .. import _core
 
 
 class AutoNaming:
@@ -13,6 +17,29 @@ class AutoNaming:
     name2ops: dict[str, list[Any]] = {}
     handle2names: dict[int, str] = {}
     __cls_attributes__ = {"scopes", "c_ops", "name2ops", "handle2names"}
+
+    is_active = False  # a call is recorded for dump: modules enter their scopes
+
+    @classmethod
+    @contextlib.contextmanager
+    def scope_of(cls, module: Any) -> Iterator[None]:
+        """The scope of one module call: its own name, or the attribute path that its parent holds it by.
+
+        The top module counts only if it was named. Operations issued inside and the module's tensors
+        get the scope's path before their names.
+        """
+        cls.push_scope(module.name or module._short_name)
+        try:
+            path = cls.get_scope()
+            _core.set_scope(path)
+            for name, value in vars(module).items():
+                if isinstance(value, _core.Tensor):
+                    name = value.name or name
+                    _core.set_name(value, f"{path}.{name}" if path else name)
+            yield
+        finally:
+            cls.pop_scope()
+            _core.set_scope(cls.get_scope())
 
     @classmethod
     def clear(cls) -> None:

@@ -1,0 +1,255 @@
+#include "jit/export.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "jit/passes/passes.h"
+#include "jit/pipeline.h"
+#include "runtime/dispatch.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+namespace {
+
+using runtime::cat;
+using runtime::DType;
+using Names = std::vector<std::string>;
+
+// Names travel through the passes in Node::where: name of the op (or constant), line feed, name of the
+// variable. A leading '*' marks a parameter.
+constexpr char kSeparator = '\n';
+constexpr char kParam = '*';
+
+constexpr std::pair<std::string_view, std::string_view> kTypeNames[] = {
+    {"matmul", "MatrixMul"}, {"cast", "TypeCvt"}, {"conv", "Convolution"}, {"conv_backward_data", "ConvolutionBackwardData"},
+    {"conv_backward_filter", "ConvolutionBackwardFilter"}, {"reshape", "Reshape"}, {"broadcast_to", "Broadcast"},
+    {"transpose", "Dimshuffle"}, {"slice", "Subtensor"}, {"slice_set", "SetSubtensor"}, {"concat", "Concat"}, {"pad", "Padding"},
+    {"full", "Fill"}, {"index_get", "IndexingMultiAxisVec"}, {"index_set", "IndexingSetMultiAxisVec"},
+    {"index_add", "IndexingIncrMultiAxisVec"}, {"gather", "IndexingOneHot"}, {"scatter", "IndexingSetOneHot"},
+    {"max_pool", "Pooling"}, {"avg_pool", "Pooling"}, {"adaptive_avg_pool", "AdaptivePooling"}, {"adaptive_max_pool", "AdaptivePooling"},
+    {"batch_norm", "BatchNorm"}, {"layer_norm", "LayerNorm"}, {"softmax", "Softmax"}, {"resize", "Resize"}, {"remap", "Remap"},
+    {"warp_perspective", "WarpPerspective"}, {"argmax", "Argmax"}, {"argmin", "Argmin"}, {"sort", "Argsort"}, {"topk", "TopK"},
+    {"cumsum", "Cumsum"}, {"matinv", "MatrixInverse"}, {"svd", "SVD"}, {"identity", "Identity"},
+};
+
+constexpr std::pair<std::string_view, std::string_view> kModes[] = {
+    {"equal", "EQ"}, {"not_equal", "NEQ"}, {"less", "LT"}, {"less_equal", "LEQ"}, {"greater", "GT"}, {"greater_equal", "GEQ"},
+    {"logical_and", "AND"}, {"logical_or", "OR"}, {"logical_xor", "XOR"}, {"logical_not", "NOT"}, {"neg", "NEGATE"},
+    {"left_shift", "SHL"}, {"right_shift", "SHR"}, {"maximum", "MAX"}, {"minimum", "MIN"}, {"logaddexp", "LOG_SUM_EXP"},
+    {"hswish", "H_SWISH"}, {"fma3", "FUSE_MUL_ADD3"}, {"where", "WHERE"},
+};
+
+// Equal names get suffixes [0], [1], ... ; unnamed entries stay.
+void make_unique(Names& names) {
+    std::unordered_map<std::string, int> count, next;
+    for (const std::string& name : names) ++count[name];
+    for (std::string& name : names)
+        if (!name.empty() && count[name] > 1) name += cat("[", next[name]++, "]");
+}
+
+class Exporter {
+public:
+    Exporter(const Version& version, const ExportOptions& options) : version_(version), record_(version.record), options_(options) {}
+
+    Model run() {
+        find_live_ops();
+        add_inputs();
+        for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
+        Model model;
+        model.inputs = options_.inputs;
+        for (size_t i = 0; i < version_.results.size(); ++i) {
+            const RecordId id = version_.results[i];
+            model.outputs.push_back(output_name(id, i));
+            ValueId value = id_of(id);
+            if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
+            graph_.outputs.push_back(value);
+        }
+        make_unique(model.outputs);
+        model.graph = std::move(graph_);
+        return model;
+    }
+
+private:
+    void find_live_ops() {
+        std::vector<bool> needed(record_.values.size());
+        for (RecordId id : version_.results) needed[id] = true;
+        for (size_t i = record_.ops.size(); i-- > 0;) {
+            const RecordedOp& op = record_.ops[i];
+            const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) { return needed[id] && !record_.values[id].tensor; });
+            if (!live) continue;
+            live_.push_back(static_cast<uint32_t>(i));
+            for (RecordId input : op.inputs) needed[input] = true;
+        }
+        std::reverse(live_.begin(), live_.end());
+        for (uint32_t i : live_) {
+            const RecordedOp& op = record_.ops[i];
+            op_names_.push_back((op.scope.empty() ? "" : op.scope + ".") + type_name_of(*op.op));
+        }
+        make_unique(op_names_);
+        for (size_t i = 0; i < live_.size(); ++i) {
+            const auto& outputs = record_.ops[live_[i]].outputs;
+            for (size_t o = 0; o < outputs.size(); ++o) names_[outputs[o]] = outputs.size() == 1 ? op_names_[i] : cat(op_names_[i], ":o", o);
+        }
+        for (const auto& [id, name] : version_.names) names_[id] = name;
+    }
+
+    void add_inputs() {
+        for (size_t i = 0; i < version_.argument_slots.size(); ++i) {
+            const RecordId id = record_.outside[version_.argument_slots[i]];
+            Type type = record_.values[id].type;
+            const bool is_scalar = type.rank() == 0;
+            if (is_scalar) type.shape.push_back(1);
+            ValueId input = graph_.add_input(type, static_cast<int>(i));
+            has_scalar_input_ = has_scalar_input_ || is_scalar;
+            if (is_scalar) input = reshaped(input, {});
+            if (ids_.emplace(id, input).second) names_[id] = options_.inputs[i];
+        }
+    }
+
+    ValueId reshaped(ValueId value, const std::vector<int64_t>& shape) {
+        Node node{.op = &runtime::find_op("reshape"), .attrs = {shape}, .inputs = {value}};
+        const Type type{.dtype = graph_.type(value).dtype, .shape = runtime::Shape(shape)};
+        return graph_.add(std::move(node), {&type, 1})[0];
+    }
+
+    // Constants, and tensors from outside that are baked in.
+    ValueId id_of(RecordId id) {
+        if (auto found = ids_.find(id); found != ids_.end()) return found->second;
+        const RecordedValue& value = record_.values[id];
+        const TensorRef tensor = value.tensor ? value.tensor : value.slot < version_.captured.size() ? version_.captured[value.slot] : TensorRef{};
+        if (!tensor || !tensor->has_data())
+            runtime::user_error({.what = cat("dump: the value of a ", to_string(value.type), " tensor from outside is not known"),
+                                 .fix = "pass it as an argument"}, runtime::ErrorKind::runtime);
+        Node node{.kind = NodeKind::constant, .constant = tensor};
+        if (value.origin != Origin::op && !tensor->is_constant) {
+            auto name = options_.params.find(id);
+            node.where = kParam + (name == options_.params.end() || name->second.empty() ? cat("param_", next_param_) : name->second);
+            names_[id] = node.where.substr(1);
+            ++next_param_;
+        }
+        return ids_[id] = graph_.add(std::move(node), {&value.type, 1})[0];
+    }
+
+    void add_op(const RecordedOp& op, const std::string& name) {
+        Node node{.op = op.op, .attrs = op.attrs};
+        auto variable = version_.names.find(op.outputs[0]);
+        node.where = name + kSeparator + (variable == version_.names.end() ? name : variable->second);
+        for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
+        std::vector<Type> types;
+        for (RecordId output : op.outputs) types.push_back(record_.values[output].type);
+        const std::vector<ValueId> outputs = graph_.add(std::move(node), types);
+        for (size_t o = 0; o < outputs.size(); ++o) ids_[op.outputs[o]] = outputs[o];
+    }
+
+    std::string output_name(RecordId id, size_t index) {
+        if (!options_.outputs.empty()) return options_.outputs[index];
+        auto found = names_.find(id);
+        return options_.keep_value_names == 0 || found == names_.end() || found->second.empty() ? cat("output_", index) : found->second;
+    }
+
+    const Version& version_;
+    const Record& record_;
+    const ExportOptions& options_;
+    Graph graph_;
+    std::vector<uint32_t> live_;
+    Names op_names_;  // by live op
+    std::unordered_map<RecordId, ValueId> ids_;
+    std::unordered_map<RecordId, std::string> names_;
+    bool has_scalar_input_ = false;
+    int next_param_ = 0;
+};
+
+// Each float32 result of an op is stored as float16; those who read it compute in float32.
+Graph stored_as_half(const Graph& graph) {
+    const OpDef& cast = runtime::find_op("cast");
+    Rewriter rewrite(graph);
+    std::vector<std::optional<ValueId>> stored(graph.value_count());
+    const auto converted = [&](ValueId value, DType dtype, std::string_view name) {
+        Type type = rewrite.to.type(value);
+        type.dtype = dtype;
+        Node node{.op = &cast, .attrs = {std::string(name)}, .inputs = {value}};
+        return rewrite.to.add(std::move(node), {&type, 1})[0];
+    };
+    for (const Node& node : graph.nodes()) {
+        rewrite.copy(node);
+        if (node.kind != NodeKind::op) continue;
+        for (ValueId output : node.outputs) {
+            if (graph.type(output).dtype != DType::f32) continue;
+            stored[at(output)] = converted(rewrite.map(output), DType::f16, runtime::info(DType::f16).name);
+            rewrite.replace(output, converted(*stored[at(output)], DType::f32, runtime::info(DType::f32).name));
+        }
+    }
+    for (ValueId output : graph.outputs)
+        if (stored[at(output)]) rewrite.replace(output, *stored[at(output)]);
+    return rewrite.finish();
+}
+
+// Takes names out of Node::where and keeps those that are asked for.
+void collect_names(Model& model, const ExportOptions& options) {
+    Rewriter rewrite(model.graph);
+    for (const Node& node : model.graph.nodes()) {
+        Node bare = node;
+        bare.where.clear();
+        rewrite.copy(bare);
+        std::string name = node.where, variable;
+        if (const size_t cut = name.find(kSeparator); cut != std::string::npos) {
+            variable = name.substr(cut + 1);
+            name.resize(cut);
+        }
+        if (node.kind == NodeKind::input) name = variable = model.inputs[static_cast<size_t>(node.slot)];
+        if (node.kind == NodeKind::constant && !name.empty() && name[0] == kParam) {
+            name = options.keep_param_names ? name.substr(1) : cat("param_", model.params.size());
+            variable = name;
+            model.params.push_back(node.outputs[0]);
+        } else if (node.kind != NodeKind::input && !options.keep_op_names) {
+            name.clear();
+        }
+        model.node_names.push_back(name);
+        for (size_t o = 0; o < node.outputs.size(); ++o)
+            model.value_names.push_back(options.keep_value_names == 2 ? (o ? cat(variable, ":o", o) : variable) : "");
+    }
+    model.graph = rewrite.finish();
+    if (options.keep_value_names > 0)
+        for (size_t i = 0; i < model.outputs.size(); ++i)
+            if (model.graph.producer(model.graph.outputs[i]).kind == NodeKind::op) model.value_names[at(model.graph.outputs[i])] = model.outputs[i];
+    make_unique(model.node_names);
+    make_unique(model.value_names);
+}
+
+}  // namespace
+
+std::string type_name_of(const OpDef& op) {
+    const auto in = [&op](const auto& table) {
+        for (const auto& [name, shown] : table)
+            if (op.name == name) return std::string(shown);
+        return std::string();
+    };
+    if (std::string name = in(kTypeNames); !name.empty()) return name;
+    if (std::string name = in(kModes); !name.empty()) return name;
+    if (op.name.starts_with("reduce_")) return "Reduce";
+    std::string name;
+    bool upper = true;  // element-wise: all of it; others: at each word
+    for (char c : op.name) {
+        if (op.is_elementwise() || (upper && c != '_')) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+        else if (c != '_') name += c;
+        upper = c == '_';
+    }
+    return name;
+}
+
+Model export_model(const Version& version, const ExportOptions& options) {
+    Model model = Exporter(version, options).run();
+    model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2, .fuse = false}) : drop_dead(model.graph);
+    if (options.half_storage) model.graph = stored_as_half(model.graph);
+    collect_names(model, options);
+    return model;
+}
+
+Graph graph_for(const Model& model, const std::vector<size_t>& outputs) {
+    Graph graph = model.graph;
+    graph.outputs.clear();
+    for (size_t output : outputs) graph.outputs.push_back(model.graph.outputs.at(output));
+    return drop_dead(graph);
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,33 @@
+// jit/export.h -- from a record to a Model that can be written: one graph over all segments, tensors
+// from outside as constants, every op with the name that the API promises.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/graph_file.h"
+#include "jit/trace_function.h"
+
+namespace megjit::jit {
+
+struct ExportOptions {
+    std::vector<std::string> inputs = {};                  // by argument
+    std::vector<std::string> outputs = {};                 // by result; empty: the names of what made them
+    std::unordered_map<RecordId, std::string> params = {}; // names of captured tensors
+    bool optimize = true;        // whole-graph passes, without fusion
+    bool half_storage = false;   // values between ops are stored as float16 and computed as float32
+    int keep_value_names = 1;    // 0 none, 1 outputs, 2 all
+    bool keep_op_names = false;
+    bool keep_param_names = false;
+};
+
+// "ADD" and "TRUE_DIV" for element-wise ops, "MatrixMul" and the like for others.
+std::string type_name_of(const OpDef& op);
+
+Model export_model(const Version& version, const ExportOptions& options);
+
+// The part of a model that computes `outputs` (positions in Model::outputs), optimized anew.
+Graph graph_for(const Model& model, const std::vector<size_t>& outputs);
+
+}  // namespace megjit::jit

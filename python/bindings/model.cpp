@@ -1,0 +1,152 @@
+// Dumped models: from a recorded version to bytes, and from bytes to a program.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include "jit/export.h"
+#include "jit/pipeline.h"
+#include "jit/session.h"
+#include "python/bindings/handle.h"
+#include "runtime/error.h"
+
+namespace megjit::python {
+namespace {
+
+using jit::Model;
+
+jit::Session* running_session() { return dynamic_cast<jit::Session*>(runtime::context().tracer); }
+
+std::vector<std::string> texts_from(nb::handle list) {
+    std::vector<std::string> result;
+    for (nb::handle item : list) result.push_back(nb::cast<std::string>(item));
+    return result;
+}
+
+nb::list list_from(const std::vector<std::string>& texts) {
+    nb::list result;
+    for (const std::string& text : texts) result.append(text);
+    return result;
+}
+
+std::string bytes_from(nb::bytes bytes) { return {bytes.c_str(), bytes.size()}; }
+nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
+
+std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs, bool optimize, bool half_storage,
+                                   int keep_value_names, bool keep_op_names, bool keep_param_names) {
+    const jit::ExportOptions options{.inputs = texts_from(inputs), .outputs = texts_from(outputs), .params = version.names,
+                                     .optimize = optimize, .half_storage = half_storage, .keep_value_names = keep_value_names,
+                                     .keep_op_names = keep_op_names, .keep_param_names = keep_param_names};
+    nb::gil_scoped_release release;
+    return std::make_unique<Model>(jit::export_model(version, options));
+}
+
+nb::list type_row(const Type& type) {
+    nb::list row;
+    row.append(numpy_dtype(type.dtype));
+    nb::list shape;
+    for (int64_t extent : type.shape) shape.append(extent);
+    row.append(nb::tuple(shape));
+    return row;
+}
+
+nb::list input_types(const Model& model) {
+    std::vector<Type> types(model.inputs.size());
+    for (const jit::Node& node : model.graph.nodes())
+        if (node.kind == jit::NodeKind::input) types[static_cast<size_t>(node.slot)] = model.graph.type(node.outputs[0]);
+    nb::list result;
+    for (const Type& type : types) result.append(type_row(type));
+    return result;
+}
+
+nb::list params_of(const Model& model) {
+    nb::list result;
+    for (jit::ValueId id : model.params) result.append(model.node_names[jit::at(model.graph.value(id).producer)]);
+    return result;
+}
+
+// For strip_info_file: which operators and dtypes a runtime must bring.
+nb::object used(const Model& model, bool dtypes) {
+    nb::object found = nb::steal(PySet_New(nullptr));
+    for (const jit::Node& node : model.graph.nodes()) {
+        if (dtypes)
+            for (jit::ValueId id : node.outputs) found.attr("add")(std::string(info(model.graph.type(id).dtype).name));
+        else if (node.op) found.attr("add")(jit::type_name_of(*node.op));
+    }
+    return found;
+}
+
+std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, int opt_level) {
+    std::vector<size_t> wanted;
+    for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
+    nb::gil_scoped_release release;
+    const jit::Graph graph = jit::graph_for(model, wanted);
+    return std::make_unique<jit::Program>(run_pipeline(graph, {.opt_level = opt_level}), graph, runtime::default_device(), jit::LoweringOptions{});
+}
+
+nb::list run_program(jit::Program& program, nb::list tensors) {
+    std::vector<TensorRef> inputs, outputs;
+    for (nb::handle tensor : tensors) inputs.push_back(handle_of(tensor.ptr()).value);
+    for (const TensorRef& input : inputs) host_read(*input);
+    {
+        nb::gil_scoped_release release;
+        outputs = program.run(inputs);
+    }
+    nb::list result;
+    for (TensorRef& output : outputs) result.append(wrap(output));
+    return result;
+}
+
+nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offset) {
+    size_t size = 0;
+    std::unique_ptr<Model> model;
+    const std::string_view all(bytes.c_str(), bytes.size());
+    {
+        nb::gil_scoped_release release;
+        model = std::make_unique<Model>(jit::from_bytes(all.substr(std::min(offset, all.size())), file_name, &size));
+    }
+    return nb::make_tuple(nb::cast(std::move(model)), size);
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+    nb::class_<jit::Version>(m, "Version", "One record of a traced function.")
+        .def_prop_ro("result_count", [](const jit::Version& self) { return self.results.size(); })
+        .def_prop_ro("input_count", [](const jit::Version& self) { return self.argument_slots.size(); })
+        .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"), nb::arg("optimize"), nb::arg("half_storage"),
+             nb::arg("keep_value_names"), nb::arg("keep_op_names"), nb::arg("keep_param_names"));
+    nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
+        .def_prop_ro("inputs", [](const Model& self) { return list_from(self.inputs); })
+        .def_prop_ro("outputs", [](const Model& self) { return list_from(self.outputs); })
+        .def_prop_ro("params", &params_of)
+        .def_prop_ro("node_names", [](const Model& self) { return list_from(self.node_names); })
+        .def_prop_ro("value_names", [](const Model& self) { return list_from(self.value_names); })
+        .def_prop_ro("input_types", &input_types, "A dtype and a shape for each input.")
+        .def_prop_ro("node_count", [](const Model& self) { return self.graph.nodes().size(); })
+        .def_prop_ro("constant_bytes", &Model::constant_bytes)
+        .def_prop_ro("op_types", [](const Model& self) { return used(self, false); })
+        .def_prop_ro("dtypes", [](const Model& self) { return used(self, true); })
+        .def_prop_rw("metadata", [](const Model& self) { return to_python(self.metadata); }, [](Model& self, nb::bytes bytes) { self.metadata = bytes_from(bytes); })
+        .def_prop_rw("cases", [](const Model& self) { return to_python(self.cases); }, [](Model& self, nb::bytes bytes) { self.cases = bytes_from(bytes); })
+        .def("graph_text", [](const Model& self) { return print(self.graph); })
+        .def("to_bytes", [](const Model& self) { return to_python(jit::to_bytes(self)); })
+        .def("program", &program_of, nb::arg("outputs"), nb::arg("opt_level"));
+    nb::class_<jit::Program>(m, "Program", "A compiled model.")
+        .def("run", &run_program, nb::arg("inputs"));
+    m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0, "A Model and the bytes that it took.");
+    m.def("checksum", [](nb::bytes bytes) { return jit::checksum({bytes.c_str(), bytes.size()}); });
+
+    // ---- names, while a call is recorded for dumping
+    m.def("note_results", [](nb::list results) {
+        Tensors tensors;
+        for (nb::handle result : results) tensors.push_back(handle_of(result.ptr()).value);
+        if (jit::Session* session = running_session()) session->note_results(tensors);
+    });
+    m.def("set_name", [](const Handle& tensor, const std::string& name) {
+        if (jit::Session* session = running_session()) session->note_name(tensor.value, name);
+    });
+    m.def("set_scope", [](const std::string& scope) {
+        if (jit::Session* session = running_session()) session->set_scope(scope);
+    });
+}
+
+}  // namespace megjit::python

@@ -1,0 +1,269 @@
+"""``trace.dump``: a recorded function as a file that runs without Python code.
+
+In: a record made with ``capture_as_const=True``. Out: a container (jit/graph_file.h) with graph, constants,
+names and metadata. ``megengine.utils.comp_graph_tools.GraphInference`` runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import threading
+from collections import namedtuple
+from collections.abc import Mapping
+from typing import IO, Any
+
+from .. import _core
+from ..tensor import Tensor
+from ..utils.naming import AutoNaming
+from .cases import make_cases
+
+DumpInfo = namedtuple(
+    "DumpInfo", ["nr_opr", "tot_bytes", "tensor_value_bytes", "content_hash", "inputs", "outputs", "params"]
+)
+
+FORMATS = (None, "FBS", "FBS_V2")
+
+# Layouts and fusions of other devices: the CPU program chooses its own when the model is loaded.
+LAYOUT_OPTIONS = frozenset({
+    "enable_ioc16", "enable_hwcd4", "enable_nchw4", "enable_nchw88", "enable_nchw44", "enable_nchw44_dot",
+    "enable_nchw32", "enable_nchw64", "enable_chwn4", "enable_nchw", "enable_nhwc", "enable_fuse_conv_bias_nonlinearity",
+    "enable_fuse_conv_bias_with_z", "enable_fuse_preprocess", "enable_fuse_grain", "enable_weight_preprocess",
+})  # fmt: skip
+PRECISION_OPTIONS = frozenset({"enable_io16xc32"})
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
+    """The ``enable_*`` options as bools. ValueError for an unknown one."""
+    known = LAYOUT_OPTIONS | PRECISION_OPTIONS
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ValueError(f"dump: unknown options {', '.join(unknown)}\n  fix: valid are {', '.join(sorted(known))}")
+    return {name: bool(value) for name, value in options.items()}
+
+
+class Results:
+    """What a recorded body returned, as dump needs it: how many tensors, and the keys of a mapping."""
+
+    def __init__(self, value: Any):
+        self.keys: list[str] | None = None
+        self.fault = ""
+        self.tensors: list[Tensor] = []
+        if isinstance(value, Mapping):
+            self.keys = sorted(value)
+            items = [value[key] for key in self.keys]
+        elif isinstance(value, Tensor):
+            items = [value]
+        elif isinstance(value, (list, tuple)):
+            items = list(value)
+        else:
+            items = [] if value is None else [value]
+        for item in items:
+            if not isinstance(item, Tensor):
+                self.fault = type(item).__name__
+        if not self.fault:
+            self.tensors = items
+        self.count = len(items)
+
+    def names(self, given) -> list[str]:
+        """The names of the outputs, or [] for those of the operators that make them."""
+        if self.fault:
+            raise TypeError(
+                f"dump: the function returns a {self.fault}\n"
+                "  why: results of a dumped function are a Tensor, a flat sequence of Tensors, or a dict of them"
+            )
+        if not self.count:
+            raise ValueError("dump: the function returns nothing\n  fix: return the tensors that the model computes")
+        if self.keys is not None:
+            if given is not None:
+                raise TypeError("dump: output_names was given, but the function returns a mapping, whose keys are the names")
+            return [str(key) for key in self.keys]
+        if given is None:
+            return []
+        given = [given] if isinstance(given, str) else list(given)
+        if len(given) != self.count:
+            raise ValueError(f"dump: {len(given)} output_names for {self.count} results")
+        return given
+
+
+def input_names(recorded: list[tuple[str, str]], given) -> list[str]:
+    """``recorded``: keyword (or "") and own name of each input; ``given``: arg_names for the positional ones."""
+    positional = sum(not keyword for keyword, _ in recorded)
+    if given is not None:
+        given = [given] if isinstance(given, str) else list(given)
+        if len(given) != positional:
+            raise ValueError(f"dump: {len(given)} arg_names for {positional} arguments")
+    names = []
+    for index, (keyword, own) in enumerate(recorded):
+        names.append(keyword or (given[index] if given is not None else own or f"arg_{index}"))
+    if len(set(names)) != len(names):
+        raise ValueError(f"dump: two inputs have one name: {', '.join(names)}\n  fix: give arg_names")
+    return names
+
+
+def metadata_bytes(user_info: Any, options: Mapping[str, bool], optimized: bool, modified: bool = False) -> bytes:
+    """What the container holds as metadata; load_metadata reads it."""
+    entries = {"user_info": user_info, "graph_modified": modified, "optimized_for_inference": optimized}
+    entries.update({name: True for name, value in options.items() if value})
+    return pickle.dumps(entries)
+
+
+def write_model(file: str | os.PathLike | IO[bytes], data: bytes, append: bool = False) -> None:
+    """Writes ``data`` to a path at once, by renaming, or to an open binary file.
+
+    append: keep what the path holds and put ``data`` behind it. Raises OSError.
+    """
+    if hasattr(file, "write"):
+        file.write(data)
+        return
+    path = os.path.realpath(file)
+    before = b""
+    if append and os.path.exists(path):
+        with open(path, "rb") as stream:
+            before = stream.read()
+    partial = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
+    try:
+        with open(partial, "wb") as stream:
+            stream.write(before)
+            stream.write(data)
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(partial)
+
+
+def write_strip_info(path: str, model, content_hash: int, append: bool) -> None:
+    """JSON about the operators and dtypes that the model uses, so that a runtime can leave out the rest."""
+    row = {"hash": content_hash, "dtypes": sorted(model.dtypes), "opr_types": sorted(model.op_types)}
+    rows: Any = row
+    if append:
+        rows = []
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                held = json.load(stream)
+            rows = held if isinstance(held, list) else [held]
+        rows.append(row)
+    write_model(path, json.dumps(rows, indent=1).encode())
+
+
+class Dumping:
+    """The base of ``trace`` that notes names and results while recording, and writes the graph."""
+
+    _results: Results | None = None  # of the last recording
+    _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
+
+    def _body_for_dump(self, *args, **kwargs):
+        """The body, run so that modules, parameters, inputs and results are noted with their names."""
+        outer, AutoNaming.is_active = AutoNaming.is_active, True
+        try:
+            for name, value in self._outside_tensors():
+                _core.set_name(value, value.name or name)
+            value = self.__wrapped__(*args, **kwargs)
+            if _core.is_recording():
+                self._results = Results(value)
+                _core.note_results(self._results.tensors)
+                self._recorded_inputs = [("", tensor.name) for tensor in args]
+                self._recorded_inputs += [(key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)]
+            return value
+        finally:
+            AutoNaming.is_active = outer
+
+    def _outside_tensors(self):
+        """Tensors that the function refers to by global names and closure cells."""
+        function = getattr(self.__wrapped__, "__func__", self.__wrapped__)
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return
+        for name in code.co_names:
+            if isinstance(function.__globals__.get(name), Tensor):
+                yield name, function.__globals__[name]
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            with contextlib.suppress(ValueError):  # an empty cell
+                if isinstance(cell.cell_contents, Tensor):
+                    yield name, cell.cell_contents
+
+    def dump(
+        self,
+        file: str | os.PathLike | IO[bytes],
+        *,
+        arg_names=None,
+        output_names=None,
+        append: bool = False,
+        keep_var_name: int = 1,
+        keep_opr_name: bool = False,
+        keep_param_name: bool = False,
+        keep_opr_priority: bool = False,
+        no_change_graph: bool = False,
+        strip_info_file: str | None = None,
+        append_json: bool = False,
+        optimize_for_inference: bool = True,
+        user_info: Any = None,
+        enable_metadata: bool = True,
+        input_data=None,
+        repeat: int = 1,
+        silent: bool = False,
+        no_assert: bool = False,
+        maxerr: float = 0.0001,
+        resize_input: bool = False,
+        input_transform=None,
+        dump_format: str | None = None,
+        model_version: int = 2,
+        compat_older_version: str | None = None,
+        **kwargs,
+    ) -> DumpInfo:
+        """Writes what was recorded last to ``file``, a path or an object with ``write``.
+
+        arg_names, output_names: names of the positional inputs and of the results. append: behind what the
+        path holds. keep_var_name: names of no variables (0), outputs (1) or all (2); keep_opr_name,
+        keep_param_name: names of operators and parameters. optimize_for_inference: whole-graph passes;
+        ``enable_io16xc32=True`` stores values between operators as float16; other ``enable_*`` options choose
+        layouts of other devices and change nothing. no_change_graph: leave the graph as recorded.
+        user_info: pickled into the metadata, unless enable_metadata is False. input_data: test cases, see
+        ``jit.cases``; repeat, silent, no_assert, maxerr, resize_input, input_transform belong to them.
+        strip_info_file: gets JSON about operators and dtypes; append_json: as one more entry of a list.
+        dump_format: None, "FBS" or "FBS_V2", all our own container; keep_opr_priority, model_version and
+        compat_older_version are accepted, for which it has no use.
+
+        Raises ValueError before the first call, without ``capture_as_const``, for a function without
+        results, a wrong number of names, or an unknown option; TypeError for output_names with a mapping.
+        """
+        version = self._version_to_dump()
+        options = checked_options(kwargs)
+        if dump_format not in FORMATS:
+            raise ValueError(f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}")
+        if keep_var_name not in (0, 1, 2):
+            raise ValueError(f"dump: keep_var_name must be 0, 1 or 2, got {keep_var_name!r}")
+        optimize = optimize_for_inference and not no_change_graph
+        outputs = self._results.names(output_names)
+        model = version.export_model(
+            input_names(self._recorded_inputs, arg_names),
+            outputs,
+            optimize,
+            options.get("enable_io16xc32", False),
+            keep_var_name,
+            bool(keep_opr_name),
+            bool(keep_param_name),
+        )
+        if enable_metadata:
+            model.metadata = metadata_bytes(user_info, options, optimize)
+        if input_data is not None:
+            model.cases = make_cases(
+                model, input_data, repeat, not no_assert, maxerr, resize_input, input_transform, silent
+            )
+        data = model.to_bytes()
+        write_model(file, data, append)
+        content_hash = _core.checksum(data)
+        if strip_info_file is not None:
+            write_strip_info(strip_info_file, model, content_hash, append_json)
+        return DumpInfo(
+            model.node_count, len(data), model.constant_bytes, content_hash, model.inputs, model.outputs, model.params
+        )
+
+    def _version_to_dump(self):
+        if not self._capture_as_const:
+            raise ValueError("dump: the function is traced without capture_as_const=True, so that its parameters are inputs")
+        if self._results is None or self._function.version is None:
+            raise ValueError("dump: the function has not been called\n  fix: call it once, with inputs of the wanted shapes")
+        return self._function.version
