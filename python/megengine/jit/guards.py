@@ -29,8 +29,25 @@ from ..autodiff import GradManager
 from ..optimizer import Optimizer
 from ..tensor import Tensor
 
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, np.generic, np.dtype)
-_OPAQUE = (types.BuiltinFunctionType, types.CodeType, weakref.ref, RandomState)  # never change by themselves
+_PLAIN = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bool,
+    type(None),
+    type(Ellipsis),
+    range,
+    np.generic,
+    np.dtype,
+)
+_OPAQUE = (
+    types.BuiltinFunctionType,
+    types.CodeType,
+    weakref.ref,
+    RandomState,
+)  # never change by themselves
 _MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
 _MISSING = object()
 _MOST_OBJECTS = 100_000
@@ -52,7 +69,11 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, _PLAIN):
         return type(a) is type(b) and bool(a == b or (a != a and b != b))
     if isinstance(a, types.MethodType):  # made anew by each access
-        return isinstance(b, types.MethodType) and a.__func__ is b.__func__ and a.__self__ is b.__self__
+        return (
+            isinstance(b, types.MethodType)
+            and a.__func__ is b.__func__
+            and a.__self__ is b.__self__
+        )
     return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
 
 
@@ -76,7 +97,14 @@ def _is_foreign(name: str | None) -> bool:
 def _is_machinery(kind: type) -> bool:
     """Is it a part of the standard library that holds no state of programs, as a logger?"""
     top = kind.__module__.split(".")[0]
-    return top in sys.stdlib_module_names and top not in ("builtins", "collections", "types", "argparse", "functools", "enum")
+    return top in sys.stdlib_module_names and top not in (
+        "builtins",
+        "collections",
+        "types",
+        "argparse",
+        "functools",
+        "enum",
+    )
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -105,16 +133,68 @@ def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
             if last:
                 is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
                 found[last].add(instruction.argval if is_attribute else "")
-            last = (kinds[instruction.opname], instruction.argval) if instruction.opname in kinds else None
+            last = (
+                (kinds[instruction.opname], instruction.argval)
+                if instruction.opname in kinds
+                else None
+            )
             if last:
                 found.setdefault(last, set())
     return {name: frozenset(attributes) for name, attributes in found.items()}
+
+
+class _Watched:
+    """Things of one kind; `read` gives what each of them holds, in order. All are compared at once, by identity."""
+
+    def __init__(self, read: Callable[[Any], Any]):
+        self._read = read
+        self._things: list[Any] = []
+        self._names: list[str] = []
+        self._held: list[tuple] = []  # keeps it alive too: no other object takes its id
+        self._ids: list[int] = []
+
+    def add(self, thing: Any, name: str) -> None:
+        self._things.append(thing)
+        self._names.append(name)
+        self._held.append((*self._read(thing),))
+        self._ids.extend(map(id, self._held[-1]))
+        self._ids.append(0)  # the end of one thing
+
+    def changed(self) -> str | None:
+        """The name of a thing that holds something else, or None."""
+        ids: list[int] = []
+        for thing in self._things:
+            ids.extend(map(id, self._read(thing)))
+            ids.append(0)
+        if ids == self._ids:
+            return None
+        for i, thing in enumerate(self._things):
+            now = (*self._read(thing),)
+            if not _same(now, self._held[i]):
+                return self._names[i]
+            self._held[i] = now  # equal numbers in other objects
+        self._ids = ids
+        return None
 
 
 class Guards:
     """What one recording could read. ``reason(...)`` is None while it still reads the same."""
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict, leaves: list[Tensor]):
+        self._tables = _Watched(lambda table: (*table, *table.values()))
+        self._sequences = _Watched(lambda sequence: sequence)
+        self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),))
+        self._cells = _Watched(lambda cell: (_content(cell),))
+        self._tensors = _Watched(lambda tensor: (tensor.grad,))
+        self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)))
+        self._watched = (
+            self._entries,
+            self._cells,
+            self._tables,
+            self._sequences,
+            self._tensors,
+            self._instances,
+        )
         self._checks: list[tuple[Callable[[], bool], str]] = []
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # what was seen: no other object takes its id
@@ -150,6 +230,9 @@ class Guards:
         for place, tensor in self._captured_leaves:
             if leaves[place] is not tensor:
                 return "an argument that the body also reaches by itself is another one"
+        for watched in self._watched:
+            if (name := watched.changed()) is not None:
+                return f"{name} has changed"
         for holds, name in self._checks:
             try:
                 if not holds():
@@ -173,9 +256,14 @@ class Guards:
         if isinstance(value, Tensor):
             return Tensor
         if isinstance(value, (list, tuple)):
-            return (type(value), tuple(self._shape_of(item, f"{name}[{i}]") for i, item in enumerate(value)))
+            return (
+                type(value),
+                tuple(self._shape_of(item, f"{name}[{i}]") for i, item in enumerate(value)),
+            )
         if isinstance(value, dict):
-            items = tuple((key, self._shape_of(item, f"{name}[{key!r}]")) for key, item in value.items())
+            items = tuple(
+                (key, self._shape_of(item, f"{name}[{key!r}]")) for key, item in value.items()
+            )
             return (type(value), items)
         self._arguments.append((value, name))
         return value
@@ -200,9 +288,8 @@ class Guards:
 
     def _entry(self, table: dict, key: Any, name: str) -> None:
         """One entry of a namespace, which may also be missing."""
-        value = table.get(key, _MISSING)
-        self._check(lambda: _same(value, table.get(key, _MISSING)), name)
-        self._later(value, name)
+        self._entries.add((table, key), name)
+        self._later(table.get(key, _MISSING), name)
 
     def _visit(self, value: Any, name: str) -> None:
         if id(value) in self._seen or isinstance(value, (*_PLAIN, *_OPAQUE)) or value is _MISSING:
@@ -238,8 +325,7 @@ class Guards:
             self._visit_object(value, name)
 
     def _visit_tensor(self, tensor: Tensor, name: str) -> None:
-        grad = tensor.grad
-        self._check(lambda: tensor.grad is grad, f"{name}.grad")
+        self._tensors.add(tensor, f"{name}.grad")
         if (place := self._leaves.get(id(tensor))) is not None:
             self._captured_leaves.append((place, tensor))
 
@@ -256,7 +342,9 @@ class Guards:
             return
         code = value.__code__
         expected = (code, value.__defaults__)
-        self._check(lambda: value.__code__ is expected[0] and value.__defaults__ is expected[1], name)
+        self._check(
+            lambda: value.__code__ is expected[0] and value.__defaults__ is expected[1], name
+        )
         self._later(value.__defaults__, f"a default of {name}")
         self._later(value.__kwdefaults__, f"a default of {name}")
         self._later(vars(value), name)
@@ -268,16 +356,19 @@ class Guards:
             attributes = reads.get(("cell", read), frozenset())
             if attributes and attributes <= _WRITES:
                 continue
-            content = _content(cell)
-            self._check(lambda cell=cell, content=content: _same(content, _content(cell)), read)
-            self._later(content, read)
+            self._cells.add(cell, read)
+            self._later(_content(cell), read)
 
     def _visit_global(self, table: dict, read: str, attributes: frozenset[str]) -> None:
         if read not in table and read in _UNWATCHABLE:
             raise Unwatchable(f"the body calls {read}()")
         self._entry(table, read, read)
         value = table.get(read)
-        origin = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+        origin = (
+            value.__name__
+            if isinstance(value, types.ModuleType)
+            else getattr(value, "__module__", None)
+        )
         if isinstance(origin, str) and origin.split(".")[0] in _CLOCKS:
             raise Unwatchable(f"the body reads the clock by {read}")
         if isinstance(value, types.ModuleType) and not _is_foreign(value.__name__):
@@ -297,43 +388,45 @@ class Guards:
     def _visit_object(self, value: Any, name: str) -> None:
         """An instance: its class, its items when it is a container, its attributes."""
         kind = type(value)
-        self._check(lambda: type(value) is kind, f"the class of {name}")
-        self._later(kind, kind.__name__)
+        if kind not in (list, tuple, dict):
+            self._instances.add(value, f"the class of {name}")
+            self._later(kind, kind.__name__)
         if isinstance(value, (list, tuple, collections.deque)):
-            items = tuple(value)
             if not isinstance(value, tuple):
-                self._check(lambda: len(value) == len(items) and all(map(_same, value, items)), name)
-            for i, item in enumerate(items):
+                self._sequences.add(value, name)
+            for i, item in enumerate(value):
                 self._later(item, f"{name}[{i}]")
         elif isinstance(value, dict):
-            table = dict(value)
-            self._check(lambda: _same_items(value, table), name)
-            for key, item in table.items():
-                self._later(item, f"{name}[{key!r}]")
+            self._tables.add(value, name)
+            for key, item in value.items():
+                label = repr(key) if isinstance(key, _PLAIN) else "..."
+                self._later(item, f"{name}[{label}]")
                 self._later(key, name)
         elif not hasattr(value, "__dict__") or isinstance(value, random.Random):
             self._visit_opaque(value, name)
         slots = [s for base in kind.__mro__ for s in _slots_of(base)]
         if slots and not _is_foreign(kind.__module__):
             held = [getattr(value, slot, _MISSING) for slot in slots]
-            self._check(lambda: all(_same(h, getattr(value, s, _MISSING)) for s, h in zip(slots, held)), name)
+            self._check(
+                lambda: all(_same(h, getattr(value, s, _MISSING)) for s, h in zip(slots, held)),
+                name,
+            )
             for slot, item in zip(slots, held):
                 self._later(item, f"{name}.{slot}")
         if hasattr(value, "__dict__") and not _is_machinery(kind):
             self._visit_attributes(value, name)
 
     def _visit_attributes(self, value: Any, name: str) -> None:
-        table = dict(vars(value))
-        if isinstance(value, Optimizer) and _is_foreign(type(value).__module__):
+        table = vars(value)
+        self._tables.add(table, name)
+        is_optimizer = isinstance(value, Optimizer) and _is_foreign(type(value).__module__)
+        if is_optimizer:
             # Its numbers are read anew in each call; whether they are zero decides what is done.
-            del table["param_groups"]
             options = _options(value)
             self._check(lambda: _same(_options(value), options), f"{name}.param_groups")
-            self._check(lambda: _same_items(_without(vars(value), "param_groups"), table), name)
-        else:
-            self._check(lambda: _same_items(vars(value), table), name)
         for key, item in table.items():
-            self._later(item, f"{name}.{key}")
+            if not (is_optimizer and key == "param_groups"):
+                self._later(item, f"{name}.{key}")
 
     def _visit_opaque(self, value: Any, name: str) -> None:
         """Something of C: an iterator, random numbers, bytes. Its pickle says whether it moved on."""
@@ -350,7 +443,11 @@ class Guards:
 
 def _slots_of(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
-    return tuple(s for s in ((slots,) if isinstance(slots, str) else slots) if s not in ("__dict__", "__weakref__"))
+    return tuple(
+        s
+        for s in ((slots,) if isinstance(slots, str) else slots)
+        if s not in ("__dict__", "__weakref__")
+    )
 
 
 def _content(cell: types.CellType) -> Any:
@@ -362,10 +459,6 @@ def _content(cell: types.CellType) -> Any:
 
 def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-def _without(table: dict, name: str) -> dict:
-    return {key: value for key, value in table.items() if key != name}
 
 
 def _attached(manager: GradManager) -> tuple:
