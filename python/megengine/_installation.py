@@ -14,6 +14,10 @@ def check_misc() -> None:
     log = get_logger(__name__)
     if not _core.backends():
         log.warning("no kernel compiler is installed: opt_level=3 gives what opt_level=2 gives")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     if _core.thread_count() > cores:
-        log.warning("%d threads on %d cores; set OMP_NUM_THREADS=%d", _core.thread_count(), cores, cores)
+        log.warning(
+            "%d threads on %d cores; set OMP_NUM_THREADS=%d", _core.thread_count(), cores, cores
+        )

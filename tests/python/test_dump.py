@@ -150,7 +150,11 @@ def test_inputs_are_named_by_arg_names_own_names_keywords_or_numbers():
 
 def test_outputs_are_named_by_keys_or_by_what_makes_them():
     assert dumped(recorded(lambda x: {"b": x + 1, "a": x * 2}, X))[0].outputs == ["a", "b"]
-    assert dumped(recorded(lambda x: (F.relu(x), x + 1, x + 2), X))[0].outputs == ["RELU", "ADD[0]", "ADD[1]"]
+    assert dumped(recorded(lambda x: (F.relu(x), x + 1, x + 2), X))[0].outputs == [
+        "RELU",
+        "ADD[0]",
+        "ADD[1]",
+    ]
 
 
 def test_a_name_that_the_program_gave_is_kept():
@@ -193,13 +197,23 @@ def test_the_report_tells_sizes_and_a_hash_of_the_content():
     w = mge.tensor(X)
     f = recorded(lambda x: x * w, X)
     (info, data), (again, _) = dumped(f), dumped(f)
-    assert info._fields == ("nr_opr", "tot_bytes", "tensor_value_bytes", "content_hash", "inputs", "outputs", "params")
+    assert info._fields == (
+        "nr_opr",
+        "tot_bytes",
+        "tensor_value_bytes",
+        "content_hash",
+        "inputs",
+        "outputs",
+        "params",
+    )
     assert info.tot_bytes == len(data) and info.tensor_value_bytes == X.nbytes and info.nr_opr == 3
     assert info.content_hash == again.content_hash
 
 
 def test_metadata_holds_user_info_and_options():
-    _, data = dumped(recorded(lambda x: x + 1, X), user_info={"classes": ["a"]}, enable_io16xc32=True)
+    _, data = dumped(
+        recorded(lambda x: x + 1, X), user_info={"classes": ["a"]}, enable_io16xc32=True
+    )
     assert metadata_of(load_model(io.BytesIO(data))) == {
         "user_info": {"classes": ["a"]},
         "graph_modified": False,
@@ -236,7 +250,11 @@ def test_input_data_embeds_cases_with_their_results(tmp_path):
     from megengine.jit.cases import read_cases
 
     np.save(tmp_path / "x.npy", X)
-    _, data = dumped(recorded(lambda x: x + 1, X), input_data=[str(tmp_path / "x.npy"), "#rand(0, 1)"], silent=True)
+    _, data = dumped(
+        recorded(lambda x: x + 1, X),
+        input_data=[str(tmp_path / "x.npy"), "#rand(0, 1)"],
+        silent=True,
+    )
     cases = read_cases(load_model(io.BytesIO(data)))
     np.testing.assert_array_equal(cases["case0.expect.ADD"], X + 1)
     assert cases["case1.input.arg_0"].max() <= 1
@@ -303,7 +321,9 @@ def test_metadata_that_names_code_is_refused():
         metadata_of(model)
 
 
-@pytest.mark.parametrize("args, named", [((), {}), ((X, X), {}), ((X,), {"z": X}), ((X,), {"arg_0": X})])
+@pytest.mark.parametrize(
+    "args, named", [((), {}), ((X, X), {}), ((X,), {"z": X}), ((X,), {"arg_0": X})]
+)
 def test_inputs_must_be_exactly_those_of_the_model(args, named):
     _, data = dumped(recorded(lambda x: x + 1, X))
     with pytest.raises(AssertionError, match="arg_0"):

@@ -130,7 +130,10 @@ def test_a_whole_step_runs_without_its_body():
             opt.step().clear_grad()
         return loss
 
-    losses = [step.trace_without_host_overall(mge.tensor(X), net=net, opt=opt, gm=gm).item() for _ in range(4)]
+    losses = [
+        step.trace_without_host_overall(mge.tensor(X), net=net, opt=opt, gm=gm).item()
+        for _ in range(4)
+    ]
     assert losses[-1] < losses[0]
 
 
@@ -150,4 +153,6 @@ def test_xla_trace_tells_seed_parameters_and_inputs():
         "net.bias": (2,),
     }
     np.testing.assert_array_equal(f.prepare_xla_inputs([mge.tensor(X)])[0], X)
-    np.testing.assert_array_equal(mge.utils.dlpack.from_dlpack(f.to_dlpack(mge.tensor(X))).numpy(), X)
+    np.testing.assert_array_equal(
+        mge.utils.dlpack.from_dlpack(f.to_dlpack(mge.tensor(X))).numpy(), X
+    )

@@ -18,7 +18,9 @@ def _random(text: str, name: str, dtype: np.dtype, shape: tuple) -> np.ndarray:
     try:
         low, high, *extents = (float(part) for part in text[len("#rand(") : -1].split(","))
     except ValueError:
-        raise ValueError(f"dump: input_data of {name} must be '#rand(lo, hi[, shape...])', got {text!r}") from None
+        raise ValueError(
+            f"dump: input_data of {name} must be '#rand(lo, hi[, shape...])', got {text!r}"
+        ) from None
     shape = tuple(int(extent) for extent in extents) or shape
     return np.random.uniform(low, high, shape).astype(dtype)
 
@@ -28,7 +30,9 @@ def _image(path: str, shape: tuple, resize: bool) -> np.ndarray:
     import cv2
 
     channels_last = len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
-    height, width, channels = (shape[1], shape[2], shape[3]) if channels_last else (shape[2], shape[3], shape[1])
+    height, width, channels = (
+        (shape[1], shape[2], shape[3]) if channels_last else (shape[2], shape[3], shape[1])
+    )
     image = cv2.imread(path, cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR)
     if image is None:
         raise ValueError(f"dump: {os.path.basename(path)} is not an image")
@@ -38,7 +42,9 @@ def _image(path: str, shape: tuple, resize: bool) -> np.ndarray:
     return image[None] if channels_last else image.transpose(2, 0, 1)[None]
 
 
-def _array(value: Any, name: str, dtype: np.dtype, shape: tuple, resize: bool, transform: Callable | None) -> np.ndarray:
+def _array(
+    value: Any, name: str, dtype: np.dtype, shape: tuple, resize: bool, transform: Callable | None
+) -> np.ndarray:
     if isinstance(value, str) and value.startswith("#rand(") and value.endswith(")"):
         array = _random(value, name, dtype, shape)
     elif isinstance(value, str) and value.endswith(".npy"):
@@ -51,7 +57,9 @@ def _array(value: Any, name: str, dtype: np.dtype, shape: tuple, resize: bool, t
         array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     array = array.astype(dtype)
     if array.shape != shape:
-        raise ValueError(f"dump: input_data of {name} has shape {array.shape}, the model has {shape}\n  fix: use resize_input=True for images")
+        raise ValueError(
+            f"dump: input_data of {name} has shape {array.shape}, the model has {shape}\n  fix: use resize_input=True for images"
+        )
     return array
 
 
@@ -74,12 +82,21 @@ def _assignments(entry: Any, names: list[str]) -> dict[str, Any]:
     else:
         found = dict(zip(names[:1], [entry]))
     if set(found) != set(names):
-        raise ValueError(f"dump: input_data gives [{', '.join(found)}], the inputs are [{', '.join(names)}]")
+        raise ValueError(
+            f"dump: input_data gives [{', '.join(found)}], the inputs are [{', '.join(names)}]"
+        )
     return found
 
 
 def make_cases(
-    model, input_data: Any, repeat: int, expected: bool, maxerr: float, resize: bool, transform: Callable | None, silent: bool
+    model,
+    input_data: Any,
+    repeat: int,
+    expected: bool,
+    maxerr: float,
+    resize: bool,
+    transform: Callable | None,
+    silent: bool,
 ) -> bytes:
     """The cases as bytes: an archive of arrays "case<i>.input.<name>", "case<i>.expect.<name>", and "maxerr".
 
@@ -92,11 +109,20 @@ def make_cases(
     entries = [entry for entry in _lines(input_data) for _ in range(repeat)]
     for index, entry in enumerate(entries):
         given = _assignments(entry, model.inputs)
-        inputs = [_array(given[name], name, *types[name], resize, transform) for name in model.inputs]
-        arrays.update({f"case{index}.input.{name}": array for name, array in zip(model.inputs, inputs)})
+        inputs = [
+            _array(given[name], name, *types[name], resize, transform) for name in model.inputs
+        ]
+        arrays.update(
+            {f"case{index}.input.{name}": array for name, array in zip(model.inputs, inputs)}
+        )
         if expected:
             outputs = program.run([Tensor(array) for array in inputs])
-            arrays.update({f"case{index}.expect.{name}": value.numpy() for name, value in zip(model.outputs, outputs)})
+            arrays.update(
+                {
+                    f"case{index}.expect.{name}": value.numpy()
+                    for name, value in zip(model.outputs, outputs)
+                }
+            )
     if not silent:
         get_logger(__name__).info("dump: %d test case(s)", len(entries))
     stream = io.BytesIO()

@@ -21,7 +21,8 @@ from ..utils.naming import AutoNaming
 from .cases import make_cases
 
 DumpInfo = namedtuple(
-    "DumpInfo", ["nr_opr", "tot_bytes", "tensor_value_bytes", "content_hash", "inputs", "outputs", "params"]
+    "DumpInfo",
+    ["nr_opr", "tot_bytes", "tensor_value_bytes", "content_hash", "inputs", "outputs", "params"],
 )
 
 FORMATS = (None, "FBS", "FBS_V2")
@@ -40,7 +41,9 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
     known = LAYOUT_OPTIONS | PRECISION_OPTIONS
     unknown = sorted(set(options) - known)
     if unknown:
-        raise ValueError(f"dump: unknown options {', '.join(unknown)}\n  fix: valid are {', '.join(sorted(known))}")
+        raise ValueError(
+            f"dump: unknown options {', '.join(unknown)}\n  fix: valid are {', '.join(sorted(known))}"
+        )
     return {name: bool(value) for name, value in options.items()}
 
 
@@ -75,10 +78,14 @@ class Results:
                 "  why: results of a dumped function are a Tensor, a flat sequence of Tensors, or a dict of them"
             )
         if not self.count:
-            raise ValueError("dump: the function returns nothing\n  fix: return the tensors that the model computes")
+            raise ValueError(
+                "dump: the function returns nothing\n  fix: return the tensors that the model computes"
+            )
         if self.keys is not None:
             if given is not None:
-                raise TypeError("dump: output_names was given, but the function returns a mapping, whose keys are the names")
+                raise TypeError(
+                    "dump: output_names was given, but the function returns a mapping, whose keys are the names"
+                )
             return [str(key) for key in self.keys]
         if given is None:
             return []
@@ -99,13 +106,21 @@ def input_names(recorded: list[tuple[str, str]], given) -> list[str]:
     for index, (keyword, own) in enumerate(recorded):
         names.append(keyword or (given[index] if given is not None else own or f"arg_{index}"))
     if len(set(names)) != len(names):
-        raise ValueError(f"dump: two inputs have one name: {', '.join(names)}\n  fix: give arg_names")
+        raise ValueError(
+            f"dump: two inputs have one name: {', '.join(names)}\n  fix: give arg_names"
+        )
     return names
 
 
-def metadata_bytes(user_info: Any, options: Mapping[str, bool], optimized: bool, modified: bool = False) -> bytes:
+def metadata_bytes(
+    user_info: Any, options: Mapping[str, bool], optimized: bool, modified: bool = False
+) -> bytes:
     """What the container holds as metadata; load_metadata reads it."""
-    entries = {"user_info": user_info, "graph_modified": modified, "optimized_for_inference": optimized}
+    entries = {
+        "user_info": user_info,
+        "graph_modified": modified,
+        "optimized_for_inference": optimized,
+    }
     entries.update({name: True for name, value in options.items() if value})
     return pickle.dumps(entries)
 
@@ -136,7 +151,11 @@ def write_model(file: str | os.PathLike | IO[bytes], data: bytes, append: bool =
 
 def write_strip_info(path: str, model, content_hash: int, append: bool) -> None:
     """JSON about the operators and dtypes that the model uses, so that a runtime can leave out the rest."""
-    row = {"hash": content_hash, "dtypes": sorted(model.dtypes), "opr_types": sorted(model.op_types)}
+    row = {
+        "hash": content_hash,
+        "dtypes": sorted(model.dtypes),
+        "opr_types": sorted(model.op_types),
+    }
     rows: Any = row
     if append:
         rows = []
@@ -165,7 +184,9 @@ class Dumping:
                 self._results = Results(value)
                 _core.note_results(self._results.tensors)
                 self._recorded_inputs = [("", tensor.name) for tensor in args]
-                self._recorded_inputs += [(key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)]
+                self._recorded_inputs += [
+                    (key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)
+                ]
             return value
         finally:
             AutoNaming.is_active = outer
@@ -232,7 +253,9 @@ class Dumping:
         version = self._version_to_dump()
         options = checked_options(kwargs)
         if dump_format not in FORMATS:
-            raise ValueError(f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}")
+            raise ValueError(
+                f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}"
+            )
         if keep_var_name not in (0, 1, 2):
             raise ValueError(f"dump: keep_var_name must be 0, 1 or 2, got {keep_var_name!r}")
         optimize = optimize_for_inference and not no_change_graph
@@ -250,7 +273,14 @@ class Dumping:
             model.metadata = metadata_bytes(user_info, options, optimize)
         if input_data is not None:
             model.cases = make_cases(
-                model, input_data, repeat, not no_assert, maxerr, resize_input, input_transform, silent
+                model,
+                input_data,
+                repeat,
+                not no_assert,
+                maxerr,
+                resize_input,
+                input_transform,
+                silent,
             )
         data = model.to_bytes()
         write_model(file, data, append)
@@ -258,12 +288,22 @@ class Dumping:
         if strip_info_file is not None:
             write_strip_info(strip_info_file, model, content_hash, append_json)
         return DumpInfo(
-            model.node_count, len(data), model.constant_bytes, content_hash, model.inputs, model.outputs, model.params
+            model.node_count,
+            len(data),
+            model.constant_bytes,
+            content_hash,
+            model.inputs,
+            model.outputs,
+            model.params,
         )
 
     def _version_to_dump(self):
         if not self._capture_as_const:
-            raise ValueError("dump: the function is traced without capture_as_const=True, so that its parameters are inputs")
+            raise ValueError(
+                "dump: the function is traced without capture_as_const=True, so that its parameters are inputs"
+            )
         if self._results is None or self._function.version is None:
-            raise ValueError("dump: the function has not been called\n  fix: call it once, with inputs of the wanted shapes")
+            raise ValueError(
+                "dump: the function has not been called\n  fix: call it once, with inputs of the wanted shapes"
+            )
         return self._function.version

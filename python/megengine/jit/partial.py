@@ -62,9 +62,19 @@ class xla_trace(trace):
 
         code = self.__wrapped__.__code__
         names = dict(self.__wrapped__.__globals__)
-        names.update(zip(code.co_freevars, (c.cell_contents for c in self.__wrapped__.__closure__ or ())))
-        used = [name for name in (*code.co_names, *code.co_freevars) if isinstance(names.get(name), Module)]
-        return {f"{name}.{path}": value.numpy() for name in used for path, value in names[name].named_parameters()}
+        names.update(
+            zip(code.co_freevars, (c.cell_contents for c in self.__wrapped__.__closure__ or ()))
+        )
+        used = [
+            name
+            for name in (*code.co_names, *code.co_freevars)
+            if isinstance(names.get(name), Module)
+        ]
+        return {
+            f"{name}.{path}": value.numpy()
+            for name in used
+            for path, value in names[name].named_parameters()
+        }
 
     def prepare_xla_inputs(self, tensors) -> list[np.ndarray]:
         """The values of the tensors in nested containers, flat, as arrays."""

@@ -66,7 +66,9 @@ def merge_plans(segments: list[dict]) -> MemoryPlan:
     return MemoryPlan(
         **total,
         workspace_bytes=max((plan["workspace_bytes"] for plan in segments), default=0),
-        recompute_flops_ratio=max((plan["recompute_flops_ratio"] for plan in segments), default=0.0),
+        recompute_flops_ratio=max(
+            (plan["recompute_flops_ratio"] for plan in segments), default=0.0
+        ),
         buffers=tuple(buffers),
         steps=tuple(steps),
     )

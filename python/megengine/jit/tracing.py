@@ -132,7 +132,7 @@ class trace(ManualSteps, Dumping):
         self._check_external = True
         self._opt_level = 0 if imperative else opt_level
         self._graph_opt_config = graph_opt_config
-        self._without_host = without_host
+        self._without_host = without_host and not record_only  # which never runs anything
         self._imperative = imperative
         self._guards = None
         self._guard_reason: str | None = None

@@ -69,13 +69,21 @@ class GraphInference:
         self._inputs = self._model.inputs
         self._types = self._model.input_types
         held = self._model.outputs
-        self._outputs = held if outputs is None else [outputs] if isinstance(outputs, str) else list(outputs)
+        self._outputs = (
+            held if outputs is None else [outputs] if isinstance(outputs, str) else list(outputs)
+        )
         for name in self._outputs:
             if name not in held:
-                raise KeyError(f"GraphInference: the model has no output {name!r}; it has {', '.join(held)}")
-        self._program = self._model.program([held.index(name) for name in self._outputs], 3 if optimize_for_inference else 2)
+                raise KeyError(
+                    f"GraphInference: the model has no output {name!r}; it has {', '.join(held)}"
+                )
+        self._program = self._model.program(
+            [held.index(name) for name in self._outputs], 3 if optimize_for_inference else 2
+        )
 
-    def run(self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None) -> OrderedDict[str, np.ndarray]:
+    def run(
+        self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
+    ) -> OrderedDict[str, np.ndarray]:
         """The outputs by name. Arrays are given in the model's order, by name, or both.
 
         AssertionError unless they are exactly the model's inputs; ValueError for another shape or dtype.
@@ -88,8 +96,12 @@ class GraphInference:
                 f"  why: the inputs of the model are [{', '.join(self._inputs)}]"
             )
         given.update(zip(free, inp_args))
-        tensors = [self._tensor(name, given[name], *self._types[i]) for i, name in enumerate(self._inputs)]
-        return OrderedDict((name, value.numpy()) for name, value in zip(self._outputs, self._program.run(tensors)))
+        tensors = [
+            self._tensor(name, given[name], *self._types[i]) for i, name in enumerate(self._inputs)
+        ]
+        return OrderedDict(
+            (name, value.numpy()) for name, value in zip(self._outputs, self._program.run(tensors))
+        )
 
     @staticmethod
     def _tensor(name: str, value: Any, dtype: np.dtype, shape: tuple) -> Tensor:
@@ -97,7 +109,9 @@ class GraphInference:
         if array.shape == () and shape == (1,):
             array = array.reshape(1)
         if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise ValueError(f"GraphInference: input {name} is {array.dtype}, the model has {dtype}\n  fix: convert it with astype")
+            raise ValueError(
+                f"GraphInference: input {name} is {array.dtype}, the model has {dtype}\n  fix: convert it with astype"
+            )
         if array.shape != shape:
             raise ValueError(
                 f"GraphInference: input {name} has shape {array.shape}, the model has {shape}\n"
