@@ -7,6 +7,10 @@ cd "$(dirname "$0")/.."
 apt_packages="ca-certificates g++ cmake ninja-build ccache lld make git python3 python3-venv python3-dev
 llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev libgtest-dev libgmock-dev"
 missing=""
+command -v dpkg-query >/dev/null || {
+    echo "setup: not a Debian system; install by hand what these Debian packages have: $(echo "$apt_packages" | tr "\n" " ")" >&2
+    apt_packages=""
+}
 for package in $apt_packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing="$missing $package"
 done
@@ -17,19 +21,33 @@ if [ -n "$missing" ]; then
     fi
     echo "setup: installing Debian packages:$missing"
     $sudo apt-get update -q >/dev/null || echo "setup: apt-get update failed; trying with the old lists" >&2
+    unknown=""
     for package in $missing; do
-        apt-cache show "$package" >/dev/null 2>&1 || { echo "setup: Debian has no package '$package' for this machine" >&2; exit 1; }
+        apt-cache show "$package" >/dev/null 2>&1 || unknown="$unknown $package"
     done
+    if [ -n "$unknown" ]; then
+        echo "setup: apt knows no package of these names:$unknown" >&2
+        echo "setup: LLVM 22 comes with Debian 12's security updates: is bookworm-security among apt's sources?" >&2
+        exit 1
+    fi
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends $missing >/dev/null ||
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null ||
         { echo "setup: apt-get could not install:$missing" >&2; exit 1; }
 fi
 
 python=${PYTHON:-/usr/bin/python3}
 command -v "$python" >/dev/null || python=python3
 if [ ! -x .venv/bin/python ]; then
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+        echo "setup: $python is older than 3.11; set PYTHON to a newer one" >&2
+        exit 1
+    }
     echo "setup: making .venv with $("$python" --version)"
-    "$python" -m venv .venv || { echo "setup: $python -m venv failed" >&2; exit 1; }
+    "$python" -m venv .venv || {
+        rm -rf .venv # half made: the next run must not take it for ready
+        echo "setup: $python -m venv failed" >&2
+        exit 1
+    }
 fi
 stamp=.venv/.requirements
 if ! cmp -s tools/requirements.txt "$stamp"; then
