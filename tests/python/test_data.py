@@ -381,7 +381,7 @@ def test_loaders_and_their_parts_pickle():
 
 
 PROGRAM = """
-import sys, time, os
+import signal, sys, time, os
 from megengine.data import DataLoader
 from megengine.data.dataset import Dataset
 class Slow(Dataset):
@@ -390,6 +390,7 @@ class Slow(Dataset):
         return index
     def __len__(self):
         return 100000
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 for batch in DataLoader(Slow(), num_workers=3):
     if batch[0] == 3:
         import multiprocessing
