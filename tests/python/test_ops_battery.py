@@ -1,0 +1,514 @@
+"""Every registered op: against NumPy in float64, finite differences, special values, shapes, dtypes, and traced.
+
+A row says how to call the op and what NumPy gives. `test_every_op_has_a_row` keeps the table complete.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import megengine as mge
+from megengine import _core
+from megengine.autodiff import GradManager
+from megengine.core import ops
+from megengine.jit import trace
+
+OPS = {row["name"]: row for row in _core.op_table()}
+
+
+@dataclass(frozen=True)
+class Row:
+    op: str
+    reference: object  # of float64 arrays; None where another op's row, or a property, is the judge
+    inputs: tuple
+    attrs: dict = field(default_factory=dict)
+    grad: tuple = ()  # inputs whose gradient is checked
+    smooth: bool = False  # so is the gradient's
+    tolerance: float = 2e-6
+
+    def __repr__(self):
+        return self.op
+
+    def call(self, *inputs):
+        return getattr(ops, self.op)(*inputs, **self.attrs)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed + 7 * sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def spread(*shape):
+    """Elements 0.15 apart, none near an integer or a half: order and kinks survive a small step."""
+    n = math.prod(shape)
+    values = (np.random.default_rng(n).permutation(n) - n // 2) * 0.15 + 0.07
+    return values.astype(np.float32).reshape(shape)
+
+
+def between(low, high, *shape, seed=0):
+    return np.random.default_rng(seed).uniform(low, high, size=shape).astype(np.float32)
+
+
+def vectorized(function):
+    return np.vectorize(function, otypes=[np.float64])
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def derivative(function, step=1e-5):
+    return lambda x: (function(x + step) - function(x - step)) / (2 * step)
+
+
+def inverse(function, low, high):
+    """By bisection, of a rising function."""
+
+    def find(y):
+        a, b = low, high
+        for _ in range(80):
+            a, b = ((a + b) / 2, b) if function((a + b) / 2) < y else (a, (a + b) / 2)
+        return a
+
+    return vectorized(find)
+
+
+erf, lgamma = vectorized(math.erf), vectorized(math.lgamma)
+X, Y, UNIT, POSITIVE = spread(3, 4), spread(3, 4)[::-1].copy() + 0.031, between(-0.9, 0.9, 3, 4), between(0.2, 3, 3, 4)
+INTS, MORE = np.array([[3, -7, 0], [5, 2, -1]], np.int32), np.array([[1, 2, 3], [2, 1, 4]], np.int32)
+A, B = INTS > 0, MORE > 1
+SELU, SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def unary(op, reference, x=X, grad=(0,), smooth=True, **kwargs):
+    return Row(op, reference, (x,), grad=grad, smooth=smooth, **kwargs)
+
+
+def binary(op, reference, x=X, y=Y, grad=(0, 1), smooth=True, **kwargs):
+    return Row(op, reference, (x, y), grad=grad, smooth=smooth, **kwargs)
+
+
+ELEMENTWISE = [
+    binary("add", np.add), binary("sub", np.subtract), binary("mul", np.multiply), binary("true_div", np.divide),
+    binary("floor_div", np.floor_divide, grad=()), binary("mod", np.fmod, grad=()),
+    binary("maximum", np.maximum), binary("minimum", np.minimum),
+    binary("pow", np.power, POSITIVE), binary("atan2", np.arctan2, POSITIVE + 1), binary("logaddexp", np.logaddexp),
+    Row("fma3", lambda a, b, c: a * b + c, (X, Y, normal(3, 4)), grad=(0, 1, 2), smooth=True),
+    unary("neg", np.negative), unary("abs", np.abs), unary("sign", np.sign, grad=()), unary("square", np.square),
+    unary("ceil", np.ceil, grad=()), unary("floor", np.floor, grad=()), unary("trunc", np.trunc, grad=()),
+    unary("round", lambda x: np.trunc(x + np.copysign(0.5, x)), grad=()),
+    unary("sqrt", np.sqrt, POSITIVE), unary("rsqrt", lambda x: x**-0.5, POSITIVE), unary("reciprocal", lambda x: 1 / x, POSITIVE),
+    unary("exp", np.exp), unary("expm1", np.expm1), unary("log", np.log, POSITIVE), unary("log1p", np.log1p, POSITIVE),
+    unary("sin", np.sin), unary("cos", np.cos), unary("tan", np.tan, UNIT),
+    unary("asin", np.arcsin, UNIT), unary("acos", np.arccos, UNIT), unary("atan", np.arctan),
+    unary("sinh", np.sinh), unary("cosh", np.cosh), unary("tanh", np.tanh),
+    unary("asinh", np.arcsinh), unary("acosh", np.arccosh, POSITIVE + 1.2), unary("atanh", np.arctanh, UNIT),
+    unary("erf", erf), unary("erfc", vectorized(math.erfc)),
+    unary("erfinv", inverse(math.erf, -6, 6), UNIT),
+    unary("erfcinv", lambda x: inverse(math.erf, -6, 6)(1 - x), between(0.2, 1.8, 3, 4)),
+    unary("lgamma", lgamma, POSITIVE, smooth=False), unary("digamma", derivative(lgamma), POSITIVE, grad=(), tolerance=1e-5),
+    binary("equal", np.equal, INTS, MORE, ()), binary("not_equal", np.not_equal, INTS, MORE, ()),
+    binary("less", np.less, INTS, MORE, ()), binary("less_equal", np.less_equal, INTS, MORE, ()),
+    binary("greater", np.greater, INTS, MORE, ()), binary("greater_equal", np.greater_equal, INTS, MORE, ()),
+    unary("isnan", np.isnan, np.array([1, np.nan, -np.inf], np.float32), ()),
+    unary("isinf", np.isinf, np.array([1, np.nan, -np.inf], np.float32), ()),
+    unary("isfinite", np.isfinite, np.array([1, np.nan, -np.inf], np.float32), ()),
+    binary("logical_and", np.logical_and, A, B, ()), binary("logical_or", np.logical_or, A, B, ()),
+    binary("logical_xor", np.logical_xor, A, B, ()), unary("logical_not", np.logical_not, A, ()),
+    binary("bit_and", np.bitwise_and, INTS, MORE, ()), binary("bit_or", np.bitwise_or, INTS, MORE, ()),
+    binary("bit_xor", np.bitwise_xor, INTS, MORE, ()), unary("bit_not", np.invert, INTS, ()),
+    binary("left_shift", np.left_shift, INTS, MORE, ()), binary("right_shift", np.right_shift, INTS, MORE, ()),
+    Row("where", np.where, (X > 0, X, Y), grad=(1, 2)),
+    Row("cast", lambda x: x, (X,), {"dtype": "float32"}, (0,)), unary("identity", lambda x: x),
+    unary("relu", lambda x: np.maximum(x, 0), smooth=False), unary("relu6", lambda x: np.clip(x, 0, 6), 9 * X, smooth=False),
+    unary("sigmoid", sigmoid), unary("hsigmoid", lambda x: np.clip(x + 3, 0, 6) / 6, 5 * X, smooth=False),
+    unary("hswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, 5 * X, smooth=False),
+    unary("silu", lambda x: x * sigmoid(x)), unary("gelu", lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2)))),
+    unary("mish", lambda x: x * np.tanh(np.logaddexp(0, x))), unary("logsigmoid", lambda x: -np.logaddexp(0, -x)),
+    unary("softplus", lambda x: np.logaddexp(0, x)),
+    unary("leaky_relu", lambda x: np.where(x > 0, x, 0.1 * x), smooth=False, attrs={"negative_slope": 0.1}),
+    binary("prelu", lambda x, y: np.where(x > 0, x, x * y), smooth=False),
+    unary("elu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x)), smooth=False, attrs={"alpha": 0.5}),
+    unary("celu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x / 0.5)), smooth=False, attrs={"alpha": 0.5}),
+    unary("selu", lambda x: SCALE * np.where(x > 0, x, SELU * np.expm1(x)), smooth=False),
+]  # fmt: skip
+
+INDEX = np.array([[0, 2, 1, 3], [3, 3, 0, 0], [1, 0, 2, 2]], np.int32)
+ROWS, COLUMNS = np.array([0, 2, 2], np.int32), np.array([1, 3, -1], np.int32)
+IMAGE, KERNEL = spread(2, 4, 6, 5), normal(6, 2, 3, 3)
+CONV = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 2}
+POOL = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}
+KEY = np.array([1, 2, 3, 4], np.int32)
+CUBE = normal(2, 3, 4)
+
+
+def changed(x, place, value, add=False):
+    x = x.copy()
+    if add:
+        np.add.at(x, place, value)
+    else:
+        x[place] = value
+    return x
+
+
+def along(x, index, axis, value, add=False):
+    places = list(np.indices(index.shape))
+    places[axis] = index
+    return changed(x, tuple(places), value, add)
+
+
+def windows(x, fill):
+    """The pooled windows of POOL: [n, c, oh, ow, kh, kw]."""
+    x = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)), constant_values=fill)
+    return np.lib.stride_tricks.sliding_window_view(x, (3, 2), (2, 3))[:, :, ::2, ::1]
+
+
+def convolved(x, w):
+    x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    view = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::1]
+    halves = [np.einsum("nchwij,ocij->nohw", view[:, 2 * g : 2 * g + 2], w[3 * g : 3 * g + 3]) for g in range(2)]
+    return np.concatenate(halves, 1)
+
+
+def normalized(x, axes, eps=1e-5):
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+def batch_normed(x, w, b):
+    return (normalized(x, (0, 2, 3)) * w[:, None, None] + b[:, None, None], x.mean((0, 2, 3)), x.var((0, 2, 3)))
+
+
+def layer_normed(x, w, b):
+    return (normalized(x, (1, 2)) * w + b, x.mean((1, 2)), 1 / np.sqrt(x.var((1, 2)) + 1e-5))
+
+
+def softmax(x, axis=1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def adaptive(x, reduce):
+    """To 2 x 3 cells of a 6 x 5 image."""
+    cuts = [[(i * n // k, -(-(i + 1) * n // k)) for i in range(k)] for n, k in ((6, 2), (5, 3))]
+    return np.stack([np.stack([reduce(x[:, :, a:b, c:d], (2, 3)) for c, d in cuts[1]], -1) for a, b in cuts[0]], -2)
+
+
+def reduction(op, reference, x=X, **kwargs):
+    return Row(op, lambda x: reference(x, axis=1, keepdims=True), (x,), {"axes": (1,), "keepdims": 1}, (0,), **kwargs)
+
+
+OTHERS = [
+    Row("reshape", lambda x: x.reshape(4, 3), (X,), {"shape": (4, 3)}, (0,)),
+    Row("broadcast_to", lambda x: np.broadcast_to(x, (2, 3, 4)), (X,), {"shape": (2, 3, 4)}, (0,)),
+    Row("transpose", lambda x: x.transpose(2, 0, 1), (CUBE,), {"perm": (2, 0, 1)}, (0,)),
+    Row("slice", lambda x: x[1:3, ::-2], (X,), {"begin": (1, 3), "end": (3, -1), "step": (1, -2)}, (0,)),
+    Row("slice_set", lambda x, v: changed(x, np.s_[1:3, ::2], v), (X, normal(2, 2)), {"begin": (1, 0), "end": (3, 4), "step": (1, 2)}, (0, 1)),
+    Row("concat", lambda x, y: np.concatenate([x, y], 0), (X, Y), {"axis": 0}, (0, 1)),
+    Row("pad", lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5), (X,), {"before": (1, 0), "after": (2, 3), "mode": "constant", "value": 1.5}, (0,)),
+    Row("pad_grad", lambda g: changed(np.zeros((3, 4)), np.ix_([0, 0, 1, 2, 2, 2], [0, 1, 2, 3, 3, 3, 3]), g, True), (normal(6, 7),), {"before": (1, 0), "after": (2, 3), "mode": "edge"}, (0,)),
+    Row("full", lambda: np.full((2, 3), 1.5), (), {"shape": (2, 3), "value": 1.5, "dtype": "float32"}),
+    Row("complex", lambda a, b: a + 1j * b, (X, Y)),
+    Row("real", np.real, ((X + 1j * Y).astype(np.complex64),)), Row("imag", np.imag, ((X + 1j * Y).astype(np.complex64),)),
+    Row("index_get", lambda x, i, j: x[i, j], (X, ROWS, COLUMNS), {"axes": (0, 1)}, (0,)),
+    Row("index_set", lambda x, v, i, j: changed(x, (i, j), v), (X, normal(3), np.array([0, 2, 1], np.int32), COLUMNS), {"axes": (0, 1)}, (0, 1)),
+    Row("index_add", lambda x, v, i, j: changed(x, (i, j), v, True), (X, normal(3), ROWS, COLUMNS), {"axes": (0, 1)}, (0, 1)),
+    Row("gather", lambda x, i: np.take_along_axis(x, i, 1), (X, INDEX), {"axis": 1}, (0,)),
+    Row("scatter", lambda x, i, v: along(x, i, 1, v), (X, np.array([[0, 2], [3, 1]], np.int32), normal(2, 2)), {"axis": 1}, (0, 2)),
+    Row("scatter_add", lambda x, i, v: along(x, i, 1, v, True), (X, INDEX, Y), {"axis": 1}, (0, 2)),
+    Row("mask_select", lambda x, m: (x[m], np.flatnonzero(m)), (X, X > 0), grad=(0,)),
+    Row("nonzero", lambda m: np.argwhere(m), (X > 0,)),
+    Row("nms", lambda b, s: np.array([1, 2]), (np.array([[0, 0, 2, 2], [0, 0, 2, 2.1], [5, 5, 6, 6]], np.float32), np.array([0.5, 0.9, 0.7], np.float32)), {"iou_thresh": 0.5, "max_output": 3}),
+    Row("one_hot", lambda i: np.eye(5)[i], (INDEX,), {"num_classes": 5, "dtype": "int32"}),
+    reduction("reduce_sum", np.sum, smooth=True), reduction("reduce_mean", np.mean, smooth=True), reduction("reduce_prod", np.prod, POSITIVE, smooth=True),
+    reduction("reduce_max", np.max), reduction("reduce_min", np.min),
+    Row("argmax", lambda x: x.argmax(1), (X,), {"axis": 1, "keepdims": 0}), Row("argmin", lambda x: x.argmin(0), (X,), {"axis": 0, "keepdims": 0}),
+    Row("sort", lambda x: (np.sort(x, 1), np.argsort(x, 1)), (X,), {"axis": 1, "descending": 0}, (0,)),
+    Row("topk", lambda x: (-np.sort(-x, 1)[:, :2], np.argsort(-x, 1)[:, :2]), (X,), {"k": 2, "axis": 1, "descending": 1}, (0,)),
+    Row("cumsum", lambda x: np.cumsum(x, 1), (X,), {"axis": 1, "exclusive": 0, "reverse": 0}, (0,)),
+    *(Row(op, None, inputs, attrs) for op, inputs, attrs in [
+        ("random_uniform", (KEY,), {"shape": (3, 5)}), ("random_normal", (KEY,), {"shape": (3, 5)}),
+        ("random_gamma", (KEY, POSITIVE, POSITIVE), {}), ("random_beta", (KEY, POSITIVE, POSITIVE), {}),
+        ("random_poisson", (KEY, POSITIVE), {}), ("random_permutation", (KEY,), {"n": 9}),
+        ("random_multinomial", (KEY, POSITIVE), {"num_samples": 3, "replacement": 1}), ("dropout_mask", (KEY,), {"shape": (3, 5), "drop_prob": 0.5}),
+        ("relayout", (normal(2, 16, 3, 3),), {"layout": "channels_last"}), ("max_pool_grad", (IMAGE, normal(2, 4, 3, 4)), POOL), ("max_pool_pick", (IMAGE, IMAGE), POOL),
+        ("adaptive_max_pool_grad", (IMAGE, normal(2, 4, 2, 3)), {"output": (2, 3)}), ("adaptive_max_pool_pick", (IMAGE, IMAGE), {"output": (2, 3)}),
+    ]),
+    Row("matinv", np.linalg.inv, (normal(3, 3) + 3 * np.eye(3, dtype=np.float32),), grad=(0,), smooth=True, tolerance=1e-5),
+    Row("svd", lambda x: (None, np.linalg.svd(x)[1], None), (X,), {"full_matrices": 0}, tolerance=1e-5),
+    Row("conv", convolved, (IMAGE, KERNEL), CONV, (0, 1), smooth=True, tolerance=1e-5),
+    Row("conv_backward_data", None, (normal(2, 6, 3, 5), KERNEL), {**CONV, "input_shape": (6, 5)}),
+    Row("conv_backward_filter", None, (IMAGE, normal(2, 6, 3, 5)), {**CONV, "kernel": (3, 3)}),
+    Row("matmul", lambda a, b: a.swapaxes(1, 2) @ b, (normal(2, 4, 3), normal(4, 5)), {"transpose_a": 1, "transpose_b": 0}, (0, 1), smooth=True),
+    Row("batch_norm", batch_normed, (IMAGE, normal(4), normal(4)), {"eps": 1e-5}, (0, 1, 2), tolerance=1e-5),
+    Row("batch_norm_grad", None, (IMAGE, normal(4), between(0.5, 1, 4), normal(4), normal(2, 4, 6, 5)), {"eps": 1e-5}),
+    Row("layer_norm", layer_normed, (CUBE, normal(3, 4), normal(3, 4, seed=1)), {"axes": 2, "eps": 1e-5, "affine": 1}, (0, 1, 2), tolerance=1e-5),
+    Row("layer_norm_grad", None, (CUBE, normal(2), between(0.5, 1, 2), normal(2, 3, 4, seed=2), normal(3, 4)), {"axes": 2, "affine": 1}),
+    Row("max_pool", lambda x: windows(x, -np.inf).max((4, 5)), (IMAGE,), POOL, (0,)),
+    Row("avg_pool", lambda x: windows(x, 0).mean((4, 5)), (IMAGE,), {**POOL, "count_include_padding": 1}, (0,)),
+    Row("avg_pool_grad", None, (normal(2, 4, 3, 4),), {**POOL, "count_include_padding": 1, "input_shape": (6, 5)}),
+    Row("adaptive_avg_pool", lambda x: adaptive(x, np.mean), (IMAGE,), {"output": (2, 3)}, (0,)),
+    Row("adaptive_avg_pool_grad", None, (normal(2, 4, 2, 3),), {"input_shape": (6, 5)}),
+    Row("adaptive_max_pool", lambda x: adaptive(x, np.max), (IMAGE,), {"output": (2, 3)}, (0,)),
+    Row("softmax", softmax, (X,), {"axis": 1}, (0,), smooth=True), Row("log_softmax", lambda x: np.log(softmax(x)), (X,), {"axis": 1}, (0,), smooth=True),
+]  # fmt: skip
+
+ALL = ELEMENTWISE + OTHERS
+rows = pytest.mark.parametrize("row", ALL, ids=repr)
+elementwise_rows = pytest.mark.parametrize("row", ELEMENTWISE, ids=repr)
+
+
+def tensors(row):
+    return [mge.tensor(x) for x in row.inputs]
+
+
+def float64(x):
+    return x.astype(np.float64) if x.dtype == np.float32 else x
+
+
+def as_tuple(value):
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def same_bits(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def test_every_op_has_a_row():
+    derived = {name for name in OPS if ".grad" in name}
+    assert set(OPS) - derived - {row.op for row in ALL} == set()
+
+
+@pytest.mark.parametrize("row", [r for r in ALL if r.reference], ids=repr)
+def test_the_value_is_numpys(row):
+    wanted = as_tuple(row.reference(*map(float64, row.inputs)))
+    for got, want in zip(as_tuple(row.call(*tensors(row))), wanted):
+        if want is not None:
+            assert got._tuple_shape == np.shape(want)
+            np.testing.assert_allclose(got.numpy(), want, rtol=row.tolerance, atol=row.tolerance)
+
+
+def slope(function, inputs, i, direction, weights, step):
+    moved = [x + step * direction if k == i else x for k, x in enumerate(inputs)]
+    return (weights * as_tuple(function(*moved))[0]).sum()
+
+
+@pytest.mark.parametrize("row", [r for r in ALL if r.grad], ids=repr)
+def test_the_gradient_is_that_of_differences(row):
+    inputs, rng = tensors(row), np.random.default_rng(3)
+    weights = rng.normal(size=as_tuple(row.call(*inputs))[0]._tuple_shape)
+    with GradManager().attach([inputs[i] for i in row.grad]) as gm:
+        gm.backward(as_tuple(row.call(*inputs))[0], mge.tensor(weights.astype(np.float32)))
+    exact = [float64(x) for x in row.inputs]
+    for i in row.grad:
+        direction = rng.normal(size=exact[i].shape)
+        want = sum(s * slope(row.reference, exact, i, direction, weights, s * 1e-4) for s in (1, -1)) / 2e-4
+        got = (inputs[i].grad.numpy().astype(np.float64) * direction).sum()
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("row", [r for r in ALL if r.smooth and r.grad], ids=repr)
+def test_the_second_gradient_is_that_of_differences(row):
+    rng = np.random.default_rng(4)
+    i = row.grad[0]
+    direction = rng.normal(size=row.inputs[i].shape)
+    along = mge.tensor(direction.astype(np.float32))
+
+    def first(x):
+        """The gradient at x, times the direction; and its own gradient times the direction."""
+        inputs = tensors(row)
+        inputs[i] = mge.tensor(x.astype(np.float32))
+        with GradManager().attach([inputs[i]]) as outer:
+            with GradManager().attach([inputs[i]]) as inner:
+                y = as_tuple(row.call(*inputs))[0]
+                inner.backward((y * y).sum())
+            product = (inputs[i].grad * along).sum()
+            inputs[i].grad = None
+            outer.backward(product)
+        return product.item(), float((inputs[i].grad.numpy() * direction).sum())
+
+    step = 2e-2 / max(1, np.abs(direction).max())
+    (up, _), (down, _), (_, got) = first(row.inputs[i] + step * direction), first(row.inputs[i] - step * direction), first(row.inputs[i])
+    want = (up - down) / (2 * step)
+    assert abs(got - want) <= 3e-2 * (1 + abs(want))
+
+
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}], ids=["value", "symbolic", "without_host"])
+@rows
+def test_a_traced_call_has_the_eager_bits(row, options):
+    if options.get("without_host") and row.op in ("mask_select", "nonzero", "nms"):
+        options = {}  # a shape that depends on data needs the body
+    inputs = tensors(row)
+    wanted = [x.numpy() for x in as_tuple(row.call(*inputs))]
+    traced = trace(row.call, **options)
+    for _ in range(3):
+        assert all(same_bits(x.numpy(), want) for x, want in zip(as_tuple(traced(*inputs)), wanted, strict=True))
+
+
+@elementwise_rows
+def test_a_generated_kernel_has_the_eager_bits(row):
+    def chain(*xs):
+        y = row.call(*xs)
+        return ops.identity(ops.where(y, 1.0, 0.0) if y.dtype == np.bool_ else y * 1.25) if row.op != "cast" else row.call(*xs) * 1.25
+
+    inputs = tensors(row)
+    want = chain(*inputs).numpy()
+    traced = trace(chain, symbolic=True, opt_level=3)
+    for _ in range(2):
+        assert same_bits(traced(*inputs).numpy(), want)
+
+
+# ---- special values
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-39, -1e-39, 3e38, -3e38, 1.0, -1.0, 0.5, -2.0], np.float32)
+# NumPy has no such function, or the API differs on purpose.
+EXEMPT = {
+    "round", "sign", "gelu", "mish", "hswish", "silu", "selu", "elu", "celu", "erfinv", "erfcinv", "lgamma", "digamma",
+    "mod", "floor_div", "relu6", "hsigmoid", "logsigmoid", "rsqrt", "prelu", "leaky_relu", "where", "cast", "fma3", "sigmoid",
+}  # fmt: skip
+
+
+def floats(row):
+    return all(x.dtype == np.float32 for x in row.inputs) and row.op not in EXEMPT
+
+
+@pytest.mark.parametrize("row", [r for r in ELEMENTWISE if floats(r)], ids=repr)
+def test_special_values_are_numpys(row):
+    pairs = np.array(list(itertools.product(SPECIAL, repeat=len(row.inputs))), np.float32).T
+    with np.errstate(all="ignore"):
+        want = np.asarray(row.reference(*pairs.astype(np.float64))).astype(np.float32)
+    got = row.call(*map(mge.tensor, pairs)).numpy()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=0)
+    zero = (want == 0) & (row.op not in ("maximum", "minimum", "relu"))  # which zero is the larger is open
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+
+
+@pytest.mark.parametrize("op", [r.op for r in ELEMENTWISE if len(r.inputs) == 1 and r.inputs[0].dtype == np.float32 and r.op not in ("isnan", "isinf", "isfinite")])
+def test_nan_stays_nan(op):
+    row = next(r for r in ELEMENTWISE if r.op == op)
+    assert np.isnan(row.call(mge.tensor([np.nan, 1.0])).numpy()[0])
+
+
+@pytest.mark.parametrize("options", [None, {}, {"symbolic": True, "opt_level": 3}], ids=["eager", "traced", "generated"])
+def test_denormals_are_kept(options):
+    def f(x):
+        return (x * 0.5 + x) * 1.0
+
+    f = f if options is None else trace(f, **options)
+    for _ in range(2):
+        got = f(mge.tensor(np.array([1e-39, -1e-40, 4e-45], np.float32))).numpy()
+        want = np.array([1e-39, -1e-40, 4e-45], np.float32)
+        np.testing.assert_array_equal(got, want * np.float32(0.5) + want)
+
+
+# ---- shapes
+
+SHAPES = [((), ()), ((0,), (0,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1)), ((1,), ()), ((1, 1, 1), (2, 0, 3)), ((2, 3), (2, 3))]
+
+
+@pytest.mark.parametrize("opt_level", [None, 2, 3], ids=["eager", "traced", "generated"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_any_shapes_broadcast(shapes, opt_level):
+    a, b = (normal(*shape) for shape in shapes)
+
+    def f(x, y):
+        return ops.add(ops.mul(x, y), ops.exp(ops.neg(y)))
+
+    f = f if opt_level is None else trace(f, opt_level=opt_level)
+    for _ in range(2):
+        got = f(mge.tensor(a), mge.tensor(b)).numpy()
+        assert got.shape == np.broadcast_shapes(*shapes)
+        np.testing.assert_allclose(got, a * b + np.exp(-b), rtol=1e-5, atol=1e-6)
+
+
+@elementwise_rows
+def test_scalars_and_empty_tensors_are_welcome(row):
+    for shape in ((), (0,), (2, 0)):
+        inputs = [mge.tensor(x.flat[:0].reshape(shape) if 0 in shape else x.flat[0]) for x in row.inputs]
+        assert row.call(*inputs)._tuple_shape == shape
+
+
+# ---- dtypes
+
+DTYPES = ["float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "bool"]
+FLOATS = DTYPES[:3]
+
+
+def of_dtype(array, dtype):
+    return mge.tensor(np.asarray(array).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("row", [r for r in ELEMENTWISE if all(x.dtype == np.float32 for x in r.inputs) and r.op not in ("cast", "isnan", "isinf", "isfinite", "digamma")], ids=repr)
+def test_half_floats_round_once(row, dtype):
+    """A result is the float32 one, rounded."""
+    halves = [of_dtype(x, dtype) for x in row.inputs]
+    got = row.call(*halves)
+    assert got.dtype.name == dtype
+    want = row.call(*(x.astype("float32") for x in halves)).astype(dtype)
+    assert same_bits(got.numpy(), want.numpy())
+
+
+def promoted(a, b):
+    """semantics.md, section 2."""
+    if a == b:
+        return a
+    a, b = ("float32" if x == "float16" else x for x in (a, b))
+    kinds = ["float" if x in FLOATS else "bool" if x == "bool" else "int" for x in (a, b)]
+    if kinds[0] != kinds[1]:
+        return "float32"
+    if a == b:
+        return a
+    if kinds[0] == "float":
+        return "float32"
+    if "uint8" in (a, b):
+        return None  # signed with unsigned: an error
+    return max(a, b, key=lambda x: np.dtype(x).itemsize)
+
+
+@pytest.mark.parametrize("a, b", [*itertools.combinations_with_replacement(DTYPES, 2)])
+def test_two_dtypes_promote_as_documented(a, b):
+    x, y, want = of_dtype([1, 0, 1], a), of_dtype([1, 1, 0], b), promoted(a, b)
+    if want is None:
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            ops.maximum(x, y)
+        return
+    for left, right in ((x, y), (y, x)):
+        got = ops.maximum(left, right)
+        assert got.dtype.name == want
+        np.testing.assert_array_equal(got.numpy().astype(np.float32), [1, 1, 1])
+
+
+@pytest.mark.parametrize("number", [True, 2, 1.5], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_python_number_matters_only_when_its_category_is_higher(dtype, number):
+    rank = 2 if dtype in FLOATS else 0 if dtype == "bool" else 1
+    higher = {True: 0, 2: 1, 1.5: 2}[number] > rank
+    got = ops.maximum(of_dtype([1, 0], dtype), number)
+    if higher:
+        assert got.dtype.name == "float32"  # also of bool with an int
+    else:
+        assert got.dtype.name == dtype
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32"])
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "floor_div", "mod", "maximum", "minimum"])
+def test_integers_wrap_and_divide_as_numpys(op, dtype):
+    info = np.iinfo(dtype)
+    values = np.array([info.min, info.max, 1, 3, 7, 100], dtype)
+    x, y = (p.ravel().copy() for p in np.meshgrid(values, values[values != 0]))
+    with np.errstate(all="ignore"):
+        want = getattr(np, {"sub": "subtract", "mul": "multiply", "floor_div": "floor_divide"}.get(op, op))(x, y)
+    got = getattr(ops, op)(mge.tensor(x), mge.tensor(y)).numpy()
+    assert same_bits(got, want)
+
+
+@pytest.mark.parametrize("source, target", [*itertools.product(DTYPES, DTYPES)])
+def test_casts_are_numpys(source, target):
+    x = of_dtype([0, 1, 2, 100, 0], source)
+    got = ops.cast(x, dtype=target).numpy()
+    want = x.numpy().astype(ml_dtypes.bfloat16 if target == "bfloat16" else target)
+    assert same_bits(got, want)
