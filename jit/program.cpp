@@ -1,5 +1,6 @@
 #include "jit/program.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -74,13 +75,27 @@ public:
             }
         }
         schedule.steps.push_back(std::move(step));
+        checks_values_.push_back(node.op && node.op->checks_values);
         return workspace;
+    }
+
+    // A step that checks values may fail, and what the body issued is then computed again from the
+    // inputs: until the last such step nothing lies over them. (A check comes before the step writes.)
+    void keep_inputs_until_no_step_can_fail() {
+        for (size_t s = schedule.steps.size(); s-- > 0;) {
+            if (!checks_values_[s]) continue;
+            memory::Step& step = schedule.steps[s];
+            for (uint32_t id = 0; id < graph_.value_count(); ++id)
+                if (schedule.values[id].donatable && std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end()) step.reads.push_back(id);
+            return;
+        }
     }
 
     memory::Schedule schedule;
 
 private:
     const Graph& graph_;
+    std::vector<bool> checks_values_;  // by step
 };
 
 size_t recorded_bytes(const Graph& recorded) {
@@ -124,6 +139,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     ScheduleBuilder builder(graph_, options.donatable);
     std::vector<uint32_t> workspaces;
     for (const Prepared& entry : prepared) workspaces.push_back(builder.add(entry));
+    builder.keep_inputs_until_no_step_can_fail();
     const memory::Schedule& schedule = builder.schedule;
     const memory::Aliasing aliasing = memory::share_buffers(schedule);
     const std::vector<memory::Buffer> to_place = memory::arena_buffers(aliasing);
@@ -150,6 +166,12 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         }
         result_of_buffer[b] = static_cast<int>(results_.size());
         results_.push_back(result);
+    }
+    for (size_t value = 0; value < schedule.values.size(); ++value) {
+        const memory::SharedBuffer& buffer = aliasing.buffers[aliasing.buffer_of[value]];
+        if (buffer.place != memory::Place::kInput || buffer.output != memory::kNone || buffer.value == value) continue;
+        const auto slot = static_cast<uint32_t>(graph_.producer(static_cast<ValueId>(buffer.value)).slot);
+        if (std::find(overwritten_.begin(), overwritten_.end(), slot) == overwritten_.end()) overwritten_.push_back(slot);
     }
     for (ValueId output : graph_.outputs) {
         const Node& producer = graph_.producer(output);
@@ -259,8 +281,13 @@ Profile Program::profile() {
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     std::lock_guard lock(mutex_);
     // Everything that can fail for want of memory comes before the first kernel.
-    std::vector<Ref<Storage>> storages;
+    std::vector<Ref<Storage>> storages, copies;
     std::vector<void*> input_data(inputs.size());
+    for (const Patch& patch : input_patches_)
+        if (!inputs[patch.source] || !inputs[patch.source]->has_data())
+            runtime::user_error({.what = "an input of a traced function has no value",
+                                 .why = "it was made inside another trace and was not part of its results",
+                                 .fix = "return it from that traced function"}, runtime::ErrorKind::runtime);
     for (size_t slot = 0; slot < inputs.size(); ++slot) input_data[slot] = inputs[slot] ? inputs[slot]->data() : nullptr;
     storages.reserve(results_.size());
     for (const Result& result : results_) {
@@ -277,6 +304,14 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
             std::memcpy(storages.back()->data(), input_data[result.source], result.type.bytes());
             input_data[result.source] = storages.back()->data();
         }
+    }
+    // Temporary values may lie over an input too, if this call gave it away.
+    for (uint32_t slot : overwritten_) {
+        const TensorRef& input = inputs[slot];
+        if (input->unique() && input->storage()->unique() && input->storage()->is_owned()) continue;
+        copies.push_back(Storage::make(device_, input->type().bytes()));
+        std::memcpy(copies.back()->data(), input_data[slot], input->type().bytes());
+        input_data[slot] = copies.back()->data();
     }
     for (const Patch& patch : input_patches_)
         operands_[patch.operand] = static_cast<std::byte*>(input_data[patch.source]) + patch.offset;

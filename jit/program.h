@@ -101,6 +101,7 @@ private:
     std::vector<void*> operands_;
     std::vector<Patch> input_patches_, output_patches_;
     std::vector<Result> results_;        // distinct output buffers
+    std::vector<uint32_t> overwritten_;  // slots whose storage holds temporary values only
     std::vector<int> result_of_output_;  // graph output -> results_, or -1 - slot for an input passed through
     std::vector<std::shared_ptr<const codegen::CompiledKernel>> kernels_;
     std::vector<std::vector<std::string>> kernel_ops_;

@@ -28,7 +28,7 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
         if (a.kind != b.kind || a.index != b.index) return false;
         if (a.kind == EventKind::op) {
             const RecordedOp &x = ops[a.index], &y = other.ops[b.index];
-            if (x.op != y.op || x.attrs != y.attrs || !same_values(x.inputs, y.inputs) || x.outputs != y.outputs) return false;
+            if (x.op != y.op || !runtime::same(x.attrs, y.attrs) || !same_values(x.inputs, y.inputs) || x.outputs != y.outputs) return false;
         } else if (a.kind == EventKind::backward) {
             const RecordedBackward &x = backwards[a.index], &y = other.backwards[b.index];
             if (!same_values(x.ys, y.ys) || !same_values(x.dys, y.dys) || !same_values(x.wanted, y.wanted)) return false;

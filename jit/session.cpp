@@ -181,7 +181,7 @@ Session::Fit Session::fit(const Record& rec, RecordId expected, const TensorRef&
     if (value.origin == Origin::op) return Fit::intermediate_now_outside;
     if (value.origin == Origin::constant) {
         if (value.tensor == tensor) return Fit::yes;
-        if (!(tensor->is_constant || captures_) || !(tensor->type() == value.type)) return Fit::other_constant;
+        if (!(tensor->is_constant || captures_) || !(tensor->type() == value.type) || !tensor->has_data()) return Fit::other_constant;
         return std::memcmp(tensor->data(), value.tensor->data(), value.type.bytes()) == 0 ? Fit::yes : Fit::other_constant;
     }
     if (tensor->is_constant) return Fit::other_constant;
@@ -204,9 +204,9 @@ std::string Session::mismatch(const Record& rec, const Event* event, const OpDef
     if (recorded.op != &op) return cat("op ", op.name, " in place of ", recorded.op->name, at());
     if (recorded.inputs.size() != inputs.size())
         return cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(), at());
-    if (recorded.attrs != attrs) {
+    if (!runtime::same(recorded.attrs, attrs)) {
         for (size_t i = 0; i < attrs.size(); ++i)
-            if (!(attrs[i] == recorded.attrs[i]))
+            if (!runtime::same(attrs[i], recorded.attrs[i]))
                 return cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]), ", not ",
                            runtime::to_string(recorded.attrs[i]), at());
     }
@@ -411,9 +411,15 @@ void Session::enter_excluded() {
 }
 
 void Session::run_segment(uint32_t index) {
+    const std::lock_guard lock(version_->mutex);
     Program& program = version_->program(index, function_.options);
     const Segment& segment = version_->segments[index];
     const bool is_last = index + 1 == record().segments;
+    // What an earlier segment had no reason to give: this call began by another version, which ended differently.
+    std::vector<RecordId> missing;
+    for (RecordId id : segment.inputs)
+        if (record().values[id].origin == Origin::op && values_[id] && !values_[id]->has_data()) missing.push_back(id);
+    if (!missing.empty()) compute_now(missing);
     std::vector<TensorRef> inputs;
     inputs.reserve(segment.inputs.size());
     for (RecordId id : segment.inputs) {
@@ -461,7 +467,10 @@ void Session::compute_now(const std::vector<RecordId>& wanted) {
         for (RecordId output : op.outputs) any = any || needed[output];
         if (!any) continue;
         Tensors inputs;
-        for (RecordId input : op.inputs) inputs.push_back(data_of(input));
+        for (RecordId input : op.inputs) {
+            inputs.push_back(data_of(input));
+            if (!inputs.back()) throw runtime::InternalError(cat("an operand of ", op.op->name, " is not known in this call"));
+        }
         const Tensors outputs = runtime::compute(*op.op, op.attrs, inputs);
         for (size_t i = 0; i < outputs.size(); ++i) computed[op.outputs[i]] = outputs[i];
     }
@@ -491,6 +500,7 @@ void Session::finish() {
         raise_mismatch(cat("the body ended before ", what));
     }
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.
+    std::unique_lock lock(version_->mutex);
     bool grown = false;
     for (RecordId id : live_values()) {
         RecordedValue& value = record().values[id];
@@ -500,6 +510,7 @@ void Session::finish() {
         value.is_output = grown = true;
     }
     if (grown && version_->programs.size() == record().segments) version_->programs.back().reset();
+    lock.unlock();
     run_segment(record().segments - 1);
     ++version_->calls;
     function_.touch(version_);
@@ -526,15 +537,14 @@ void Session::keep_captured() {
 }
 
 void Session::abort() noexcept {
-    try {
-        for (RecordId id : live_values())
-            if (!values_[id]->has_data()) {
-                compute_now(live_values());
-                break;
+    // One by one: what cannot be computed stays without a value (reading it says so), the rest has one.
+    for (RecordId id : live_values())
+        if (!values_[id]->has_data()) {
+            try {
+                compute_now({id});
+            } catch (...) {
             }
-    } catch (...) {
-        // What cannot be computed stays without a value; reading it says so.
-    }
+        }
 }
 
 }  // namespace megjit::jit

@@ -32,6 +32,7 @@ Program& Version::program(uint32_t index, const TraceOptions& options) {
 }
 
 std::string TraceFunction::reason_for(const CallKey& key) const {
+    const std::lock_guard lock(mutex);
     if (versions.empty()) return "it was the first call";
     const CallKey& last = versions.front()->key;
     if (last.types.size() != key.types.size()) return runtime::cat("the call has ", key.types.size(), " tensors, not ", last.types.size());
@@ -42,6 +43,7 @@ std::string TraceFunction::reason_for(const CallKey& key) const {
 }
 
 std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
+    const std::lock_guard lock(mutex);
     for (const auto& version : versions)
         if (version->key == key) return version;
     return nullptr;
@@ -49,26 +51,38 @@ std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
 
 std::shared_ptr<Version> TraceFunction::find_alternative(const Version& like, uint32_t event,
                                                          const std::function<bool(const Version&)>& fits) {
+    const std::lock_guard lock(mutex);
     for (const auto& version : versions)
         if (version.get() != &like && version->record.same_prefix(like.record, event) && fits(*version)) return version;
     return nullptr;
 }
 
 void TraceFunction::add(std::shared_ptr<Version> version) {
+    std::vector<std::shared_ptr<Version>> old;  // goes after the lock
+    const std::lock_guard lock(mutex);
     versions.push_front(std::move(version));
     while (versions.size() > options.max_versions) {
+        old.push_back(std::move(versions.back()));
         versions.pop_back();
         ++dropped;
     }
 }
 
 void TraceFunction::touch(const std::shared_ptr<Version>& version) {
+    const std::lock_guard lock(mutex);
     auto found = std::find(versions.begin(), versions.end(), version);
     if (found == versions.end() || found == versions.begin()) return;
     std::rotate(versions.begin(), found, found + 1);
 }
 
+void TraceFunction::clear() {
+    std::deque<std::shared_ptr<Version>> old;  // goes after the lock
+    const std::lock_guard lock(mutex);
+    old.swap(versions);
+}
+
 std::string TraceFunction::explain() const {
+    const std::lock_guard lock(mutex);
     std::string text = runtime::cat(versions.size(), versions.size() == 1 ? " version" : " versions");
     if (dropped) text += runtime::cat(" (", dropped, " older ones were dropped; at most ", options.max_versions, " are kept)");
     text += "\n";

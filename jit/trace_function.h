@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +50,9 @@ struct Version {
     std::unordered_map<RecordId, std::string> names;     // given by the program
     uint64_t calls = 0;
     double compile_ms = 0;
+    // Calls from several threads record alone and replay together; segments run, and programs are made
+    // and dropped, one at a time. Never wait for the Python lock while holding it.
+    std::mutex mutex;
 
     // Compiles segment `index` unless that is done.
     Program& program(uint32_t index, const TraceOptions& options);
@@ -66,9 +70,11 @@ public:
     std::shared_ptr<Version> find_alternative(const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits);
     void add(std::shared_ptr<Version> version);
     void touch(const std::shared_ptr<Version>& version);
+    void clear();
     std::string explain() const;
 
     TraceOptions options;
+    mutable std::mutex mutex;  // of `versions`; held for a moment only
     std::deque<std::shared_ptr<Version>> versions;  // newest use first
     uint64_t dropped = 0;                           // versions that the bound pushed out
 };

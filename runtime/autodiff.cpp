@@ -64,13 +64,13 @@ class OnlyOuterTapes {
 public:
     explicit OnlyOuterTapes(const Tape* tape) : saved_(context().tapes) {
         auto& tapes = context().tapes;
-        const auto is_same_group = [tape](const Tape* other) { return other == tape || (tape->group && other->group == tape->group); };
+        const auto is_same_group = [tape](const TapeRef& other) { return other.get() == tape || (tape->group && other->group == tape->group); };
         tapes.erase(std::find_if(tapes.begin(), tapes.end(), is_same_group), tapes.end());
     }
     ~OnlyOuterTapes() { context().tapes = std::move(saved_); }
 
 private:
-    std::vector<Tape*> saved_;
+    std::vector<TapeRef> saved_;
 };
 
 }  // namespace
@@ -82,7 +82,7 @@ void Tape::watch(const TensorRef& tensor) {
 bool Tape::tracks(const Tensor& tensor) const { return made_.contains(tensor.id()) || watched_.contains(tensor.id()); }
 
 void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs) {
-    if (!is_differentiable(op)) return;
+    if (is_closed || !is_differentiable(op)) return;
     bool any = false;
     Entry entry{.op = &op, .attrs = attrs};
     for (const TensorRef& input : inputs) {
@@ -102,6 +102,7 @@ void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef
 }
 
 void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, CustomBackward backward) {
+    if (is_closed) return;
     bool any = false;
     Entry entry{.custom = std::move(backward)};
     for (const TensorRef& input : inputs) {

@@ -30,6 +30,8 @@ public:
     // While it runs, only the tapes outside of this one stay open.
     Tensors backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted);
     void clear();
+    // A closed tape records nothing, also where a list of open tapes that was set aside still names it.
+    bool is_closed = false;
     // Tapes that were opened together do not see each other's backward.
     uint64_t group = 0;
 

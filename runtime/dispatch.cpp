@@ -24,7 +24,7 @@ public:
         for (const TensorRef& input : inputs) hash = hash_value(input->type(), hash);
         if (!attrs.empty()) hash = hash_value(attrs, hash);
         Prepared& slot = slots_[hash % kSlots];
-        if (slot.hash == hash && slot.op == &op && slot.threads == thread_count() && slot.attrs == attrs && same(slot.inputs, inputs))
+        if (slot.hash == hash && slot.op == &op && slot.threads == thread_count() && same(slot.attrs, attrs) && same_types(slot.inputs, inputs))
             return slot;
         Prepared fresh{.hash = hash, .op = &op, .threads = thread_count(), .attrs = attrs};
         for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
@@ -36,7 +36,7 @@ public:
     }
 
 private:
-    static bool same(const std::vector<Type>& types, std::span<const TensorRef> inputs) {
+    static bool same_types(const std::vector<Type>& types, std::span<const TensorRef> inputs) {
         if (types.size() != inputs.size()) return false;
         for (size_t i = 0; i < types.size(); ++i)
             if (!(types[i] == inputs[i]->type())) return false;
@@ -92,6 +92,7 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     }
     thread_local PreparedCache cache;
     const Prepared& prepared = cache.find(op, attrs, inputs);
+    if (prepared.outputs.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
     if (op.is_view) return {make_tensor(prepared.outputs[0], inputs[0]->storage())};
 
     Device& device = default_device();
@@ -120,13 +121,14 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
 
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     Tensors converted;
+    check_input_count(op, inputs.size());
     if (needs_promotion(op.promotion, inputs)) {
         converted = promoted(op, inputs);
         inputs = converted;
     }
     Context& here = context();
     Tensors outputs = here.tracer ? here.tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
-    for (Tape* tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
 }
 

@@ -24,13 +24,30 @@ public:
 };
 
 class Tape;
+// A tape that is open, or is only set aside: it must not go while a list holds it. A plain pointer
+// is borrowed.
+struct TapeRef : std::shared_ptr<Tape> {
+    TapeRef(std::shared_ptr<Tape> owned) : std::shared_ptr<Tape>(std::move(owned)) {}
+    TapeRef(Tape* borrowed) : std::shared_ptr<Tape>(std::shared_ptr<Tape>(), borrowed) {}
+};
 
 // State of one thread. There are no other mutable globals in runtime/ but the registries.
 struct Context {
     Tracer* tracer = nullptr;
-    std::vector<Tape*> tapes;  // open tapes, outermost first
+    std::vector<TapeRef> tapes;  // open tapes, outermost first
 };
 Context& context();
+
+// No tape records while one lives.
+class WithoutTapes {
+public:
+    WithoutTapes() { saved_.swap(context().tapes); }
+    ~WithoutTapes() { saved_.swap(context().tapes); }
+    WithoutTapes(const WithoutTapes&) = delete;
+
+private:
+    std::vector<TapeRef> saved_;
+};
 
 // `inputs` are promoted as the op asks. Throws UserError.
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);

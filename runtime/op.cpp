@@ -102,11 +102,23 @@ std::vector<const OpDef*> all_ops() {
     return registry().listed;
 }
 
+void check_input_count(const OpDef& op, size_t got) {
+    const size_t wanted = op.inputs.size();
+    if (op.variadic ? got + 1 < wanted || got == 0 : got != wanted)
+        user_error({.what = cat(op.name, ": takes ", wanted, op.variadic ? " or more" : "", " tensors, got ", got)}, ErrorKind::type);
+}
+
+bool same(const Attr& a, const Attr& b) {
+    const double *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
+    return x && y ? std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y) : a == b;
+}
+
+bool same(const Attrs& a, const Attrs& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Attr& x, const Attr& y) { return same(x, y); });
+}
+
 std::vector<Type> infer(const OpCall& call) {
-    const size_t wanted = call.op.inputs.size(), got = call.inputs.size();
-    if (call.op.variadic ? got + 1 < wanted || got == 0 : got != wanted)
-        user_error({.what = cat(call.op.name, ": takes ", wanted, call.op.variadic ? " or more" : "", " tensors, got ", got)},
-                   ErrorKind::type);
+    check_input_count(call.op, call.inputs.size());
     if (call.op.is_elementwise()) return {infer_elementwise(call)};
     return call.op.infer(call);
 }

@@ -115,6 +115,8 @@ struct OpDef {
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
     bool commutative = false;
+    // Running it may fail, for it checks its operands' values (index out of range) before it writes.
+    bool checks_values = false;
     // Bit i: operand (result) i is an activation [n, c, spatial...] that may lie channels-last.
     uint32_t channels_last_inputs = 0;
     uint32_t channels_last_outputs = 0;
@@ -152,6 +154,12 @@ struct DerivedGrad {
     bool is_identity = false;
 };
 const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output, int k);
+
+// By bits: NaN equals itself, 0.0 and -0.0 differ.
+bool same(const Attr& a, const Attr& b);
+bool same(const Attrs& a, const Attrs& b);
+// TypeError when the op does not take so many tensors.
+void check_input_count(const OpDef& op, size_t got);
 
 Cost cost_of(const OpCall& call, std::span<const Type> outputs);
 size_t hash_value(const Attrs& attrs, size_t seed);

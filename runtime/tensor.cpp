@@ -20,12 +20,12 @@ struct InlinePool {
     static constexpr int kKept = 64;
     void* blocks[kKept];
     int count = 0;
-    ~InlinePool() { while (count > 0) std::free(blocks[--count]); count = kKept; }
+    ~InlinePool() { while (count > 0) std::free(blocks[--count]); count = kKept + 1; }  // from now on neither gives nor takes
 };
 thread_local InlinePool inline_pool;
 
 void* take_inline_block() {
-    if (inline_pool.count > 0 && inline_pool.count < InlinePool::kKept + 1) return inline_pool.blocks[--inline_pool.count];
+    if (inline_pool.count > 0 && inline_pool.count <= InlinePool::kKept) return inline_pool.blocks[--inline_pool.count];
     void* block = std::aligned_alloc(64, kHeaderBytes + Storage::kInlineBytes);
     if (!block) throw std::bad_alloc();
     return block;

@@ -10,7 +10,7 @@ struct Key {
     std::vector<ValueId> inputs;     // in the new graph
     size_t hash = 0;
     bool operator==(const Key& other) const {
-        return hash == other.hash && node->op == other.node->op && inputs == other.inputs && node->attrs == other.node->attrs;
+        return hash == other.hash && node->op == other.node->op && inputs == other.inputs && runtime::same(node->attrs, other.node->attrs);
     }
 };
 struct KeyHash {

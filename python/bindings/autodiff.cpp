@@ -16,9 +16,10 @@ using runtime::Tape;
 
 jit::Session* running_session() { return dynamic_cast<jit::Session*>(runtime::context().tracer); }
 
+// None: a null reference.
 Tensors tensors_from(nb::handle list) {
     Tensors result;
-    for (nb::handle item : list) result.push_back(is_tensor(item.ptr()) ? handle_of(item.ptr()).value : TensorRef{});
+    for (nb::handle item : list) result.push_back(item.is_none() ? TensorRef{} : value_of(item.ptr()));
     return result;
 }
 
@@ -28,37 +29,51 @@ nb::list list_from(const Tensors& tensors) {
     return result;
 }
 
-// A tape that Python opens and closes. It leaves the context when it is destroyed.
+// A tape that Python opens and closes, or lets go of. Another thread, or a list that is set aside
+// just now, may still name it then: it is closed there too, and goes with the last of them.
 class PyTape {
 public:
-    ~PyTape() { close(); }
+    PyTape() { tape->is_closed = true; }
+    ~PyTape() { close(); tape->clear(); }
     void open(uint64_t group) {
         if (is_open()) runtime::user_error({.what = "this tape is already open"}, runtime::ErrorKind::runtime);
-        tape.group = group;
-        runtime::context().tapes.push_back(&tape);
+        drop_closed();
+        tape->group = group;
+        tape->is_closed = false;
+        runtime::context().tapes.push_back(tape);
     }
     void close() {
-        auto& tapes = runtime::context().tapes;
-        tapes.erase(std::remove(tapes.begin(), tapes.end(), &tape), tapes.end());
+        tape->is_closed = true;
+        drop_closed();
     }
-    bool is_open() const {
-        const auto& tapes = runtime::context().tapes;
-        return std::find(tapes.begin(), tapes.end(), &tape) != tapes.end();
+    static void drop_closed() {
+        std::erase_if(runtime::context().tapes, [](const runtime::TapeRef& other) { return other->is_closed; });
     }
+    bool is_open() const { return !tape->is_closed; }
     nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list) {
-        const Tensors ys = tensors_from(ys_list), dys = tensors_from(dys_list), wanted = tensors_from(wanted_list);
+        const Tensors ys = values_of(ys_list), dys = values_of(dys_list), wanted = values_of(wanted_list);
+        if (ys.size() != dys.size())
+            runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ", dys.size(), " gradients dy")});
         jit::Session* session = running_session();
-        if (!session) return list_from(tape.backward(ys, dys, wanted));
+        if (!session) return list_from(tape->backward(ys, dys, wanted));
         if (auto replayed = session->replay_backward(ys, dys, wanted)) {
-            tape.clear();
+            tape->clear();
             return list_from(*replayed);
         }
         if (session->is_recording()) session->begin_backward(ys, dys, wanted);
-        const Tensors grads = tape.backward(ys, dys, wanted);
+        Tensors grads;
+        try {
+            grads = tape->backward(ys, dys, wanted);
+        } catch (...) {
+            // The body may catch this and go on: replayed calls run this backward op by op.
+            session->note_open_backward();
+            session->end_backward({});
+            throw;
+        }
         session->end_backward(grads);
         return list_from(grads);
     }
-    Tape tape;
+    std::shared_ptr<Tape> tape = std::make_shared<Tape>();
 };
 
 class PausedTapes {
@@ -67,22 +82,20 @@ public:
     void exit() { saved_.swap(runtime::context().tapes); saved_.clear(); }
 
 private:
-    std::vector<Tape*> saved_;
+    std::vector<runtime::TapeRef> saved_;
 };
 
 nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callable backward) {
-    const Tensors inputs = tensors_from(input_list);
+    const Tensors inputs = values_of(input_list);
     static const runtime::OpDef& reshape = runtime::find_op("reshape");
     Tensors outputs;
-    PausedTapes pause;
-    pause.enter();
-    for (const TensorRef& output : tensors_from(output_list)) {
+    for (const TensorRef& output : values_of(output_list)) {
+        const runtime::WithoutTapes pause;
         const auto& shape = output->shape();
         outputs.push_back(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&output, 1})[0]);
     }
-    pause.exit();
     const auto call = std::make_shared<nb::callable>(std::move(backward));
-    for (Tape* tape : runtime::context().tapes)
+    for (const runtime::TapeRef& tape : runtime::context().tapes)
         tape->record_custom(inputs, outputs, [call](std::span<const TensorRef> out_grads) {
             nb::list grads;
             for (const TensorRef& grad : out_grads) grads.append(grad ? wrap(grad) : nb::none());
@@ -97,16 +110,18 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
 void bind_autodiff(nb::module_& m) {
     nb::class_<PyTape>(m, "Tape", "What a GradManager records.")
         .def(nb::init<>())
-        .def("watch", [](PyTape& self, const Handle& tensor) { self.tape.watch(tensor.value); })
-        .def("watches", [](PyTape& self, const Handle& tensor) { return self.tape.watches(*tensor.value); })
+        .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value); })
+        .def("watches", [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value); })
         .def("open", [](PyTape& self) { self.open(0); })
         .def("close", &PyTape::close)
-        .def("clear", [](PyTape& self) { self.tape.clear(); })
+        .def("clear", [](PyTape& self) { self.tape->clear(); })
         .def_prop_ro("is_open", &PyTape::is_open)
         .def("backward", &PyTape::backward, nb::arg("ys"), nb::arg("dys"), nb::arg("wanted"))
         .def_static("open_group", [](nb::list tapes) {
             static std::atomic<uint64_t> next{1};
             const uint64_t group = next++;
+            for (nb::handle tape : tapes)
+                if (!nb::isinstance<PyTape>(tape)) runtime::user_error({.what = "open_group takes Tapes"}, runtime::ErrorKind::type);
             for (nb::handle tape : tapes) nb::cast<PyTape&>(tape).open(group);
         });
     nb::class_<PausedTapes>(m, "pause_tapes", "Within this block no tape records.")

@@ -13,7 +13,7 @@ Capture*& Capture::current() {
 }
 
 void Capture::note_operand(PyObject* tensor) {
-    const TensorRef& value = handle_of(tensor).value;
+    const TensorRef& value = value_of(tensor);
     const auto [known, is_new] = handles_.emplace(value->id(), nb::borrow(tensor));
     if (is_new || known->second.ptr() == tensor || value->id() >= first_inside_id_ || value->is_constant) return;
     for (const auto& [first, second] : twins_)

@@ -60,6 +60,7 @@ bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(
 void set_tensor_class(nb::handle type) {
     result_class = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
     base_class = reinterpret_cast<PyTypeObject*>(nb::type<Handle>().ptr());
+    user_location();  // finds the package's folder once, before threads could wait for each other there
 }
 
 PyTypeObject* tensor_class() { return result_class; }
@@ -69,6 +70,21 @@ bool is_tensor(PyObject* object) {
 }
 
 Handle& handle_of(PyObject* object) { return *nb::inst_ptr<Handle>(nb::handle(object)); }
+
+const TensorRef& value_of(PyObject* object) {
+    if (!is_tensor(object)) runtime::user_error({.what = runtime::cat("a Tensor is wanted, not a ", Py_TYPE(object)->tp_name)}, runtime::ErrorKind::type);
+    // Instances of the base alone begin as raw memory; those of Python classes as zeros.
+    static const TensorRef none;
+    const TensorRef& value = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object)) ? handle_of(object).value : none;
+    if (!value) runtime::user_error({.what = "this Tensor has no value: its __init__ did not run"}, runtime::ErrorKind::type);
+    return value;
+}
+
+Tensors values_of(nb::handle list) {
+    Tensors result;
+    for (nb::handle item : list) result.push_back(value_of(item.ptr()));
+    return result;
+}
 
 PyObject* wrap_new(TensorRef value) {
     PyObject* object = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(result_class))).release().ptr();
@@ -123,7 +139,7 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant) {
 }
 
 TensorRef tensor_from(nb::handle value, bool constant) {
-    if (is_tensor(value.ptr())) return handle_of(value.ptr()).value;
+    if (is_tensor(value.ptr())) return value_of(value.ptr());
     if (is_number(value.ptr())) return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant);
     if (value.is_none())
         runtime::user_error({.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"}, runtime::ErrorKind::type);
@@ -170,7 +186,7 @@ void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op
     for (size_t i = 0; i < count; ++i) {
         PyObject* arg = args[i];
         if (is_tensor(arg)) {
-            result.push_back(handle_of(arg).value);
+            result.push_back(value_of(arg));
             if (op.promotion != runtime::Promotion::none) meet(result.back());
         } else if (is_number(arg)) {
             any_number = true;

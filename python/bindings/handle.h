@@ -29,6 +29,9 @@ void set_tensor_class(nb::handle type);
 PyTypeObject* tensor_class();
 bool is_tensor(PyObject* object);
 Handle& handle_of(PyObject* object);       // unchecked
+// The value of a Tensor; TypeError for anything else, and for one whose __init__ did not run.
+const TensorRef& value_of(PyObject* object);
+Tensors values_of(nb::handle list);        // of a sequence of Tensors
 nb::object wrap(TensorRef value);          // a new megengine.Tensor
 PyObject* wrap_new(TensorRef value);       // the same, for slots
 nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple

@@ -84,7 +84,7 @@ std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, i
 
 nb::list run_program(jit::Program& program, nb::list tensors) {
     std::vector<TensorRef> inputs, outputs;
-    for (nb::handle tensor : tensors) inputs.push_back(handle_of(tensor.ptr()).value);
+    for (nb::handle tensor : tensors) inputs.push_back(value_of(tensor.ptr()));
     for (const TensorRef& input : inputs) host_read(*input);
     {
         nb::gil_scoped_release release;
@@ -138,7 +138,7 @@ void bind_model(nb::module_& m) {
     // ---- names, while a call is recorded for dumping
     m.def("note_results", [](nb::list results) {
         Tensors tensors;
-        for (nb::handle result : results) tensors.push_back(handle_of(result.ptr()).value);
+        for (nb::handle result : results) tensors.push_back(value_of(result.ptr()));
         if (jit::Session* session = running_session()) session->note_results(tensors);
     });
     m.def("set_name", [](const Handle& tensor, const std::string& name) {

@@ -17,7 +17,9 @@ using runtime::OpDef;
 
 int64_t integer_from(PyObject* object) {
     if (is_tensor(object)) {
-        const TensorRef& tensor = handle_of(object).value;
+        const TensorRef tensor = value_of(object);
+        if (tensor->type().numel() != 1)
+            runtime::user_error({.what = runtime::cat("an attribute needs one integer, this tensor is ", to_string(tensor->type()))});
         host_read(*tensor);
         return static_cast<int64_t>(runtime::item_as_double(*tensor));
     }

@@ -121,7 +121,7 @@ PyType_Slot kSlots[] = {
 TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
     TensorRef value;
     if (is_tensor(data.ptr())) {
-        value = handle_of(data.ptr()).value;
+        value = value_of(data.ptr());
         if (!dtype.is_none() && dtype_from(dtype) != value->dtype())
             runtime::user_error({.what = runtime::cat("Tensor: a ", info(value->dtype()).name, " tensor was given with dtype=", info(dtype_from(dtype)).name),
                                  .fix = "convert with astype"}, runtime::ErrorKind::runtime);
@@ -191,12 +191,8 @@ void bind_tensor(nb::module_& m) {
             // A new value of the same bytes: no tape knows it.
             static const runtime::OpDef& reshape = op_named("reshape");
             const auto& shape = self.value->shape();
-            auto& tapes = runtime::context().tapes;
-            std::vector<runtime::Tape*> saved;
-            saved.swap(tapes);
-            Tensors result = runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&self.value, 1});
-            saved.swap(tapes);
-            return wrap(result[0]);
+            const runtime::WithoutTapes pause;
+            return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&self.value, 1})[0]);
         }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset", [](nb::handle_t<Handle> self, const Handle& other) {
             handle_of(self.ptr()).value = other.value;

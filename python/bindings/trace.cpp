@@ -1,5 +1,6 @@
 // megengine.jit.trace from below: begin, finish and abort of one call, and what can be asked afterwards.
 #include <algorithm>
+#include <mutex>
 #include <unordered_set>
 
 #include <nanobind/stl/shared_ptr.h>
@@ -30,67 +31,112 @@ jit::CallKey key_of(const Tensors& arguments) {
 // Does x.shape give a Tensor just now? (trace's symbolic_shape)
 thread_local bool symbolic_shape = false;
 
-// One decorated function and its running call.
+class PyTrace;
+
+// One running call. Calls of a thread lie on a stack: a traced call inside exclude_from_trace() begins
+// another, of the same function or not. A function that several threads call has a session for each.
+struct Call {
+    const PyTrace* owner = nullptr;
+    PyObject* arguments = nullptr;  // the list that began it: what a call is known by
+    std::unique_ptr<Session> session = {};
+    std::unique_ptr<Capture> capture = {};
+    // What the thread's state was before.
+    runtime::Tracer* outer_tracer = nullptr;
+    Capture* outer_capture = nullptr;
+    bool outer_symbolic_shape = false;
+};
+std::vector<Call>& calls() {
+    thread_local std::vector<Call> instance;
+    return instance;
+}
+
+// One decorated function.
 class PyTrace {
+private:
+    // What a call without the body does, as found when it was recorded.
+    struct Direct {
+        uint64_t guards = 0;  // number of those that say when it holds
+        std::shared_ptr<jit::Version> version;
+        jit::CallKey key;
+        std::vector<SlotSource> sources;                        // by slot
+        std::vector<std::pair<nb::object, uint32_t>> updates;   // object, value it is rebound to
+        std::vector<size_t> updated_argument;                   // by update: the argument that it is, or their number
+        std::vector<size_t> same_object;                        // by argument: the first one that is this object
+        std::vector<std::pair<nb::object, nb::object>> twins;   // objects that must hold one value
+        std::vector<int64_t> results;                           // value, -1: fixed_results, or -2 - argument
+        std::vector<nb::object> fixed_results;
+        std::vector<int> output_of;                             // by value: index of the program's output
+        TensorRef nothing = runtime::make_tensor({});
+    };
+
 public:
     PyTrace(bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool fuse, bool symbolic_shape, size_t max_versions)
         : symbolic_shape_(symbolic_shape), function({.symbolic = symbolic, .capture_as_const = capture_as_const, 
                     .record_only = record_only, .profiling = profiling, .opt_level = opt_level, .fuse = fuse, .max_versions = max_versions}) {}
 
-    void begin(nb::list arguments) {
-        Tensors tensors;
-        for (nb::handle argument : arguments) tensors.push_back(handle_of(argument.ptr()).value);
-        jit::CallKey key = key_of(tensors);
-        auto version = function.options.record_only ? nullptr : function.find(key);  // nothing is ever run
-        std::string reason = version ? "" : function.reason_for(key);
-        session = std::make_unique<Session>(function, std::move(version), std::move(key), std::move(reason), user_location);
-        session->bind_arguments(tensors);
-        runtime::context().tracer = session.get();
-        symbolic_shape = symbolic_shape_;
+    void begin(nb::list arguments) { start(arguments, nullptr); }
+
+    void finish(nb::list arguments) {
+        const Call call = take(arguments);
+        if (!call.session) runtime::user_error({.what = "finish: no such call has begun in this thread"}, runtime::ErrorKind::runtime);
+        end(*call.session);
     }
 
-    void finish() {
-        leave();
-        const std::unique_ptr<Session> ended = std::move(session);
+    // Does nothing when the call has not begun, or has ended.
+    void abort(nb::list arguments) {
+        const Call call = take(arguments);
+        if (!call.session) return;
         nb::gil_scoped_release release;
-        try {
-            ended->finish();
-        } catch (...) {
-            ended->abort();
-            throw;
-        }
-        latest = ended->version();
-    }
-
-    void abort() {
-        leave();
-        if (!session) return;
-        const std::unique_ptr<Session> ended = std::move(session);
-        nb::gil_scoped_release release;
-        ended->abort();
+        call.session->abort();
     }
 
     // ---- without_host: calls that do not run the Python body
 
     // Begins a recording that also remembers where outside tensors come from.
     void begin_capture(nb::list arguments) {
-        capture = std::make_unique<Capture>(runtime::make_tensor({})->id());
-        Capture::current() = capture.get();
-        function.versions.clear();  // guards have failed, or this is the first call
-        begin(std::move(arguments));
+        function.clear();  // guards have failed, or this is the first call
+        start(arguments, std::make_unique<Capture>(runtime::make_tensor({})->id()));
     }
 
     // Ends it. `results`: the tensors that the body returned, in order.
     // Returns why later calls need the body nevertheless, or None.
-    nb::object finish_capture(nb::list arguments, nb::list results) {
-        Capture::current() = nullptr;
-        const std::unique_ptr<Capture> captured = std::move(capture);
-        captured->drop_temporaries();
-        Tensors given;
-        for (nb::handle argument : arguments) given.push_back(handle_of(argument.ptr()).value);
+    nb::object finish_capture(nb::list arguments, nb::list results, uint64_t guards) {
+        Call call = take(arguments);
+        if (!call.capture) runtime::user_error({.what = "finish_capture: no such call has begun in this thread"}, runtime::ErrorKind::runtime);
+        const Session* session = call.session.get();
+        auto made = std::make_shared<Direct>();
+        Direct& direct = *made;
+        const Capture* captured = call.capture.get();
+        std::string reason;
+        try {
+            call.capture->drop_temporaries();
+            reason = describe(direct, *session, *call.capture, arguments, results);
+        } catch (...) {
+            nb::gil_scoped_release release;
+            call.session->abort();
+            throw;
+        }
+        end(*call.session);
+        direct.version = call.session->version();
+        const std::shared_ptr<jit::Version>& latest = direct.version;
+        if (latest->record.segments > 1 || !captured->read_at().empty())
+            runtime::user_error({.what = "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
+                                 .why = "later calls do not run the body, so it could not read them again",
+                                 .fix = "return the tensors and read them outside, or drop without_host", .at = captured->read_at().empty() ? first_barrier(latest->record) : captured->read_at()}, runtime::ErrorKind::runtime);
+        direct.key = latest->key;
+        for (nb::handle argument : arguments) direct.same_object.push_back(index_in(arguments, argument));
+        direct.guards = guards;
+        this->direct = std::move(made);
+        return reason.empty() ? nb::none() : nb::object(nb::str(reason.c_str()));
+    }
+
+    // Fills in what a call without the body does.
+    static std::string describe(Direct& direct, const Session& session_, Capture& captured_, const nb::list& arguments, const nb::list& results) {
+        const Session* session = &session_;
+        Capture* captured = &captured_;
+        Tensors given = values_of(arguments);
         // An argument may have been rebound by the body: compare with what was bound at the start.
         for (size_t i = 0; i < given.size(); ++i) given[i] = session->bound()[session->version()->argument_slots[i]];
-        direct = {};
         direct.sources = captured->sources(*session, given);
         std::string reason = captured->unrepeatable();
         for (const auto& [first, second] : captured->twins()) {
@@ -103,63 +149,84 @@ public:
             direct.updates.emplace_back(std::move(object), value);
         }
         for (nb::handle result : results) {
-            const TensorRef& value = handle_of(result.ptr()).value;
+            const TensorRef& value = value_of(result.ptr());
             const size_t argument = index_in(arguments, result);
             const bool is_made = session->is_placeholder(*value), is_argument = !is_made && argument < nb::len(arguments);
             direct.results.push_back(is_made ? static_cast<int64_t>(value->trace.value) : is_argument ? -2 - static_cast<int64_t>(argument) : -1);
             direct.fixed_results.push_back(is_made || is_argument ? nb::object() : nb::borrow(result));
         }
         given.clear();
-        if (reason.empty() && keeps_other_values()) reason = "the body keeps a tensor that it does not return";
-        finish();
-        if (latest->record.segments > 1 || !captured->read_at().empty())
-            runtime::user_error({.what = "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
-                                 .why = "later calls do not run the body, so it could not read them again",
-                                 .fix = "return the tensors and read them outside, or drop without_host", .at = captured->read_at().empty() ? first_barrier() : captured->read_at()}, runtime::ErrorKind::runtime);
-        direct.key = latest->key;
-        for (nb::handle argument : arguments) direct.same_object.push_back(index_in(arguments, argument));
-        direct.is_ready = true;
-        return reason.empty() ? nb::none() : nb::object(nb::str(reason.c_str()));
+        if (reason.empty() && keeps_other_values(direct, *session)) reason = "the body keeps a tensor that it does not return";
+        return reason;
     }
 
-    void abort_capture() {
-        Capture::current() = nullptr;
-        capture.reset();
-        abort();
+    // The results' tensors, flat, of a call without the body; None when it needs the body.
+    // Threads that call one function wait for each other here, for its handles change hands meanwhile.
+    nb::object run_direct(nb::list arguments, uint64_t guards) {
+        std::unique_lock lock(direct_mutex, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            nb::gil_scoped_release release;
+            lock.lock();
+        }
+        const std::shared_ptr<Direct> current = direct;
+        if (!current || current->guards != guards || !fits(*current, arguments)) return nb::none();
+        return run(*current, arguments);
     }
 
-    bool can_run_direct(nb::list arguments) const {
-        if (!direct.is_ready || direct.same_object.size() != nb::len(arguments)) return false;
-        Tensors tensors;
-        for (nb::handle argument : arguments) tensors.push_back(handle_of(argument.ptr()).value);
+    // The last version that ran, with all its programs compiled.
+    std::shared_ptr<jit::Version> compiled() {
+        const std::shared_ptr<jit::Version> version = latest;
+        if (!version) runtime::user_error({.what = "this function has not been called yet", .fix = "call it once first"}, runtime::ErrorKind::runtime);
+        nb::gil_scoped_release release;
+        const std::lock_guard lock(version->mutex);
+        for (uint32_t i = 0; i < version->record.segments; ++i) version->program(i, function.options);
+        return version;
+    }
+
+    void clear() {
+        function.clear();
+        latest.reset();
+        direct.reset();
+    }
+
+private:
+    static bool fits(const Direct& direct, const nb::list& arguments) {
+        if (direct.same_object.size() != nb::len(arguments)) return false;
+        const Tensors tensors = values_of(arguments);
         if (!(key_of(tensors) == direct.key)) return false;
         for (size_t i = 0; i < tensors.size(); ++i)
             if (index_in(arguments, arguments[i]) != direct.same_object[i]) return false;
         for (const auto& [first, second] : direct.twins)
-            if (handle_of(first.ptr()).value->id() != handle_of(second.ptr()).value->id()) return false;
+            if (value_of(first.ptr())->id() != value_of(second.ptr())->id()) return false;
+        const jit::Record& record = direct.version->record;
         for (size_t slot = 0; slot < direct.sources.size(); ++slot) {
             if (direct.sources[slot].from != SlotSource::From::handle) continue;
-            const TensorRef& value = handle_of(direct.sources[slot].object.ptr()).value;
-            if (!(value->type() == slot_type(slot))) return false;
+            const TensorRef& value = value_of(direct.sources[slot].object.ptr());
+            if (!(value->type() == record.values[record.outside[slot]].type)) return false;
             for (const TensorRef& tensor : tensors)
                 if (tensor->id() == value->id()) return false;  // recorded as two
         }
         return true;
     }
 
-    // Runs the program alone and returns the results' tensors, flat.
-    nb::list run_direct(nb::list arguments) {
-        const jit::Record& record = latest->record;
-        jit::Program& program = latest->program(0, function.options);
-        const jit::Segment& segment = latest->segments[0];
+    nb::list run(Direct& direct, const nb::list& arguments) {
+        jit::Version& version = *direct.version;
+        const jit::Record& record = version.record;
+        jit::Program* program = nullptr;
+        {
+            nb::gil_scoped_release release;
+            const std::lock_guard lock(version.mutex);
+            program = &version.program(0, function.options);
+        }
+        const jit::Segment& segment = version.segments[0];
         std::vector<TensorRef> by_slot(direct.sources.size());
         for (size_t slot = 0; slot < by_slot.size(); ++slot) {
             const SlotSource& source = direct.sources[slot];
             switch (source.from) {
-                case SlotSource::From::argument: by_slot[slot] = handle_of(arguments[source.argument].ptr()).value; break;
-                case SlotSource::From::handle: by_slot[slot] = handle_of(source.object.ptr()).value; break;
+                case SlotSource::From::argument: by_slot[slot] = value_of(nb::handle(arguments[source.argument]).ptr()); break;
+                case SlotSource::From::handle: by_slot[slot] = value_of(source.object.ptr()); break;
                 case SlotSource::From::stream: by_slot[slot] = source.stream->key(); break;
-                case SlotSource::From::getter: by_slot[slot] = handle_of(source.object().ptr()).value; break;
+                case SlotSource::From::getter: by_slot[slot] = value_of(source.object().ptr()); break;
                 case SlotSource::From::constant: by_slot[slot] = source.constant; break;
             }
         }
@@ -168,6 +235,7 @@ public:
         by_slot.clear();
         // Handles that are rebound let go of their value, so that the program may work in place.
         std::vector<TensorRef> unread;  // what no input holds, in case the run fails
+        std::vector<uint64_t> held_ids;         // what updates held before
         std::vector<PyObject*> updated;
         for (size_t u = 0; u < direct.updates.size(); ++u) {
             const size_t argument = direct.updated_argument[u];
@@ -177,24 +245,22 @@ public:
             TensorRef& held = handle_of(object).value;
             if (std::find(inputs.begin(), inputs.end(), held) == inputs.end()) unread.push_back(held);
             else unread.emplace_back();
-            direct.held_ids.push_back(held->id());
+            held_ids.push_back(held->id());
             held = direct.nothing;
         }
         std::vector<TensorRef> outputs;
         try {
             nb::gil_scoped_release release;
-            outputs = program.run(inputs);
+            outputs = program->run(inputs);
         } catch (...) {
             for (size_t u = 0; u < direct.updates.size(); ++u) {
                 TensorRef back = unread[u];
                 for (const TensorRef& input : inputs)
-                    if (!back && input->id() == direct.held_ids[u]) back = input;
+                    if (!back && input->id() == held_ids[u]) back = input;
                 handle_of(updated[u]).value = back;
             }
-            direct.held_ids.clear();
             throw;
         }
-        direct.held_ids.clear();
         if (direct.output_of.empty()) {
             direct.output_of.assign(record.values.size(), -1);
             for (size_t i = 0; i < segment.outputs.size(); ++i) direct.output_of[segment.outputs[i]] = static_cast<int>(i);
@@ -207,65 +273,79 @@ public:
             if (result >= 0) results.append(wrap(value_of(static_cast<uint32_t>(result))));
             else results.append(result == -1 ? direct.fixed_results[i] : nb::object(arguments[static_cast<size_t>(-2 - result)]));
         }
-        ++latest->calls;
+        ++version.calls;
         return results;
     }
 
-    // The last version that ran, with all its programs compiled.
-    jit::Version& compiled() {
-        if (!latest) runtime::user_error({.what = "this function has not been called yet", .fix = "call it once first"}, runtime::ErrorKind::runtime);
-        nb::gil_scoped_release release;
-        for (uint32_t i = 0; i < latest->record.segments; ++i) latest->program(i, function.options);
-        return *latest;
-    }
-
-private:
     static size_t index_in(const nb::list& objects, nb::handle object) {
         size_t i = 0;
         while (i < nb::len(objects) && !nb::handle(objects[i]).is(object)) ++i;
         return i;
     }
     // Does Python hold a value of this call that is neither returned nor rebound?
-    bool keeps_other_values() const {
+    static bool keeps_other_values(const Direct& direct, const Session& session) {
         std::unordered_set<uint64_t> known(direct.results.begin(), direct.results.end());
         for (const auto& [object, value] : direct.updates) known.insert(value);
-        for (jit::RecordId id : session->live_values())
-            if (!known.contains(id) && !session->version()->record.values[id].tensor) return true;
+        for (jit::RecordId id : session.live_values())
+            if (!known.contains(id) && !session.version()->record.values[id].tensor) return true;
         return false;
     }
-    const Type& slot_type(size_t slot) const { return latest->record.values[latest->record.outside[slot]].type; }
-    std::string first_barrier() const {
-        for (const jit::Event& event : latest->record.events)
+    static std::string first_barrier(const jit::Record& record) {
+        for (const jit::Event& event : record.events)
             if (event.kind == jit::EventKind::barrier) return event.where;
         return "";
     }
-    // What a call without the body does, as found when it was recorded.
-    struct Direct {
-        bool is_ready = false;
-        jit::CallKey key;
-        std::vector<SlotSource> sources;                        // by slot
-        std::vector<std::pair<nb::object, uint32_t>> updates;   // object, value it is rebound to
-        std::vector<size_t> updated_argument;                   // by update: the argument that it is, or their number
-        std::vector<size_t> same_object;                        // by argument: the first one that is this object
-        std::vector<std::pair<nb::object, nb::object>> twins;   // objects that must hold one value
-        std::vector<int64_t> results;                           // value, -1: fixed_results, or -2 - argument
-        std::vector<nb::object> fixed_results;
-        std::vector<int> output_of;                             // by value: index of the program's output
-        std::vector<uint64_t> held_ids;                         // during a run: what updates held before
-        TensorRef nothing = runtime::make_tensor({});
-    };
-    Direct direct;
-    std::unique_ptr<Capture> capture;
-
-    static void leave() {
-        runtime::context().tracer = nullptr;
-        symbolic_shape = false;
+    void start(const nb::list& arguments, std::unique_ptr<Capture> capture) {
+        Tensors tensors;
+        for (nb::handle argument : arguments) {
+            TensorRef value = value_of(argument.ptr());
+            // An argument is an input, also one that was made to be a constant elsewhere.
+            if (value->is_constant) value = handle_of(argument.ptr()).value = runtime::make_tensor(value->type(), value->storage());
+            tensors.push_back(std::move(value));
+        }
+        jit::CallKey key = key_of(tensors);
+        auto version = function.options.record_only ? nullptr : function.find(key);  // nothing is ever run
+        std::string reason = version ? "" : function.reason_for(key);
+        auto session = std::make_unique<Session>(function, std::move(version), std::move(key), std::move(reason), user_location);
+        session->bind_arguments(tensors);
+        auto& tracer = runtime::context().tracer;
+        calls().push_back({this, arguments.ptr(), std::move(session), std::move(capture), tracer, Capture::current(), symbolic_shape});
+        tracer = calls().back().session.get();
+        Capture::current() = calls().back().capture.get();
+        symbolic_shape = symbolic_shape_;
     }
+
+    // Ends the call in this thread's state; no session when it is not the one that runs.
+    Call take(const nb::list& arguments) const {
+        auto& running = calls();
+        if (running.empty() || running.back().owner != this || running.back().arguments != arguments.ptr()) return {};
+        Call call = std::move(running.back());
+        running.pop_back();
+        runtime::context().tracer = call.outer_tracer;
+        Capture::current() = call.outer_capture;
+        symbolic_shape = call.outer_symbolic_shape;
+        return call;
+    }
+
+    void end(Session& session) {
+        {
+            nb::gil_scoped_release release;
+            try {
+                session.finish();
+            } catch (...) {
+                session.abort();
+                throw;
+            }
+        }
+        latest = session.version();
+    }
+
+    std::shared_ptr<Direct> direct;
+    std::mutex direct_mutex;
     bool symbolic_shape_ = true;
 
 public:
     TraceFunction function;
-    std::unique_ptr<Session> session;
     std::shared_ptr<jit::Version> latest;
 };
 
@@ -308,9 +388,9 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
 }
 
 nb::list kernels_of(PyTrace& self) {
-    jit::Version& version = self.compiled();
+    const auto version = self.compiled();
     nb::list result;
-    for (const auto& program : version.programs)
+    for (const auto& program : version->programs)
         for (size_t i = 0; i < program->kernels().size(); ++i) {
             const codegen::CompiledKernel& kernel = *program->kernels()[i];
             nb::dict row;
@@ -329,7 +409,8 @@ nb::list kernels_of(PyTrace& self) {
 
 nb::list plans_of(PyTrace& self) {
     nb::list result;
-    for (const auto& program : self.compiled().programs) result.append(plan_dict(program->plan()));
+    const auto version = self.compiled();
+    for (const auto& program : version->programs) result.append(plan_dict(program->plan()));
     return result;
 }
 
@@ -360,10 +441,10 @@ nb::list profiles_of(PyTrace& self) {
 }
 
 nb::list graphs_of(PyTrace& self, bool optimized) {
-    jit::Version& version = self.compiled();
+    const auto version = self.compiled();
     nb::list result;
-    for (uint32_t i = 0; i < version.record.segments; ++i)
-        result.append(print(optimized ? version.programs[i]->graph() : version.segments[i].graph));
+    for (uint32_t i = 0; i < version->record.segments; ++i)
+        result.append(print(optimized ? version->programs[i]->graph() : version->segments[i].graph));
     return result;
 }
 
@@ -378,11 +459,19 @@ public:
             session->enter_excluded();
         }
         context.tracer = nullptr;
+        entered_ = true;
     }
-    void exit() { runtime::context().tracer = saved_; }
+    // A generator may leave the block after the call, or in another one.
+    void exit() {
+        if (!entered_) return;
+        entered_ = false;
+        runtime::Tracer* back = std::exchange(saved_, nullptr);
+        if (back && !calls().empty() && calls().back().session.get() == back) runtime::context().tracer = back;
+    }
 
 private:
     runtime::Tracer* saved_ = nullptr;
+    bool entered_ = false;
 };
 
 }  // namespace
@@ -392,13 +481,11 @@ void bind_trace(nb::module_& m) {
         .def(nb::init<bool, bool, bool, bool, int, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("fuse"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
-        .def("finish", &PyTrace::finish)
-        .def("abort", &PyTrace::abort)
+        .def("finish", &PyTrace::finish, nb::arg("arguments"))
+        .def("abort", &PyTrace::abort, nb::arg("arguments"))
         .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
-        .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"))
-        .def("abort_capture", &PyTrace::abort_capture)
-        .def("can_run_direct", &PyTrace::can_run_direct, nb::arg("arguments"))
-        .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"))
+        .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"), nb::arg("guards"))
+        .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def("plans", &plans_of)
         .def("kernels", &kernels_of)
         .def("graphs", &graphs_of, nb::arg("optimized"))
@@ -408,7 +495,7 @@ void bind_trace(nb::module_& m) {
         .def_prop_ro("version", [](PyTrace& self) { return self.latest; })
         .def_prop_ro("op_count", [](PyTrace& self) { return self.latest ? self.latest->record.ops.size() : 0; })
         .def_prop_ro("value_count", [](PyTrace& self) { return self.latest ? self.latest->record.values.size() : 0; })
-        .def("clear", [](PyTrace& self) { self.function.versions.clear(); self.latest.reset(); });
+        .def("clear", &PyTrace::clear);
     nb::class_<Excluded>(m, "Excluded")
         .def(nb::init<>())
         .def("__enter__", &Excluded::enter)
@@ -421,7 +508,10 @@ void bind_trace(nb::module_& m) {
     });
     m.def("is_capturing", [] { return Capture::current() != nullptr; });
     m.def("symbolic_shape_active", [] { return symbolic_shape && runtime::context().tracer; });
-    m.def("open_tapes", [] { return runtime::context().tapes.size(); });
+    m.def("open_tapes", [] { 
+        const auto& tapes = runtime::context().tapes;
+        return std::count_if(tapes.begin(), tapes.end(), [](const runtime::TapeRef& tape) { return !tape->is_closed; });
+    });
     m.def("is_recording", [] {
         auto* session = dynamic_cast<Session*>(runtime::context().tracer);
         return session && session->is_recording();

@@ -283,22 +283,22 @@ std::vector<OpDef> by_index() {
     return {
         {.name = "index_get",
          .doc = "x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the places stand where the axes stood when these are neighbours, else in front.",
-         .inputs = {"x", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_get, .grad = grad_index_get, .keeps = Keeps::inputs, .cost = moves},
+         .inputs = {"x", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_get, .grad = grad_index_get, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
         {.name = "index_set",
          .doc = "x with `value` written at those places; of several writes to one place the last wins.",
-         .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_set, .keeps = Keeps::inputs, .cost = moves},
+         .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_set, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
         {.name = "index_add",
          .doc = "x with `value` added at those places, repeated places too, always in the same order.",
-         .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_add, .keeps = Keeps::inputs},
+         .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_add, .keeps = Keeps::inputs, .checks_values = true},
         {.name = "gather",
          .doc = "y[i, j] = x[index[i, j], j] for axis 0, and so on for others.",
-         .inputs = {"x", "index"}, .attrs = axis, .infer = infer_gather, .grad = grad_gather, .keeps = Keeps::inputs, .cost = moves},
+         .inputs = {"x", "index"}, .attrs = axis, .infer = infer_gather, .grad = grad_gather, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
         {.name = "scatter",
          .doc = "x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins.",
-         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter, .keeps = Keeps::inputs, .cost = moves},
+         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
         {.name = "scatter_add",
          .doc = "x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order.",
-         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter_add, .keeps = Keeps::inputs},
+         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter_add, .keeps = Keeps::inputs, .checks_values = true},
     };
 }
 
@@ -319,7 +319,7 @@ std::vector<OpDef> by_value() {
          .doc = "1 at x along a new last axis of num_classes, else 0. A label outside of [0, num_classes) is an IndexError.",
          .inputs = {"x"},
          .attrs = {{"num_classes", AttrKind::integer}, {"dtype", AttrKind::text, Attr{std::string("int32")}}},
-         .infer = infer_one_hot, .keeps = Keeps::nothing, .cost = moves},
+         .infer = infer_one_hot, .keeps = Keeps::nothing, .checks_values = true, .cost = moves},
     };
 }
 

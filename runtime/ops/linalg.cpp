@@ -119,6 +119,7 @@ std::vector<OpDef> linalg_ops() {
              return {build::neg(product(product(y, g.out_grads[0], true), y, false, true))};
          },
          .keeps = Keeps::outputs,
+         .checks_values = true,
          .cost = cost_cubic},
         {.name = "svd",
          .doc = "u, s, vh with x = u diag(s) vh, s falling; full_matrices makes u and vh square.",
@@ -128,6 +129,7 @@ std::vector<OpDef> linalg_ops() {
          .infer = infer_svd,
          .grad = grad_svd,
          .keeps = Keeps::outputs,
+         .checks_values = true,
          .cost = cost_cubic},
     };
 }

@@ -70,6 +70,7 @@ Cost cost_draw(const OpCall& call, std::span<const Type> outputs) {
 
 OpDef draw(std::string name, std::string doc, std::vector<std::string> inputs, std::vector<AttrSpec> attrs, std::vector<Type> (*infer)(const OpCall&)) {
     const bool parametrised = inputs.size() > 1;
+    const bool checks = name == "random_multinomial";
     return {.name = std::move(name),
             .doc = std::move(doc),
             .inputs = std::move(inputs),
@@ -77,6 +78,7 @@ OpDef draw(std::string name, std::string doc, std::vector<std::string> inputs, s
             .infer = infer,
             .grad = parametrised ? refuse_gradient : nullptr,
             .keeps = Keeps::nothing,
+            .checks_values = checks,
             .cost = cost_draw};
 }
 

@@ -14,6 +14,7 @@ import collections
 import dis
 import functools
 import inspect
+import itertools
 import pickle
 import random
 import sys
@@ -50,6 +51,7 @@ _OPAQUE = (
 )  # never change by themselves
 _MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
 _MISSING = object()
+_numbers = itertools.count(1)  # of guards
 _MOST_OBJECTS = 100_000
 # Who only calls these on a container does not read it.
 _WRITES = {"append", "extend", "add"}
@@ -195,6 +197,8 @@ class Guards:
             self._tensors,
             self._instances,
         )
+        self.number = next(_numbers)
+        self.result_tree: Any = None  # of the recorded call, as trace flattens it
         self._checks: list[tuple[Callable[[], bool], str]] = []
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # what was seen: no other object takes its id

@@ -78,7 +78,6 @@ class ManualSteps:
         """Forgets all records and programs: the next call records again."""
         self._function.clear()
         self._guards = None
-        self._result_tree = None
 
     def setup_without_host(self) -> None:
         """From the next call on the body runs only to be recorded, as with ``without_host=True``."""

@@ -136,7 +136,6 @@ class trace(ManualSteps, Dumping):
         self._imperative = imperative
         self._guards = None
         self._guard_reason: str | None = None
-        self._result_tree: Any = None
         fuse = graph_opt_config is not None and graph_opt_config._turns_fusion_on()
         self._function = _core.TraceFunction(
             symbolic=self._symbolic,
@@ -178,24 +177,26 @@ class trace(ManualSteps, Dumping):
     def trace_without_host(self, *args, **kwargs):
         """One call without the Python body, once it was recorded and while its guards hold."""
         leaves = self.flatten_inputs(*args, **kwargs)
-        if self._guards is not None:
-            self._guard_reason = self._guards.reason(args, kwargs, leaves)
-            if self._guard_reason is None and self._function.can_run_direct(leaves):
-                return _unflatten(self._result_tree, iter(self._function.run_direct(leaves)))
+        guards = self._guards  # another thread may replace them
+        if guards is not None:
+            self._guard_reason = guards.reason(args, kwargs, leaves)
+            if self._guard_reason is None:
+                flat = self._function.run_direct(leaves, guards.number)
+                if flat is not None:
+                    return _unflatten(guards.result_tree, iter(flat))
         from .guards import Guards  # modules and optimizers are imported after this package
 
         self._guards = None
         guards = Guards(self.__wrapped__, args, kwargs, leaves)
-        self._function.begin_capture(leaves)
         try:
+            self._function.begin_capture(leaves)
             result = self._body(*args, **kwargs)
             found: list[Tensor] = []
-            tree = _flatten(result, found)
-            unrepeatable = self._function.finish_capture(leaves, found)
+            guards.result_tree = _flatten(result, found)
         except BaseException:
-            self._function.abort_capture()
+            self._function.abort(leaves)
             raise
-        self._result_tree = tree
+        unrepeatable = self._function.finish_capture(leaves, found, guards.number)
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
         if reason is None:
             self._guards = guards
@@ -205,14 +206,14 @@ class trace(ManualSteps, Dumping):
 
     def trace_normal(self, *args, **kwargs):
         """One call with the Python body: recorded the first time, matched afterwards."""
-        begin = self._function.begin
-        begin(self.flatten_inputs(*args, **kwargs))
+        leaves = self.flatten_inputs(*args, **kwargs)
         try:
+            self._function.begin(leaves)  # in the try: Ctrl-C may come right behind it
             result = self._body(*args, **kwargs)
         except BaseException:
-            self._function.abort()
+            self._function.abort(leaves)
             raise
-        self._function.finish()
+        self._function.finish(leaves)
         return result
 
     def flatten_inputs(self, *args, **kwargs) -> list[Tensor]:
