@@ -4,9 +4,9 @@
 # make bench   compares with peers, which are installed into an environment of their own
 PY := .venv/bin/python
 JOBS ?= $(shell nproc)
-BUILD = $(shell ls -d build/cp3* 2>/dev/null | head -n 1)
+BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint stubs bench fuzz sanitize clean
+.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize clean
 
 setup:
 	@tools/setup.sh
@@ -31,6 +31,11 @@ lint: setup
 
 bench: build
 	benchmarks/run.sh
+
+# Formats the lines of C++ that differ from the last commit, and no others.
+format: setup
+	@$(PY) -m pip install -q --disable-pip-version-check clang-format==19.1.7
+	PATH="$(CURDIR)/.venv/bin:$$PATH" git clang-format --force --extensions h,cpp,inl HEAD || true  # 1: changed some
 
 # The checked-in stub of the extension module; tests/python/test_stubs.py compares.
 stubs: build
