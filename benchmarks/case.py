@@ -49,6 +49,8 @@ class Case:
     checked: builders of what is compared, when that is not what is timed.
     reference: implementation whose results are right by definition; None skips the comparison.
     rtol, atol: tolerances of the comparison. An element is wrong when |a - b| > atol + rtol * |b|.
+    moved: tolerance of results named "moved ...", how far training took a weight: wrong when
+    ||a - b|| > moved * ||b||. A net that does not train is off by 1, whatever the size of its steps.
     fresh: every round is the first call in a new process; otherwise rounds repeat in one process.
     cache: "cold" gives every process an empty kernel cache, "warm" one that a first process filled.
     rounds: how many, and how many with --quick (0: left out). seconds: length of a round.
@@ -62,6 +64,7 @@ class Case:
     reference: str | None = "torch"
     rtol: float = 1e-4
     atol: float = 1e-5
+    moved: float = 0.1
     fresh: bool = False
     cache: str = "warm"
     rounds: tuple[int, int] = (11, 5)

@@ -130,7 +130,11 @@ class Measurement:
             return
         for name, arrays in self.results.items():
             for key, right in (reference or {}).items():
-                text = difference(arrays.get(key), right, self.case.rtol, self.case.atol)
+                got = arrays.get(key)
+                if key.startswith("moved ") and got is not None:
+                    text = difference_of_movement(got, right, self.case.moved)
+                else:
+                    text = difference(got, right, self.case.rtol, self.case.atol)
                 if text:
                     self.wrong[name] = f"{key}: {text}"
 
@@ -144,6 +148,14 @@ def difference(got, right, rtol, atol) -> str:
     excess = np.abs(got.astype(np.float64) - right) - rtol * np.abs(right)
     worst = float(np.max(excess, initial=0.0)) if np.all(np.isfinite(got)) else np.inf
     return f"off by {worst:.3g} + {rtol:g} x |right|, allowed {atol:g}" if worst > atol else ""
+
+
+def difference_of_movement(got, right, allowed) -> str:
+    """Like difference, of the whole array: relative in the 2-norm."""
+    if got.shape != right.shape:
+        return f"shape {got.shape}, not {right.shape}"
+    off = float(np.linalg.norm(got.astype(np.float64) - right) / np.linalg.norm(right))
+    return "" if off <= allowed else f"off by {off:.3g} of the movement, allowed {allowed:g}"
 
 
 class Harness:

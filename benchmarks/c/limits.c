@@ -1,4 +1,6 @@
-// What the machine can do at most: two streams, and multiply-adds in registers.
+// What the machine can do at most: two streams, multiply-adds in registers, and a word from core to core.
+#include <omp.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 void copy(const float* x, float* y, ptrdiff_t n, ptrdiff_t calls) {
@@ -29,5 +31,20 @@ void fma_peak(ptrdiff_t loops, ptrdiff_t calls) {
             for (int k = 0; k < 12; ++k) sums[k] = sums[k] * factor + step;
         }
         for (int k = 0; k < 12; ++k) __asm__ volatile("" ::"m"(sums[k]));
+    }
+}
+
+// Two threads hand a cache line to and fro; a round trip is two handoffs.
+void handoff(ptrdiff_t trips, ptrdiff_t calls) {
+    static _Atomic ptrdiff_t turn;
+    turn = 0;
+#pragma omp parallel num_threads(2)
+    {
+        const ptrdiff_t mine = omp_get_thread_num();
+        for (ptrdiff_t i = mine; i < 2 * trips * calls; i += 2) {
+            while (turn != i) {
+            }
+            turn = i + 1;
+        }
     }
 }

@@ -43,6 +43,11 @@ def data(batch, size, classes=1000):
     return weights, batches
 
 
+def movement(weights, trained):
+    """How far training took the weights: their own size would hide a wrong gradient."""
+    return {f"moved {name}": trained[name] - weights[name] for name in COMPARED}
+
+
 def forward(x, conv_bn, relu, max_pool, head):
     """The network; conv_bn(x, name) does a convolution and its batch norm."""
     x = max_pool(relu(conv_bn(x, "stem.conv")))
@@ -119,7 +124,8 @@ def megjit(batch, size, traced=True, **trace_options):
         parts = {name.replace("_", "."): part for name, part in net.parts.items()}
         arrays = {name: parts[name].conv.weight.numpy() for name in COMPARED if name in parts}
         mean = parts["3.1.conv2"].bn.running_mean.numpy().ravel()
-        return arrays | {"fc.weight": net.fc.weight.numpy(), "mean": mean}
+        arrays["fc.weight"] = net.fc.weight.numpy()
+        return movement(weights, arrays) | {"mean": mean}
 
     return on.training_megjit(
         lambda x, y: step(x, y, net=net, optimizer=optimizer, gm=gm), batches, now
@@ -174,7 +180,7 @@ def torch(batch, size, compiled=False, channels_last=False):
 
     def now():
         arrays = {name: p[name].detach().numpy() for name in COMPARED}
-        return arrays | {"mean": running["3.1.conv2"][0].numpy()}
+        return movement(weights, arrays) | {"mean": running["3.1.conv2"][0].numpy()}
 
     return on.training_torch(step, batches, now, prepare=arranged)
 
@@ -236,6 +242,6 @@ def jax(batch, size):
         kernels = {name: np.asarray(state[0][name]) for name in COMPARED}
         back = {4: (3, 2, 0, 1), 2: (1, 0)}
         arrays = {name: array.transpose(back[array.ndim]) for name, array in kernels.items()}
-        return arrays | {"mean": np.asarray(state[2]["3.1.conv2"][0])}
+        return movement(weights, arrays) | {"mean": np.asarray(state[2]["3.1.conv2"][0])}
 
     return on.training_jax(step, batches, now)

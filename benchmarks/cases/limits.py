@@ -1,4 +1,8 @@
-"""What can this machine do at most: memory bandwidth and multiply-adds, two threads?"""
+"""What can this machine do at most: memory bandwidth, multiply-adds, core to core, two threads?
+
+The handoff tells whether the two cores share a cache. On a virtual machine that changes from minute to minute:
+when they do not, bandwidth doubles and everything that two threads share becomes slower.
+"""
 
 import handmade
 import numpy as np
@@ -6,6 +10,7 @@ from case import Case, Subject, Target
 
 FLOATS = 16_000_000
 FMA_LOOPS = 1_000_000
+HANDOFFS = 1000
 
 
 def stream(name, arrays):
@@ -20,6 +25,11 @@ def stream(name, arrays):
 def fma():
     kernel = handmade.kernel("limits.c", "fma_peak", pointers=0)
     return Subject(lambda calls: kernel(FMA_LOOPS, calls), dict)
+
+
+def handoff():
+    kernel = handmade.kernel("limits.c", "handoff", pointers=0)
+    return Subject(lambda calls: kernel(HANDOFFS // 2, calls), dict)
 
 
 def limit(name, builder, label, work):
@@ -38,4 +48,5 @@ CASES = [
     limit("triad", stream("triad", 3), "limit: triad", {"bytes": 12.0 * FLOATS}),
     # two threads, 12 accumulators of 16 floats, a multiply-add is two
     limit("fma", fma, "limit: multiply-adds", {"flops": 2.0 * 12 * 16 * 2 * FMA_LOOPS}),
+    limit("handoff", handoff, "1,000 handoffs between the cores", {}),
 ]
