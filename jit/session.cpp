@@ -266,6 +266,10 @@ Tensors Session::replay_op(const OpDef& op, const Attrs& attrs, std::span<const 
             fork(why);
             return record_op(op, attrs, inputs);
         } else {
+            // An op that cannot be is the user's error, as without a trace; the body may expect it.
+            std::vector<Type> types;
+            for (const TensorRef& input : inputs) types.push_back(input->type());
+            runtime::infer({op, attrs, types});
             failed_ = true;
             raise_mismatch(why);
         }

@@ -64,8 +64,7 @@ template <PyObject* (*binary)(PyObject*, PyObject*)>
 PyObject* in_place(PyObject* a, PyObject* b) {
     PyObject* result = binary(a, b);
     if (!result || result == Py_NotImplemented) return result;
-    handle_of(a).value = handle_of(result).value;
-    if (Capture* capture = Capture::current()) capture->note_rebound(a);
+    rebind(a, handle_of(result).value);
     Py_DECREF(result);
     return Py_NewRef(a);
 }
@@ -118,6 +117,16 @@ PyType_Slot kSlots[] = {
 
 // ---- construction
 
+// The same bytes under an identity of their own, so that attaching one tensor does not attach the other.
+// What records sees an op: gradients flow through the copy.
+TensorRef copy_of(const TensorRef& value) {
+    const auto& here = runtime::context();
+    if (!here.tracer && here.tapes.empty()) return runtime::make_tensor(value->type(), value->storage());
+    static const runtime::OpDef& reshape = op_named("reshape");
+    const auto& shape = value->shape();
+    return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&value, 1})[0];
+}
+
 TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
     TensorRef value;
     if (is_tensor(data.ptr())) {
@@ -125,7 +134,7 @@ TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
         if (!dtype.is_none() && dtype_from(dtype) != value->dtype())
             runtime::user_error({.what = runtime::cat("Tensor: a ", info(value->dtype()).name, " tensor was given with dtype=", info(dtype_from(dtype)).name),
                                  .fix = "convert with astype"}, runtime::ErrorKind::runtime);
-        return value;
+        return copy_of(value);
     }
     value = tensor_from(data, is_const);
     return dtype.is_none() ? value : cast_now(value, dtype_from(dtype));
@@ -195,9 +204,12 @@ void bind_tensor(nb::module_& m) {
             return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&self.value, 1})[0]);
         }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset", [](nb::handle_t<Handle> self, const Handle& other) {
-            handle_of(self.ptr()).value = other.value;
-            if (Capture* capture = Capture::current()) capture->note_rebound(self.ptr());
+            rebind(self.ptr(), other.value);
         }, nb::arg("other"))
+        .def("_assign", [](nb::handle_t<Handle> self, const Handle& other) {
+            const auto& here = runtime::context();
+            rebind(self.ptr(), here.tracer || !here.tapes.empty() ? other.value : copy_of(other.value));
+        }, nb::arg("other"), "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def("_value_id", [](const Handle& self) { return self.value->id(); })
         .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
         .def("_data_ptr", [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); });

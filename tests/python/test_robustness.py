@@ -428,3 +428,37 @@ def test_a_deleted_function_frees_its_records_and_programs(options):
         once()
     gc.collect()
     assert _core.memory_stats()["in_use"] == before
+
+
+# ---- identity
+
+
+@pytest.mark.parametrize("share", [mge.Tensor, lambda a: (c := mge.Tensor(0.0)).__setitem__(..., a) or c])
+def test_a_copy_made_before_the_recording_is_another_tensor(share):
+    a = mge.Parameter([1.0, 2.0])
+    b = share(a)
+    gm = GradManager().attach(a)
+    with gm:
+        gm.backward((b * 2).sum())
+    assert a.grad is None
+    with gm:
+        gm.backward((share(a) * 2).sum())
+    assert a.grad.numpy().tolist() == [2, 2]
+    a.grad = None
+    both = GradManager().attach([a, b])
+    with both:
+        both.backward((a * 2 + b * 3).sum())
+    assert (a.grad.numpy().tolist(), b.grad.numpy().tolist()) == ([2, 2], [3, 3])
+
+
+def test_an_impossible_op_in_a_replayed_call_is_the_users_error():
+    @jit.trace
+    def f(x):
+        try:
+            x = x + t(1, 2, 3)
+        except ValueError:
+            x = x * 2
+        return x
+
+    for _ in range(3):
+        assert f(t(1, 2)).numpy().tolist() == [2, 4]

@@ -119,9 +119,8 @@ class GradManager:
             tensor._reset(tensor.detach())
         self._tape.watch(tensor)
         if spec.snapshot is None:
-            spec.snapshot = Tensor(tensor)
-        else:
-            spec.snapshot._reset(tensor)
+            spec.snapshot = Tensor(0.0)
+        spec.snapshot._reset(tensor)
         self._watched.append(spec)
 
     # -- recording -------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class ArrayMethodMixin:
         if index is Ellipsis:
             if not isinstance(value, _Tensor):
                 value = type(self)._plain(value, dtype=self.dtype, device=str(self.device))
-            self._reset(value)
+            self._assign(value)
         else:
             self._reset(setitem(self, index, value))
 
