@@ -33,6 +33,45 @@ thread_local bool symbolic_shape = false;
 
 class PyTrace;
 
+// What the body of a call has rebound, and to go back to when the call fails for want of memory: a
+// parameter must not be left with a placeholder that nothing can compute any more.
+class Rebound {
+public:
+    void note(PyObject* tensor, const Session& session) {
+        const TensorRef& old = handle_of(tensor).value;
+        if (!session.is_placeholder(*old)) entries_.push_back({nb::borrow(tensor), old, old->id()});
+    }
+
+    // Before the program runs: inputs are held by the session alone, so that it may work in place.
+    void let_go_of(const Session& session) {
+        if (entries_.empty()) return;
+        std::unordered_set<uint64_t> bound;
+        for (const TensorRef& tensor : session.bound())
+            if (tensor) bound.insert(tensor->id());
+        for (Entry& entry : entries_)
+            if (bound.contains(entry.id)) entry.old = {};
+    }
+
+    // After a failure: what has no value goes back to what it was.
+    void roll_back(const Session& session) {
+        for (Entry& entry : entries_) {
+            TensorRef& value = handle_of(entry.object.ptr()).value;
+            if (!session.is_placeholder(*value) || value->has_data()) continue;
+            for (const TensorRef& tensor : session.bound())
+                if (!entry.old && tensor && tensor->id() == entry.id) entry.old = tensor;
+            if (entry.old) value = entry.old;
+        }
+    }
+
+private:
+    struct Entry {
+        nb::object object;
+        TensorRef old;
+        uint64_t id = 0;
+    };
+    std::vector<Entry> entries_;
+};
+
 // One running call. Calls of a thread lie on a stack: a traced call inside exclude_from_trace() begins
 // another, of the same function or not. A function that several threads call has a session for each.
 struct Call {
@@ -40,6 +79,7 @@ struct Call {
     PyObject* arguments = nullptr;  // the list that began it: what a call is known by
     std::unique_ptr<Session> session = {};
     std::unique_ptr<Capture> capture = {};
+    Rebound rebound = {};
     // What the thread's state was before.
     runtime::Tracer* outer_tracer = nullptr;
     Capture* outer_capture = nullptr;
@@ -77,17 +117,15 @@ public:
     void begin(nb::list arguments) { start(arguments, nullptr); }
 
     void finish(nb::list arguments) {
-        const Call call = take(arguments);
+        Call call = take(arguments);
         if (!call.session) runtime::user_error({.what = "finish: no such call has begun in this thread"}, runtime::ErrorKind::runtime);
-        end(*call.session);
+        end(call);
     }
 
     // Does nothing when the call has not begun, or has ended.
     void abort(nb::list arguments) {
-        const Call call = take(arguments);
-        if (!call.session) return;
-        nb::gil_scoped_release release;
-        call.session->abort();
+        Call call = take(arguments);
+        if (call.session) give_up(call);
     }
 
     // ---- without_host: calls that do not run the Python body
@@ -112,11 +150,10 @@ public:
             call.capture->drop_temporaries();
             reason = describe(direct, *session, *call.capture, arguments, results);
         } catch (...) {
-            nb::gil_scoped_release release;
-            call.session->abort();
+            give_up(call);
             throw;
         }
-        end(*call.session);
+        end(call);
         direct.version = call.session->version();
         const std::shared_ptr<jit::Version>& latest = direct.version;
         if (latest->record.segments > 1 || !captured->read_at().empty())
@@ -182,6 +219,20 @@ public:
         for (uint32_t i = 0; i < version->record.segments; ++i) version->program(i, function.options);
         return version;
     }
+
+    // What it holds of Python, for the cycle collector: a function may be reached from its own captured objects.
+    int traverse(visitproc visit, void* arg) const {
+        if (!direct) return 0;
+        for (const SlotSource& source : direct->sources) Py_VISIT(source.object.ptr());
+        for (const auto& [object, value] : direct->updates) Py_VISIT(object.ptr());
+        for (const auto& [first, second] : direct->twins) {
+            Py_VISIT(first.ptr());
+            Py_VISIT(second.ptr());
+        }
+        for (const nb::object& result : direct->fixed_results) Py_VISIT(result.ptr());
+        return 0;
+    }
+    void drop_objects() { const std::shared_ptr<Direct> dropped = std::move(direct); }
 
     void clear() {
         function.clear();
@@ -309,7 +360,7 @@ private:
         auto session = std::make_unique<Session>(function, std::move(version), std::move(key), std::move(reason), user_location);
         session->bind_arguments(tensors);
         auto& tracer = runtime::context().tracer;
-        calls().push_back({this, arguments.ptr(), std::move(session), std::move(capture), tracer, Capture::current(), symbolic_shape});
+        calls().push_back({this, arguments.ptr(), std::move(session), std::move(capture), {}, tracer, Capture::current(), symbolic_shape});
         tracer = calls().back().session.get();
         Capture::current() = calls().back().capture.get();
         symbolic_shape = symbolic_shape_;
@@ -327,17 +378,25 @@ private:
         return call;
     }
 
-    void end(Session& session) {
+    void end(Call& call) {
+        call.rebound.let_go_of(*call.session);
+        try {
+            nb::gil_scoped_release release;
+            call.session->finish();
+        } catch (...) {
+            give_up(call);
+            throw;
+        }
+        latest = call.session->version();
+    }
+
+    // What the body has issued is computed as eager mode would have; what cannot be is undone.
+    static void give_up(Call& call) {
         {
             nb::gil_scoped_release release;
-            try {
-                session.finish();
-            } catch (...) {
-                session.abort();
-                throw;
-            }
+            call.session->abort();
         }
-        latest = session.version();
+        call.rebound.roll_back(*call.session);
     }
 
     std::shared_ptr<Direct> direct;
@@ -348,6 +407,17 @@ public:
     TraceFunction function;
     std::shared_ptr<jit::Version> latest;
 };
+
+}  // namespace
+
+void rebind(PyObject* tensor, const TensorRef& value) {
+    auto& running = calls();
+    if (!running.empty() && runtime::context().tracer == running.back().session.get()) running.back().rebound.note(tensor, *running.back().session);
+    handle_of(tensor).value = value;
+    if (Capture* capture = Capture::current()) capture->note_rebound(tensor);
+}
+
+namespace {
 
 std::string_view place_name(memory::Place place) {
     switch (place) {
@@ -448,6 +518,20 @@ nb::list graphs_of(PyTrace& self, bool optimized) {
     return result;
 }
 
+int traverse_trace(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    return nb::inst_ready(nb::handle(self)) ? nb::inst_ptr<PyTrace>(nb::handle(self))->traverse(visit, arg) : 0;
+}
+int clear_trace(PyObject* self) {
+    if (nb::inst_ready(nb::handle(self))) nb::inst_ptr<PyTrace>(nb::handle(self))->drop_objects();
+    return 0;
+}
+PyType_Slot kTraceSlots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_trace)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear_trace)},
+    {0, nullptr},
+};
+
 // Within this block ops run at once and are not recorded.
 class Excluded {
 public:
@@ -477,7 +561,7 @@ private:
 }  // namespace
 
 void bind_trace(nb::module_& m) {
-    nb::class_<PyTrace>(m, "TraceFunction")
+    nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
         .def(nb::init<bool, bool, bool, bool, int, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("fuse"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))

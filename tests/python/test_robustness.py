@@ -462,3 +462,26 @@ def test_an_impossible_op_in_a_replayed_call_is_the_users_error():
 
     for _ in range(3):
         assert f(t(1, 2)).numpy().tolist() == [2, 4]
+
+
+def test_a_function_that_its_captured_objects_reach_is_collected():
+    import weakref
+
+    class Held(mge.Tensor):
+        pass
+
+    def make():
+        w = Held([1.0])
+
+        @jit.trace(without_host=True)
+        def f(x):
+            w[...] = w + x
+            return w * 2
+
+        w.function = f
+        f(t(1)), f(t(1))
+        return weakref.ref(f)
+
+    alive = make()
+    gc.collect()
+    assert alive() is None
