@@ -32,6 +32,8 @@ Handle& handle_of(PyObject* object);       // unchecked
 // The value of a Tensor; TypeError for anything else, and for one whose __init__ did not run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);        // of a sequence of Tensors
+// An in-place write: the object holds another value from here. A running traced call takes note.
+void rebind(PyObject* tensor, const TensorRef& value);
 nb::object wrap(TensorRef value);          // a new megengine.Tensor
 PyObject* wrap_new(TensorRef value);       // the same, for slots
 nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
