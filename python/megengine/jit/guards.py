@@ -15,6 +15,7 @@ import dis
 import functools
 import inspect
 import itertools
+import operator
 import pickle
 import random
 import sys
@@ -204,6 +205,7 @@ class Guards:
         self._kept: list[Any] = []  # what was seen: no other object takes its id
         self._queue: list[tuple[Any, str]] = [(function, "the function")]
         self._leaves = {id(leaf): place for place, leaf in enumerate(leaves)}
+        self._leaf_count = len(leaves)
         self._captured_leaves: list[tuple[int, Tensor]] = []
         self._arguments: list[tuple[Any, str]] = []
         self._unwatchable: str | None = None
@@ -217,6 +219,9 @@ class Guards:
                     raise Unwatchable("the function reaches too many objects to watch")
         except Unwatchable as reason:
             self._unwatchable = str(reason)
+        # Only what has something to watch costs time in a call.
+        self._watched = tuple(watched for watched in self._watched if watched._things)
+        self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) for value in args)
 
     def reason_after_recording(self, args: tuple, kwargs: dict, leaves: list[Tensor]) -> str | None:
         """Why a later call needs the body in any case: it changes what it reads."""
@@ -229,7 +234,13 @@ class Guards:
 
     def reason(self, args: tuple, kwargs: dict, leaves: list[Tensor]) -> str | None:
         """None while everything reads the same, else what changed."""
-        if not _same(self._structure_of(args, kwargs), self._structure):
+        as_recorded = (
+            self._takes_tensors_only
+            and not kwargs
+            and len(args) == len(leaves) == self._leaf_count
+            and all(map(operator.is_, args, leaves))
+        )
+        if not as_recorded and not _same(self._structure_of(args, kwargs), self._structure):
             return "the call has other arguments"
         for place, tensor in self._captured_leaves:
             if leaves[place] is not tensor:
