@@ -24,8 +24,8 @@ from . import (  # noqa: E402
     random,
     utils,
 )
-from .core._imperative_rt.core2 import full_sync as _full_sync  # noqa: E402
 from ._installation import check_misc  # noqa: E402
+from .core._imperative_rt.core2 import full_sync as _full_sync  # noqa: E402
 from .device import *  # noqa: E402,F403
 from .logger import enable_debug_log, get_logger, set_log_file, set_log_level  # noqa: E402
 from .serialization import load, save  # noqa: E402
