@@ -37,7 +37,6 @@ Session::Session(TraceFunction& function, std::shared_ptr<Version> version, Call
         version_ = std::make_shared<Version>();
         version_->key = key_;
         version_->reason = std::move(reason);
-        is_new_ = true;
     }
 }
 
@@ -322,7 +321,6 @@ void Session::fork(const std::string& reason) {
     values_.resize(last);
     bound_.resize(rec.outside.size());
     mode_ = function_.options.symbolic ? Mode::record_symbolic : Mode::record_value;
-    is_new_ = true;
     if (mode_ == Mode::record_value) compute_now(live_values());
 }
 

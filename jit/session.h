@@ -102,7 +102,6 @@ private:
     std::string scope_;
     bool captures_ = false;  // outside tensors become constants: capture_as_const, once the arguments are bound
     bool failed_ = false;
-    bool is_new_ = false;
 };
 
 }  // namespace megjit::jit

@@ -117,7 +117,6 @@ void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const Tens
         entry.out_ids.push_back(output->id());
         made_.insert(output->id());
     }
-    has_custom_ = true;
     entries_.push_back(std::move(entry));
 }
 
@@ -173,7 +172,6 @@ void Tape::clear() {
     made_.clear();
     watched_.clear();
     entries_.clear();
-    has_custom_ = false;
 }
 
 }  // namespace megjit::runtime

@@ -24,7 +24,6 @@ public:
     // Called by dispatch for every application while this tape is open.
     void record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs);
     void record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, CustomBackward backward);
-    bool has_custom() const { return has_custom_; }
 
     // Gradients of the watched `wanted` (null: y does not depend on it); the history is freed.
     // While it runs, only the tapes outside of this one stay open.
@@ -48,7 +47,6 @@ private:
     std::unordered_set<uint64_t> made_;  // ids of the outputs of entries_
     std::unordered_map<uint64_t, TensorRef> watched_;
     std::vector<Entry> entries_;
-    bool has_custom_ = false;
 };
 
 }  // namespace megjit::runtime

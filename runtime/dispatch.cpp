@@ -132,10 +132,6 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     return outputs;
 }
 
-TensorRef apply1(const OpDef& op, const Attrs& attrs, std::initializer_list<TensorRef> inputs) {
-    return apply(op, attrs, {inputs.begin(), inputs.size()})[0];
-}
-
 const void* host_data(Tensor& tensor) {
     if (!tensor.has_data()) {
         if (Tracer* tracer = context().tracer) tracer->on_read(tensor);

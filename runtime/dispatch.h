@@ -51,7 +51,6 @@ private:
 
 // `inputs` are promoted as the op asks. Throws UserError.
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
-TensorRef apply1(const OpDef& op, const Attrs& attrs, std::initializer_list<TensorRef> inputs);
 
 // Computes now, unseen by tapes and traces. Inputs must have data.
 Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
