@@ -25,8 +25,12 @@ KernelIR expand_math(const KernelIR& kernel) {
             renamed.push_back(expanded.program.emit(inst));
         }
     }
-    for (int& result : expanded.results) result = renamed[result];
-    expanded.program.keep_only(expanded.results);
+    std::vector<int> roots;
+    for (int result : expanded.results) roots.push_back(renamed[result]);
+    for (const Reduction& reduction : expanded.reductions) roots.push_back(renamed[reduction.arg]);
+    expanded.program.keep_only(roots);
+    std::copy_n(roots.begin(), expanded.results.size(), expanded.results.begin());
+    for (size_t r = 0; r < expanded.reductions.size(); ++r) expanded.reductions[r].arg = roots[expanded.results.size() + r];
     return expanded;
 }
 

@@ -214,30 +214,183 @@ uint32_t evaluate(const ScalarProgram& program, const ScalarInst& inst, const st
     return 0;
 }
 
+// --- reductions -------------------------------------------------------------------------------
+
+// One reduction of one row, in double precision (or exactly, in integers).
+class Accumulator {
+public:
+    Accumulator(Reduce kind, ScalarType type) : kind_(kind), type_(type) {}
+
+    void add(uint32_t bits) {
+        if (type_ == ScalarType::f32) add_float(float_of(bits));
+        else add_int(type_ == ScalarType::b1 ? static_cast<int64_t>(bits != 0) : static_cast<int32_t>(bits));
+        ++count_;
+    }
+
+    uint32_t result() const {
+        if (kind_ == Reduce::argmax || kind_ == Reduce::argmin) return static_cast<uint32_t>(place_);
+        if (type_ != ScalarType::f32) return count_ ? static_cast<uint32_t>(whole_) : start_of_int();
+        switch (kind_) {
+            case Reduce::mean: return bits_of(static_cast<float>(mean_));
+            case Reduce::variance: return bits_of(static_cast<float>(squares_ / static_cast<double>(count_)));
+            case Reduce::prod: return bits_of(static_cast<float>(count_ ? real_ : 1));
+            case Reduce::max: return bits_of(static_cast<float>(count_ ? real_ : -std::numeric_limits<double>::infinity()));
+            case Reduce::min: return bits_of(static_cast<float>(count_ ? real_ : std::numeric_limits<double>::infinity()));
+            default: return bits_of(static_cast<float>(real_));
+        }
+    }
+
+private:
+    uint32_t start_of_int() const {
+        const bool is_bool = type_ == ScalarType::b1;
+        switch (kind_) {
+            case Reduce::prod: return 1;
+            case Reduce::max: return is_bool ? 0 : static_cast<uint32_t>(INT32_MIN);
+            case Reduce::min: return is_bool ? 1 : static_cast<uint32_t>(INT32_MAX);
+            default: return 0;
+        }
+    }
+    bool wants_larger() const { return kind_ == Reduce::max || kind_ == Reduce::argmax; }
+
+    void add_float(double x) {
+        switch (kind_) {
+            case Reduce::sum: real_ += x; return;
+            case Reduce::prod: real_ = count_ ? real_ * x : x; return;
+            case Reduce::mean: case Reduce::variance: {  // Welford 1962
+                const double step = x - mean_;
+                mean_ += step / static_cast<double>(count_ + 1);
+                squares_ += step * (x - mean_);
+                return;
+            }
+            default: break;
+        }
+        if (count_ && (real_ != real_ || (x == x && !(wants_larger() ? x > real_ : x < real_)))) return;
+        real_ = x;
+        place_ = count_;
+    }
+
+    void add_int(int64_t x) {
+        switch (kind_) {
+            case Reduce::sum: whole_ = static_cast<uint32_t>(whole_ + x); return;
+            case Reduce::prod: whole_ = static_cast<uint32_t>(count_ ? whole_ * x : x); return;
+            default: break;
+        }
+        if (count_ && !(wants_larger() ? x > whole_ : x < whole_)) return;
+        whole_ = x;
+        place_ = count_;
+    }
+
+    Reduce kind_;
+    ScalarType type_;
+    int64_t count_ = 0, place_ = 0, whole_ = 0;
+    double real_ = 0, mean_ = 0, squares_ = 0;
+};
+
+// --- the walk ---------------------------------------------------------------------------------
+
+class Interpreter {
+public:
+    Interpreter(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs)
+        : kernel_(kernel), launch_(launch), inputs_(inputs), outputs_(outputs), rank_(launch.extents.size()), index_(rank_, 0),
+          values_(static_cast<size_t>(kernel.program.size())), reduced_(kernel.reductions.size()) {
+        size_t next = (kernel.inputs.size() + kernel.outputs.size()) * rank_;
+        for (const Operand& input : kernel.inputs) gather_strides_.push_back(input.by >= 0 ? launch.strides[next++] : 0);
+    }
+
+    void run() {
+        if (kernel_.reduced == 0) {
+            int64_t element = 0;
+            over(0, rank_, [&] {
+                evaluate_all();
+                for (size_t k = 0; k < kernel_.outputs.size(); ++k) store(kernel_.outputs[k].dtype, outputs_[k], element, values_[kernel_.results[k]]);
+                ++element;
+            });
+            return;
+        }
+        const auto kept = static_cast<size_t>(kernel_.kept());
+        over(0, kept, [&] {
+            known_ = 0;
+            for (size_t r = 0; r < kernel_.reductions.size(); ++r) {
+                const Reduction& reduction = kernel_.reductions[r];
+                Accumulator total(reduction.kind, kernel_.program[reduction.arg].type);
+                over(kept, rank_, [&] {
+                    evaluate_all();
+                    total.add(values_[reduction.arg]);
+                });
+                reduced_[r] = total.result();
+                known_ = r + 1;
+            }
+            over(kept, rank_, [&] { write(false); });
+            std::fill(index_.begin() + kernel_.kept(), index_.end(), 0);
+            write(true);
+        });
+    }
+
+private:
+    template <class Body>
+    void over(size_t first, size_t last, const Body& body) {
+        std::fill(index_.begin() + static_cast<ptrdiff_t>(first), index_.begin() + static_cast<ptrdiff_t>(last), 0);
+        for (size_t axis = first; axis < last; ++axis)
+            if (launch_.extents[axis] == 0) return;
+        for (;;) {
+            body();
+            size_t axis = last;
+            for (; axis-- > first;) {
+                if (++index_[axis] < launch_.extents[axis]) break;
+                index_[axis] = 0;
+            }
+            if (axis + 1 == first || first == last) return;
+        }
+    }
+
+    int64_t offset_of(size_t operand) const {
+        int64_t offset = 0;
+        for (size_t axis = 0; axis < rank_; ++axis) offset += index_[axis] * launch_.strides[operand * rank_ + axis];
+        return offset;
+    }
+
+    uint32_t read_input(size_t i) const {
+        const Operand& input = kernel_.inputs[i];
+        int64_t offset = offset_of(i);
+        if (input.is_offset) return static_cast<uint32_t>(offset);
+        if (input.by >= 0) offset += static_cast<int32_t>(load(DType::i32, inputs_[input.by], offset_of(static_cast<size_t>(input.by)))) * gather_strides_[i];
+        return load(input.dtype, inputs_[i], offset);
+    }
+
+    // Reductions that are not known yet read as 0; nobody looks at what follows from them.
+    void evaluate_all() {
+        for (int id = 0; id < kernel_.program.size(); ++id) {
+            const ScalarInst& inst = kernel_.program[id];
+            if (inst.op == ScalarOp::constant) values_[id] = inst.bits;
+            else if (inst.op != ScalarOp::input) values_[id] = evaluate(kernel_.program, inst, values_);
+            else if (inst.bits < kernel_.inputs.size()) values_[id] = read_input(inst.bits);
+            else values_[id] = inst.bits - kernel_.inputs.size() < known_ ? reduced_[inst.bits - kernel_.inputs.size()] : 0;
+        }
+    }
+
+    void write(bool per_row) {
+        evaluate_all();
+        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
+            if (kernel_.outputs[k].per_row == per_row)
+                store(kernel_.outputs[k].dtype, outputs_[k], offset_of(kernel_.inputs.size() + k), values_[kernel_.results[k]]);
+    }
+
+    const KernelIR& kernel_;
+    const LaunchShape& launch_;
+    void* const* inputs_;
+    void* const* outputs_;
+    size_t rank_;
+    std::vector<int64_t> index_;
+    std::vector<uint32_t> values_;
+    std::vector<uint32_t> reduced_;  // of the row at hand
+    size_t known_ = 0;               // how many of them
+    std::vector<int64_t> gather_strides_;
+};
+
 }  // namespace
 
 void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs) {
-    const size_t rank = launch.extents.size();
-    std::vector<int64_t> index(rank, 0);
-    std::vector<uint32_t> values(kernel.program.size());
-    const int64_t count = launch.numel();
-    for (int64_t element = 0; element < count; ++element) {
-        for (int id = 0; id < kernel.program.size(); ++id) {
-            const ScalarInst& inst = kernel.program[id];
-            if (inst.op == ScalarOp::constant) values[id] = inst.bits;
-            else if (inst.op != ScalarOp::input) values[id] = evaluate(kernel.program, inst, values);
-            else {
-                int64_t at = 0;
-                for (size_t axis = 0; axis < rank; ++axis) at += index[axis] * launch.strides[inst.bits * rank + axis];
-                values[id] = load(kernel.inputs[inst.bits].dtype, inputs[inst.bits], at);
-            }
-        }
-        for (size_t k = 0; k < kernel.outputs.size(); ++k) store(kernel.outputs[k], outputs[k], element, values[kernel.results[k]]);
-        for (size_t axis = rank; axis-- > 0;) {
-            if (++index[axis] < launch.extents[axis]) break;
-            index[axis] = 0;
-        }
-    }
+    Interpreter(kernel, launch, inputs, outputs).run();
 }
 
 }  // namespace megjit::codegen

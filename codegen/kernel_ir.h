@@ -18,69 +18,151 @@
 namespace megjit::codegen {
 
 using runtime::DType;
+using runtime::ScalarType;
 
-// How an operand moves along the innermost axis. Outer axes always go by run-time strides.
+// How an operand moves along the axis that lanes walk. All other axes go by run-time strides.
 enum class Inner : uint8_t {
     contiguous,  // stride 1
-    broadcast,   // stride 0: one element per row
+    broadcast,   // stride 0: one element for all lanes
     strided,     // any other stride
 };
 
+// An operand of the kernel: the element at an index is the one at the sum of index * stride.
 struct Operand {
     DType dtype = DType::f32;
     Inner inner = Inner::contiguous;
+    bool per_row = false;    // the same for all indices of the reduced axes: one value a row
+    // Inputs only, at most one of the two:
+    int by = -1;             // gathered: value of input `by` (i32, checked, >= 0) * gather stride is added to the offset
+    bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate. Such inputs come
+                             // last, and have no pointer
     bool operator==(const Operand&) const = default;
 };
 
-// for every index of the iteration space: outputs[k][index] = results[k](inputs[...][index]).
-// `input i` of the program reads inputs[i], already widened to its compute type; what is stored is
-// already narrowed by the program. Outputs are contiguous in the iteration space (row-major) and may
-// lie exactly on an input that has the same access.
+enum class Reduce : uint8_t {
+    sum, prod,       // f32, or i32 that wraps
+    max, min,        // f32 (NaN wins), i32, b1 (any, all)
+    argmax, argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN wins
+    mean, variance,  // of f32; the variance is the biased one, by Welford's recurrence or two passes
+};
+
+std::string_view name_of(Reduce kind);
+
+// One value a row: `kind` over the value `arg` at all indices of the reduced axes. f32 is accumulated in
+// f32 by parts and the parts in f32 or wider; in which order is the compiler's choice, but it follows from
+// the structure and the extents alone, never from the number of threads.
+struct Reduction {
+    Reduce kind = Reduce::sum;
+    int arg = -1;  // id in the program
+    bool operator==(const Reduction&) const = default;
+};
+
+// Which axis goes over the lanes of a vector: the last one, or the last that is kept. A row is what one
+// index of the kept axes sees.
+enum class Lanes : uint8_t { last, kept };
+
+// The iteration space is [kept axes..., reduced axes...], row-major. Element-wise kernels reduce none:
+//   for every index: outputs[k][index] = results[k](inputs[...][index]).
+// With reductions, for every index of the kept axes: reduction 0, then 1, ... (each may read those before
+// it), then the outputs: at every index, or once a row where the output is per_row.
+// `input i` of the program reads inputs[i], already widened to its compute type; `input n + r`, where n is
+// the number of inputs, reads reduction r. What is stored is already narrowed by the program.
+// Element-wise outputs are row-major. All inputs of an element are read before its outputs are written.
 struct KernelIR {
-    int rank = 1;  // axes of the iteration space after collapsing, 1..kMaxRank
+    int rank = 1;     // axes of the iteration space after collapsing, 1..kMaxRank
+    int reduced = 0;  // how many of them, the last ones, are reduced
+    Lanes lanes = Lanes::last;
     std::vector<Operand> inputs;
-    std::vector<DType> outputs;
+    std::vector<Operand> outputs;
     runtime::ScalarProgram program;
+    std::vector<Reduction> reductions;
     std::vector<int> results;  // per output: id in the program
     bool operator==(const KernelIR&) const = default;
+
+    int kept() const { return rank - reduced; }
+    int lane_axis() const { return lanes == Lanes::last ? rank - 1 : kept() - 1; }
+    // Per instruction, when its value is known. The elements of a row are walked once or several times: pass 0,
+    // 1, ...; a reduction is complete after the pass in which its argument is known first, and what reads it
+    // is known one pass later.
+    struct Level {
+        int pass = 0;
+        bool per_row = false;  // one value a row, known before pass `pass` begins (else: in it and in later ones)
+    };
+    std::vector<Level> levels() const;
+    int passes() const;  // how many walks all reductions and outputs of elements need
+    ScalarType type_of(const Reduction& reduction) const;  // of the value that it gives
 };
+
+size_t memory_inputs(const KernelIR& kernel);  // all but offsets
 
 struct LaunchShape {
     std::vector<int64_t> extents;  // [rank], outermost first
-    std::vector<int64_t> strides;  // [inputs][rank], in elements; outputs are row-major
+    std::vector<int64_t> strides;  // [inputs + outputs][rank], in elements; then one for each gathered input, in their order
     int64_t numel() const;
     int64_t rows() const;  // product of all extents but the innermost
 };
 
-// Rank 1: elements lo..hi. Rank > 1: rows lo..hi, a row being one run of the innermost axis.
-// Reentrant, allocates nothing, throws nothing.
+// What a kernel is launched over, in units that threads share among them:
+//   element-wise of rank 1: elements        element-wise: rows of the innermost axis
+//   lanes last: indices of the kept axes    lanes kept: blocks of kColumnBlock indices of the last kept axis,
+//                                           the last block of each run may be smaller
+constexpr int64_t kColumnBlock = 64;
+int64_t units(const KernelIR& kernel, const LaunchShape& launch);
+
+// May output `out` lie exactly on input `in`? Each element must be read for the last time where it is written.
+bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in);
+
+// Units lo..hi. Reentrant, allocates nothing, throws nothing.
 using KernelFn = void (*)(void* const* inputs, void* const* outputs, const int64_t* extents,
                           const int64_t* strides, int64_t lo, int64_t hi);
 
 // Text form; print and parse are inverses. It is also what crosses into a compiler plug-in and what
 // the cache is keyed by:
-//   kernel rank=1
+//   kernel rank=2 reduced=1 lanes=last
 //   in f32 contiguous
-//   in f32 broadcast
+//   in f32 contiguous by 2
+//   in i32 broadcast row
 //   %0: f32 = input 0
-//   %1: f32 = input 1
-//   %2: f32 = mul %0 %1
+//   %1: f32 = input 3
+//   %2: f32 = sub %0 %1
+//   reduce max %0
 //   out f32 %2
 std::string print(const KernelIR& kernel);
 KernelIR parse_kernel(std::string_view text);  // UserError with the line on a fault
 std::string fault_of(const KernelIR& kernel);  // the verifier; "" if sound
 
-// The kernel of one element-wise application: broadcasting resolved to strides, axes that every
-// operand walks alike collapsed.
+// A kernel with its numbers.
 struct BoundKernel {
     KernelIR kernel;
     LaunchShape launch;
 };
-// Every input is broadcast to `space`, which is the shape of all outputs; `layout` is that of the
-// outputs, and the order in which the space is walked.
+
+// A kernel before its axes are collapsed. Strides are per axis of `extents`; 0 where the operand does not move.
+struct KernelSpec {
+    struct Access {
+        DType dtype = DType::f32;
+        std::vector<int64_t> strides;
+        int by = -1;
+        int64_t gather_stride = 0;
+        bool is_offset = false;
+    };
+    std::vector<int64_t> extents;  // [kept..., reduced...]
+    int reduced = 0;
+    std::vector<Access> inputs, outputs;
+    runtime::ScalarProgram program;
+    std::vector<Reduction> reductions;
+    std::vector<int> results;
+};
+// Merges axes that every operand walks alike, and chooses the lane axis: the one along which the most bytes
+// lie side by side.
+BoundKernel bind(KernelSpec spec);
+
+// Element-wise: every input is broadcast to `space`, which is the shape of all outputs; `layout` is that of
+// the outputs, and the order in which the space is walked.
 BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results, std::vector<DType> outputs,
                  const runtime::Shape& space, std::span<const runtime::Type> inputs,
                  runtime::Layout layout = runtime::Layout::row_major);
+// The kernel of one element-wise application.
 BoundKernel elementwise_kernel(const runtime::OpCall& call, const runtime::Type& output);
 
 // The oracle: obvious, slow, double precision libm for transcendental functions.

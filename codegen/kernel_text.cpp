@@ -12,6 +12,8 @@ namespace {
 using namespace runtime;
 
 constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided"};
+constexpr std::string_view kLaneNames[] = {"last", "kept"};
+constexpr std::string_view kReduceNames[] = {"sum", "prod", "max", "min", "argmax", "argmin", "mean", "variance"};
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
 constexpr int kOpCount = 0
 #define MEGJIT_X(name, arity) +1
@@ -34,6 +36,13 @@ public:
         const std::string_view word = rest_.substr(0, size);
         rest_.remove_prefix(size);
         return word;
+    }
+    // Goes past `expected` if that is the next word.
+    bool take(std::string_view expected) {
+        const std::string_view before = rest_;
+        if (word() == expected) return true;
+        rest_ = before;
+        return false;
     }
     void expect_end() {
         if (!at_end()) fault(cat("'", rest_, "' is too much"));
@@ -111,15 +120,53 @@ ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
     return inst;
 }
 
+std::string text_of(const Operand& operand, bool is_input) {
+    std::string text(info(operand.dtype).tag);
+    if (is_input || operand.inner != Inner::contiguous) text += cat(" ", kInnerNames[static_cast<int>(operand.inner)]);
+    if (operand.per_row) text += " row";
+    if (operand.is_offset) text += " offset";
+    if (operand.by >= 0) text += cat(" by ", operand.by);
+    return text;
+}
+
+// "f32 strided row"; an output is contiguous if nothing is said. Its value follows and is left in the line.
+Operand read_operand(LineReader& line, bool is_input) {
+    Operand operand;
+    operand.dtype = line.dtype();
+    if (is_input) operand.inner = static_cast<Inner>(line.one_of(kInnerNames, line.word(), "contiguous, broadcast or strided"));
+    else if (line.take("broadcast")) operand.inner = Inner::broadcast;
+    else if (line.take("strided")) operand.inner = Inner::strided;
+    operand.per_row = line.take("row");
+    if (is_input) operand.is_offset = line.take("offset");
+    if (is_input && line.take("by")) operand.by = line.number<int>(line.word());
+    return operand;
+}
+
+void read_head(LineReader& line, KernelIR& kernel) {
+    const auto value_of = [&](std::string_view name) {
+        const std::string_view word = line.word();
+        if (!word.starts_with(name)) line.fault(cat("expected '", name, "...'"));
+        return word.substr(name.size());
+    };
+    kernel.rank = line.number<int>(value_of("rank="));
+    if (line.at_end()) return;
+    kernel.reduced = line.number<int>(value_of("reduced="));
+    kernel.lanes = static_cast<Lanes>(line.one_of(kLaneNames, value_of("lanes="), "last or kept"));
+}
+
 }  // namespace
 
+std::string_view name_of(Reduce kind) { return kReduceNames[static_cast<int>(kind)]; }
+
 std::string print(const KernelIR& kernel) {
-    std::string text = cat("kernel rank=", kernel.rank, "\n");
-    for (const Operand& input : kernel.inputs)
-        text += cat("in ", info(input.dtype).tag, " ", kInnerNames[static_cast<int>(input.inner)], "\n");
+    std::string text = cat("kernel rank=", kernel.rank);
+    if (kernel.reduced) text += cat(" reduced=", kernel.reduced, " lanes=", kLaneNames[static_cast<int>(kernel.lanes)]);
+    text += "\n";
+    for (const Operand& input : kernel.inputs) text += cat("in ", text_of(input, true), "\n");
     text += to_string(kernel.program);
+    for (const Reduction& reduction : kernel.reductions) text += cat("reduce ", name_of(reduction.kind), " %", reduction.arg, "\n");
     for (size_t k = 0; k < kernel.outputs.size(); ++k)
-        text += cat("out ", info(kernel.outputs[k]).tag, " %", k < kernel.results.size() ? kernel.results[k] : -1, "\n");
+        text += cat("out ", text_of(kernel.outputs[k], false), " %", k < kernel.results.size() ? kernel.results[k] : -1, "\n");
     return text;
 }
 
@@ -134,21 +181,21 @@ KernelIR parse_kernel(std::string_view text) {
         if (line.at_end()) continue;
         const std::string_view first = line.word();
         if (first == "kernel") {
-            const std::string_view rank = line.word();
-            if (has_head || !rank.starts_with("rank=")) line.fault("expected one head, 'kernel rank=N'");
-            kernel.rank = line.number<int>(rank.substr(5));
+            if (has_head) line.fault("expected one head, 'kernel rank=N'");
+            read_head(line, kernel);
             has_head = true;
         } else if (first == "in") {
-            Operand& input = kernel.inputs.emplace_back();
-            input.dtype = line.dtype();
-            input.inner = static_cast<Inner>(line.one_of(kInnerNames, line.word(), "contiguous, broadcast or strided"));
+            kernel.inputs.push_back(read_operand(line, true));
+        } else if (first == "reduce") {
+            const int kind = line.one_of(kReduceNames, line.word(), "a reduction");
+            kernel.reductions.push_back({static_cast<Reduce>(kind), line.value_id()});
         } else if (first == "out") {
-            kernel.outputs.push_back(line.dtype());
+            kernel.outputs.push_back(read_operand(line, false));
             kernel.results.push_back(line.value_id());
         } else if (first.starts_with('%')) {
             insts.push_back(read_inst(line, first, static_cast<int>(insts.size())));
         } else {
-            line.fault("a line begins with kernel, in, out or a value such as %0:");
+            line.fault("a line begins with kernel, in, reduce, out or a value such as %0:");
         }
         line.expect_end();
     }

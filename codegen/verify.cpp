@@ -1,4 +1,6 @@
 // The verifier: what every compiler may take for granted of a kernel.
+#include <algorithm>
+
 #include "codegen/kernel_ir.h"
 
 namespace megjit::codegen {
@@ -52,12 +54,48 @@ std::string inst_fault(const KernelIR& kernel, int id) {
         if (inst.args[k] < 0 || inst.args[k] >= id) return cat("operand %", inst.args[k], " is not defined before it");
         types[k] = kernel.program[inst.args[k]].type;
     }
-    if (inst.op == input) {
-        if (inst.bits >= kernel.inputs.size()) return cat("there are only ", kernel.inputs.size(), " inputs");
+    if (inst.op == input && inst.bits >= kernel.inputs.size()) {
+        const size_t r = inst.bits - kernel.inputs.size();
+        if (r >= kernel.reductions.size())
+            return cat("there are only ", kernel.inputs.size(), " inputs and ", kernel.reductions.size(), " reductions");
+        if (kernel.reductions[r].arg < 0 || kernel.reductions[r].arg >= id) return cat("reduction ", r, " reads what comes after it");
+        if (kernel.type_of(kernel.reductions[r]) != inst.type) return cat("reduction ", r, " gives another type");
+    } else if (inst.op == input) {
         if (!stores_as(kernel.inputs[inst.bits].dtype, inst.type))
             return cat("input ", inst.bits, " is ", info(kernel.inputs[inst.bits].dtype).tag);
     }
     return type_fault(inst, types[0], types[1], types[2]);
+}
+
+std::string operand_fault(const KernelIR& kernel, size_t i) {
+    const Operand& input = kernel.inputs[i];
+    if (input.dtype == DType::c64) return "complex64 is not a type of a kernel's input";
+    if (i > 0 && kernel.inputs[i - 1].is_offset && !input.is_offset) return "offsets come last";
+    if (input.is_offset && (input.dtype != DType::i32 || input.by >= 0)) return "an offset is i32 and is not gathered";
+    if (input.by < 0) return "";
+    if (static_cast<size_t>(input.by) >= kernel.inputs.size() || input.by == static_cast<int>(i)) return "it is gathered by no other input";
+    const Operand& index = kernel.inputs[static_cast<size_t>(input.by)];
+    if (index.dtype != DType::i32 || index.by >= 0 || index.is_offset) return "it is gathered by something else than i32 in memory";
+    return input.per_row && !index.per_row ? "it is a row's, and what it is gathered by is not" : "";
+}
+
+std::string reduction_fault(const KernelIR& kernel, size_t r) {
+    const auto [kind, arg] = kernel.reductions[r];
+    if (arg < 0 || arg >= kernel.program.size()) return cat("%", arg, " is not defined");
+    const ScalarType type = kernel.program[arg].type;
+    const bool is_float = kind == Reduce::mean || kind == Reduce::variance, is_order = kind == Reduce::max || kind == Reduce::min;
+    if (is_float ? type != F : !is_order && type == B) return cat(name_of(kind), " does not take this type");
+    return "";
+}
+
+std::string output_fault(const KernelIR& kernel, size_t k, const std::vector<KernelIR::Level>& levels) {
+    const int id = kernel.results[k];
+    const Operand& output = kernel.outputs[k];
+    if (!stores_as(output.dtype, kernel.program[id].type)) return cat("%", id, " cannot be stored as ", info(output.dtype).tag);
+    if (output.by >= 0 || output.is_offset) return "an output is neither gathered nor an offset";
+    if (output.per_row && !levels[id].per_row) return cat("%", id, " has a value for every element, not one a row");
+    if (output.inner == Inner::broadcast && !(output.per_row && kernel.lanes == Lanes::last) && kernel.rank > 1) return "several lanes write to one place";
+    return "";
 }
 
 }  // namespace
@@ -67,18 +105,60 @@ std::string fault_of(const KernelIR& kernel) {
     if (kernel.outputs.empty()) return "a kernel needs an output";
     if (kernel.outputs.size() != kernel.results.size())
         return cat(kernel.outputs.size(), " outputs but ", kernel.results.size(), " results");
-    for (const Operand& input : kernel.inputs)
-        if (input.dtype == DType::c64) return "complex64 is not a type of a kernel's input";
+    if (kernel.reduced < 0 || kernel.reduced > kernel.rank) return cat(kernel.reduced, " of ", kernel.rank, " axes cannot be reduced");
+    if (kernel.lanes == Lanes::kept && (kernel.reduced == 0 || kernel.kept() == 0)) return "lanes=kept needs a kept and a reduced axis";
+    if (kernel.reduced == 0 && !kernel.reductions.empty()) return "a reduction needs a reduced axis";
+    for (size_t i = 0; i < kernel.inputs.size(); ++i) {
+        if (kernel.reduced == 0 && kernel.inputs[i].per_row) return cat("input ", i, ": there are no rows without a reduced axis");
+        if (const std::string fault = operand_fault(kernel, i); !fault.empty()) return cat("input ", i, ": ", fault);
+    }
     for (int id = 0; id < kernel.program.size(); ++id)
         if (const std::string fault = inst_fault(kernel, id); !fault.empty())
             return cat("%", id, " (", name_of(kernel.program[id].op), "): ", fault);
-    for (size_t k = 0; k < kernel.results.size(); ++k) {
-        const int id = kernel.results[k];
-        if (id < 0 || id >= kernel.program.size()) return cat("output ", k, ": %", id, " is not defined");
-        if (!stores_as(kernel.outputs[k], kernel.program[id].type))
-            return cat("output ", k, ": %", id, " cannot be stored as ", info(kernel.outputs[k]).tag);
-    }
+    for (size_t r = 0; r < kernel.reductions.size(); ++r)
+        if (const std::string fault = reduction_fault(kernel, r); !fault.empty()) return cat("reduction ", r, ": ", fault);
+    for (size_t k = 0; k < kernel.results.size(); ++k)
+        if (kernel.results[k] < 0 || kernel.results[k] >= kernel.program.size()) return cat("output ", k, ": %", kernel.results[k], " is not defined");
+    const std::vector<KernelIR::Level> levels = kernel.levels();
+    for (size_t k = 0; k < kernel.results.size(); ++k)
+        if (const std::string fault = output_fault(kernel, k, levels); !fault.empty()) return cat("output ", k, ": ", fault);
     return "";
+}
+
+size_t memory_inputs(const KernelIR& kernel) {
+    return static_cast<size_t>(std::count_if(kernel.inputs.begin(), kernel.inputs.end(), [](const Operand& input) { return !input.is_offset; }));
+}
+
+ScalarType KernelIR::type_of(const Reduction& reduction) const {
+    if (reduction.kind == Reduce::argmax || reduction.kind == Reduce::argmin) return I;
+    return program[reduction.arg].type;
+}
+
+std::vector<KernelIR::Level> KernelIR::levels() const {
+    std::vector<Level> levels;
+    levels.reserve(static_cast<size_t>(program.size()));
+    for (const ScalarInst& inst : program.insts()) {
+        Level level{.pass = 0, .per_row = true};
+        if (inst.op == ScalarOp::input) {
+            if (inst.bits < inputs.size()) level.per_row = inputs[inst.bits].per_row;
+            else level.pass = levels[reductions[inst.bits - inputs.size()].arg].pass + 1;
+        }
+        for (int k = 0; k < arity_of(inst.op); ++k) {
+            level.pass = std::max(level.pass, levels[inst.args[k]].pass);
+            level.per_row = level.per_row && levels[inst.args[k]].per_row;
+        }
+        levels.push_back(level);
+    }
+    return levels;
+}
+
+int KernelIR::passes() const {
+    const std::vector<Level> known = levels();
+    int last = -1;
+    for (const Reduction& reduction : reductions) last = std::max(last, known[reduction.arg].pass);
+    for (size_t k = 0; k < outputs.size(); ++k)
+        if (!outputs[k].per_row) last = std::max(last, known[results[k]].pass);
+    return last + 1;
 }
 
 }  // namespace megjit::codegen

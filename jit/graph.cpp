@@ -87,7 +87,7 @@ std::string fault_of(const Graph& graph) {
             case NodeKind::fused:
                 if (!node.kernel) return "a fused node has no kernel";
                 if (std::string fault = codegen::fault_of(node.kernel->kernel); !fault.empty()) return fault;
-                if (node.kernel->kernel.inputs.size() != node.inputs.size() || node.kernel->kernel.outputs.size() != node.outputs.size())
+                if (codegen::memory_inputs(node.kernel->kernel) != node.inputs.size() || node.kernel->kernel.outputs.size() != node.outputs.size())
                     return "a fused node and its kernel differ in their operands";
                 break;
         }

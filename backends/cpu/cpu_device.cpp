@@ -49,13 +49,13 @@ void register_all_kernels() {
 class KernelLaunch final : public Executable {
 public:
     KernelLaunch(codegen::KernelFn fn, const codegen::KernelIR& kernel, const codegen::LaunchShape& launch)
-        : fn_(fn), kernel_(kernel), launch_(launch), count_(kernel.rank == 1 ? launch.numel() : launch.rows()) {
+        : fn_(fn), kernel_(kernel), launch_(launch), count_(codegen::units(kernel, launch)) {
         constexpr int64_t kGrainElements = 32768;
-        const int64_t row = kernel.rank == 1 ? 1 : std::max<int64_t>(1, launch.extents.back());
+        const int64_t row = std::max<int64_t>(1, launch.numel() / std::max<int64_t>(1, count_));
         // Long programs are worth a second thread sooner.
         const int64_t weight = 1 + kernel.program.size() / 16;
         grain_ = std::max<int64_t>(1, kGrainElements / weight / row);
-        align_ = kernel.rank == 1 ? 64 : 1;
+        align_ = kernel.rank == 1 && kernel.reduced == 0 ? 64 : 1;
         if (launch.numel() == 0) count_ = 0;
     }
 
@@ -65,7 +65,7 @@ public:
         });
     }
 
-    bool may_alias(int out, int in) const override { return may_lie_on(kernel_, launch_, out, in); }
+    bool may_alias(int out, int in) const override { return codegen::may_lie_on(kernel_, launch_, out, in); }
 
 private:
     codegen::KernelFn fn_;

@@ -97,7 +97,7 @@ public:
                      [&](int64_t lo, int64_t hi) { run_range(inputs, outputs, lo, hi); });
     }
 
-    bool may_alias(int out, int in) const override { return may_lie_on(kernel_, launch_, out, in); }
+    bool may_alias(int out, int in) const override { return codegen::may_lie_on(kernel_, launch_, out, in); }
 
 private:
     void place_values() {
@@ -110,7 +110,7 @@ private:
         // The last instruction may write to its output itself: nothing is read after it, so the
         // output may lie on an input.
         const int last = program.size() - 1;
-        const bool writes = kernel_.results.size() == 1 && kernel_.results[0] == last && is_word(kernel_.outputs[0]) &&
+        const bool writes = kernel_.results.size() == 1 && kernel_.results[0] == last && is_word(kernel_.outputs[0].dtype) &&
                             arity_of(program[last].op) > 0;
         std::vector<int> free_registers;
         for (int id = 0; id < program.size(); ++id) {
@@ -175,7 +175,7 @@ private:
         weight_ = std::max<int64_t>(1, weight_ / 2);
         for (size_t k = 0; k < kernel_.results.size(); ++k)
             if (places_[kernel_.results[k]].kind != Place::output)
-                stores_.push_back({kernels.store(kernel_.outputs[k]), kernel_.results[k], static_cast<int>(k), size_of(kernel_.outputs[k])});
+                stores_.push_back({kernels.store(kernel_.outputs[k].dtype), kernel_.results[k], static_cast<int>(k), size_of(kernel_.outputs[k].dtype)});
     }
 
     void fill_constants(int64_t words) {
@@ -274,11 +274,6 @@ private:
 };
 
 }  // namespace
-
-bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in) {
-    return size_of(kernel.outputs[static_cast<size_t>(out)]) == size_of(kernel.inputs[static_cast<size_t>(in)].dtype) &&
-           is_dense(launch, static_cast<size_t>(in));
-}
 
 std::shared_ptr<const Executable> prepare_vm(const KernelIR& kernel, const LaunchShape& launch) {
     return std::make_shared<const VmExecutable>(kernel, launch);

@@ -12,7 +12,4 @@ namespace megjit::cpu {
 
 std::shared_ptr<const runtime::Executable> prepare_vm(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch);
 
-// Output `out` may lie on input `in`: the same bytes an element, read and written in the same order.
-bool may_lie_on(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int out, int in);
-
 }  // namespace megjit::cpu

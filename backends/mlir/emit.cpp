@@ -116,7 +116,7 @@ private:
             inputs.push_back(offset_by(scalars_.storage_type(kernel_.inputs[i].dtype), inputs_[i], offsets[i]));
         const Value row_start = mul(loop.getInductionVar(), extents_.back());
         for (size_t k = 0; k < outputs_.size(); ++k)
-            outputs.push_back(offset_by(scalars_.storage_type(kernel_.outputs[k]), outputs_[k], row_start));
+            outputs.push_back(offset_by(scalars_.storage_type(kernel_.outputs[k].dtype), outputs_[k], row_start));
         emit_run(inputs, outputs, index(0), extents_.back());
 
         SmallVector<Value> next(state.begin(), state.begin() + (outer - 1));
@@ -190,14 +190,14 @@ private:
         for (int id = 0; id < kernel_.program.size(); ++id)
             if (!uniform_[id]) emit_inst(id, inputs, piece);
         for (size_t k = 0; k < outputs.size(); ++k) {
-            const DType dtype = kernel_.outputs[k];
+            const DType dtype = kernel_.outputs[k].dtype;
             const Value stored = scalars_.shorten(dtype, values_[kernel_.results[k]]);
             const Value pointer = offset_by(scalars_.storage_type(dtype), outputs[k], at);
             LLVM::StoreOp::create(b_, stored, arith::SelectOp::create(b_, is_whole, pointer, output_copies_[k]), alignment(dtype));
         }
         if_rest([&](const Piece& rest) {
             for (size_t k = 0; k < outputs.size(); ++k) {
-                const DType dtype = kernel_.outputs[k];
+                const DType dtype = kernel_.outputs[k].dtype;
                 const Value value = LLVM::LoadOp::create(b_, scalars_.storage_vector(dtype), output_copies_[k]);
                 const Value pointer = offset_by(scalars_.storage_type(dtype), outputs[k], at);
                 LLVM::MaskedStoreOp::create(b_, value, pointer, rest.mask, alignment(dtype));
@@ -211,7 +211,7 @@ private:
     void make_copies() {
         const auto room = [&](DType dtype) { return Value(LLVM::AllocaOp::create(b_, pointer_, scalars_.storage_vector(dtype), index(1))); };
         for (const codegen::Operand& input : kernel_.inputs) input_copies_.push_back(room(input.dtype));
-        for (DType dtype : kernel_.outputs) output_copies_.push_back(room(dtype));
+        for (const codegen::Operand& output : kernel_.outputs) output_copies_.push_back(room(output.dtype));
     }
 
     Piece partial(Value at, Value left) {
@@ -226,7 +226,7 @@ private:
     void emit_piece(const std::vector<Value>& inputs, const std::vector<Value>& outputs, const Piece& piece) {
         for (int id = 0; id < kernel_.program.size(); ++id)
             if (!uniform_[id]) emit_inst(id, inputs, piece);
-        for (size_t k = 0; k < outputs.size(); ++k) store(kernel_.outputs[k], outputs[k], piece, values_[kernel_.results[k]]);
+        for (size_t k = 0; k < outputs.size(); ++k) store(kernel_.outputs[k].dtype, outputs[k], piece, values_[kernel_.results[k]]);
     }
 
     void emit_inst(int id, const std::vector<Value>& inputs, const Piece& piece) {

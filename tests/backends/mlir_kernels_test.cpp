@@ -27,13 +27,13 @@ struct Guarded {
     std::vector<void*> pointers;
 
     explicit Guarded(const Case& c) {
-        for (DType dtype : c.kernel.outputs) blocks.emplace_back(2 * kGuard + static_cast<size_t>(c.launch.numel()) * size_of(dtype), kFill);
+        for (const Operand& output : c.kernel.outputs) blocks.emplace_back(2 * kGuard + static_cast<size_t>(c.launch.numel()) * size_of(output.dtype), kFill);
         for (auto& block : blocks) pointers.push_back(block.data() + kGuard);
     }
     // Elements lo..hi have the expected values, and no byte outside has changed; "" or what is wrong.
     std::string fault(const Case& c, const std::vector<std::vector<char>>& expected, int64_t lo, int64_t hi) const {
         for (size_t k = 0; k < blocks.size(); ++k) {
-            const DType dtype = c.kernel.outputs[k];
+            const DType dtype = c.kernel.outputs[k].dtype;
             const size_t size = size_of(dtype), first = kGuard + static_cast<size_t>(lo) * size, last = kGuard + static_cast<size_t>(hi) * size;
             for (size_t i = 0; i < blocks[k].size(); ++i)
                 if ((i < first || i >= last) && blocks[k][i] != kFill) return cat("output ", k, ": wrote ", static_cast<int64_t>(i - kGuard), " bytes from its start");
@@ -98,7 +98,7 @@ TEST(Mlir, RoundsEveryHalfToEven) {
         Case c;
         c.kernel.inputs = {{}};
         c.kernel.results = {runtime::narrow(Expr(&c.kernel.program, c.kernel.program.input(0, ScalarType::f32)), dtype).id()};
-        c.kernel.outputs = {dtype};
+        c.kernel.outputs = {{dtype}};
         std::vector<float> values;
         for (uint32_t h = 0; h < 0x10000; ++h)
             for (const int nudge : {-1, 0, 1}) {
@@ -131,7 +131,7 @@ TEST(Mlir, TranscendentalFunctionsAreWithinTwoUlp) {
         c.kernel.inputs = {{}, {}};
         const Expr a(&c.kernel.program, c.kernel.program.input(0, ScalarType::f32)), b(&c.kernel.program, c.kernel.program.input(1, ScalarType::f32));
         c.kernel.results = {(arity_of(op) == 1 ? make(op, {a}) : make(op, {a, b})).id()};
-        c.kernel.outputs = {DType::f32};
+        c.kernel.outputs = {{DType::f32}};
         constexpr int64_t kCount = 4099;
         c.launch = {.extents = {kCount}, .strides = {1, 1}};
         Random random(static_cast<uint64_t>(number));

@@ -52,7 +52,7 @@ TEST(Vm, LetsTheOutputLieOnAnInput) {
     const Expr x(&kernel.program, kernel.program.input(0, ScalarType::f32));
     kernel.inputs = {{}};
     kernel.results = {(exp(x) * x + x).id()};
-    kernel.outputs = {DType::f32};
+    kernel.outputs = {{DType::f32}};
     std::vector<float> data = random_values(5000, 1), apart(5000);
     const auto vm = prepare_vm(kernel, {{5000}, {1}});
     void *in[] = {data.data()}, *out[] = {apart.data()};

@@ -24,7 +24,7 @@ std::vector<Out> run_program(const std::function<Expr(std::vector<Expr>)>& build
         args.emplace_back(&kernel.program, kernel.program.input(static_cast<int>(i), compute_type(in_types[i])));
     }
     kernel.results = {narrow(to_type(build(args), compute_type(out)), out).id()};
-    kernel.outputs = {out};
+    kernel.outputs = {{out}};
     const void* pointers[] = {inputs.data()...};
     const int64_t n = static_cast<int64_t>(std::get<0>(std::tie(inputs...)).size());
     std::vector<Out> result(static_cast<size_t>(n));

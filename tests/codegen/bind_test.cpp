@@ -20,7 +20,7 @@ using Numbers = std::vector<int64_t>;
 TEST(Bind, SameShapesBecomeOneAxis) {
     const BoundKernel bound = bind_sum({2, 3, 4}, {{.shape = {2, 3, 4}}, {.shape = {2, 3, 4}}});
     EXPECT_EQ(bound.launch.extents, Numbers({24}));
-    EXPECT_EQ(bound.launch.strides, Numbers({1, 1}));
+    EXPECT_EQ(bound.launch.strides, Numbers({1, 1, 1}));
     EXPECT_EQ(bound.kernel.inputs[0].inner, Inner::contiguous);
 }
 
@@ -33,27 +33,27 @@ TEST(Bind, AScalarIsBroadcast) {
 TEST(Bind, ABiasOfChannelsKeepsThreeAxes) {
     const BoundKernel bound = bind_sum({8, 16, 5, 5}, {{.shape = {8, 16, 5, 5}}, {.shape = {1, 16, 1, 1}}});
     EXPECT_EQ(bound.launch.extents, Numbers({8, 16, 25}));
-    EXPECT_EQ(bound.launch.strides, Numbers({400, 25, 1, 0, 1, 0}));
+    EXPECT_EQ(bound.launch.strides, Numbers({400, 25, 1, 0, 1, 0, 400, 25, 1}));
     EXPECT_EQ(bound.kernel.inputs[1].inner, Inner::broadcast);
 }
 
 TEST(Bind, ARowIsRepeatedOverMergedAxes) {
     const BoundKernel bound = bind_sum({2, 3, 4}, {{.shape = {2, 3, 4}}, {.shape = {4}}});
     EXPECT_EQ(bound.launch.extents, Numbers({6, 4}));
-    EXPECT_EQ(bound.launch.strides, Numbers({4, 1, 0, 1}));
+    EXPECT_EQ(bound.launch.strides, Numbers({4, 1, 0, 1, 4, 1}));
 }
 
 TEST(Bind, AxesOfOneElementVanish) {
     const BoundKernel bound = bind_sum({1, 7, 1}, {{.shape = {1, 7, 1}}, {.shape = {7, 1}}});
     EXPECT_EQ(bound.launch.extents, Numbers({7}));
-    EXPECT_EQ(bound.launch.strides, Numbers({1, 1}));
+    EXPECT_EQ(bound.launch.strides, Numbers({1, 1, 1}));
 }
 
 TEST(Bind, AnotherLayoutIsStrided) {
     const Shape shape{2, 3, 4, 5};
     const BoundKernel bound = bind_sum(shape, {{.shape = shape}, {.shape = shape, .layout = Layout::channels_last}});
     EXPECT_EQ(bound.launch.extents, Numbers({2, 3, 20}));
-    EXPECT_EQ(bound.launch.strides, Numbers({60, 20, 1, 60, 1, 3}));
+    EXPECT_EQ(bound.launch.strides, Numbers({60, 20, 1, 60, 1, 3, 60, 20, 1}));
     EXPECT_EQ(bound.kernel.inputs[1].inner, Inner::strided);
 }
 

@@ -101,7 +101,7 @@ TEST(ExpandMath, LeavesNoTranscendentalInstruction) {
         Expr a(&kernel.program, kernel.program.input(0, ScalarType::f32)), b(&kernel.program, kernel.program.input(1, ScalarType::f32));
         const auto name = static_cast<ScalarOp>(op);
         kernel.results = {(arity_of(name) == 1 ? make(name, {a}) : make(name, {a, b})).id()};
-        kernel.outputs = {DType::f32};
+        kernel.outputs = {{DType::f32}};
         const KernelIR expanded = expand_math(kernel);
         EXPECT_EQ(fault_of(expanded), "") << name_of(name);
         for (const ScalarInst& inst : expanded.program.insts())

@@ -37,7 +37,7 @@ TEST(KernelText, KeepsEveryBitOfAConstant) {
     for (const float value : {-0.f, 1e-45f, 0.1f, 3.4028235e38f, std::numeric_limits<float>::infinity(), std::bit_cast<float>(0xFFC00001u)}) {
         KernelIR kernel;
         kernel.results = {kernel.program.constant(ScalarType::f32, std::bit_cast<uint32_t>(value))};
-        kernel.outputs = {DType::f32};
+        kernel.outputs = {{DType::f32}};
         EXPECT_EQ(parse_kernel(print(kernel)), kernel) << value;
     }
 }
@@ -62,6 +62,17 @@ TEST(KernelText, SurvivesBrokenText) {
             message_of(text);
             message_of(kScale.substr(0, at));
         }
+}
+
+// Random kernels with reductions are sound, are read back as they were printed, and can be run.
+TEST(KernelText, ReadsBackKernelsWithReductions) {
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+        Case c = random_reduction_case(seed, 12);
+        ASSERT_EQ(fault_of(c.kernel), "") << "seed " << seed << "\n" << print(c.kernel);
+        ASSERT_EQ(parse_kernel(print(c.kernel)), c.kernel) << "seed " << seed;
+        const auto outputs = c.expected();
+        for (size_t k = 0; k < outputs.size(); ++k) ASSERT_EQ(reduction_fault_of(c, k, outputs[k], outputs[k]), "") << "seed " << seed;
+    }
 }
 
 }  // namespace

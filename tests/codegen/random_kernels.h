@@ -1,6 +1,7 @@
 // Random kernels and data for them, each from a seed. Used to compare compilers with the interpreter.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -60,16 +61,24 @@ struct Case {
     LaunchShape launch;
     std::vector<std::vector<char>> inputs;
 
+    int64_t stride(size_t operand, size_t axis) const { return launch.strides[operand * launch.extents.size() + axis]; }
+    size_t output_bytes(size_t k) const {
+        const size_t size = size_of(kernel.outputs[k].dtype);
+        if (kernel.reduced == 0) return static_cast<size_t>(launch.numel()) * size;
+        int64_t count = 1;
+        for (size_t axis = 0; axis < launch.extents.size(); ++axis) count += (launch.extents[axis] - 1) * stride(kernel.inputs.size() + k, axis);
+        return static_cast<size_t>(count) * size;
+    }
     std::vector<void*> input_pointers() {
         std::vector<void*> pointers;
         for (auto& input : inputs) pointers.push_back(input.data());
         return pointers;
     }
-    // What the interpreter stores in each output.
+    // What the interpreter stores in each output, in front of one byte that nobody writes.
     std::vector<std::vector<char>> expected() {
         std::vector<std::vector<char>> outputs;
         std::vector<void*> pointers;
-        for (DType dtype : kernel.outputs) outputs.emplace_back(static_cast<size_t>(launch.numel()) * size_of(dtype) + 1);
+        for (size_t k = 0; k < kernel.outputs.size(); ++k) outputs.emplace_back(output_bytes(k) + 1);
         for (auto& output : outputs) pointers.push_back(output.data());
         interpret(kernel, launch, input_pointers().data(), pointers.data());
         return outputs;
@@ -142,7 +151,7 @@ inline Case random_case(uint64_t seed) {
         const DType dtype = random.pick(kScalarDTypes);
         const Expr value(&c.kernel.program, static_cast<int>(random.range(0, c.kernel.program.size() - 1)));
         c.kernel.results.push_back(narrow(to_type(value, compute_type(dtype)), dtype).id());
-        c.kernel.outputs.push_back(dtype);
+        c.kernel.outputs.push_back({dtype});
     }
     const int rank = c.kernel.rank;
     for (int axis = 0; axis < rank; ++axis) c.launch.extents.push_back(random.range(axis == rank - 1 ? 0 : 1, axis == rank - 1 ? 69 : 5));
@@ -158,6 +167,140 @@ inline Case random_case(uint64_t seed) {
         random.fill(input.dtype, c.inputs.back().data(), count);
     }
     return c;
+}
+
+// --- kernels with reductions ------------------------------------------------------------------
+
+// Values stay small, so that orders of addition differ by little.
+inline Expr small_step(Random& random, ScalarProgram& program, Expr a, Expr b) {
+    (void)program;
+    switch (random.range(0, 7)) {
+        case 0: return a + b * 0.25;
+        case 1: return a - b;
+        case 2: return a * b * 0.5;
+        case 3: return max(a, b);
+        case 4: return runtime::select(a < b, a, b * 0.5);
+        case 5: return abs(a);
+        case 6: return fma(a, b, a.constant(0.125));
+        default: return exp(min(a, 1.0)) * 0.5;
+    }
+}
+
+// Memory order of the axes is drawn, so that both lane axes, several reduced axes and strided operands occur.
+inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
+    Random random(seed);
+    Case c;
+    KernelSpec spec;
+    const int kept = static_cast<int>(random.range(0, 2)), reduced = static_cast<int>(random.range(1, 2)), rank = kept + reduced;
+    spec.reduced = reduced;
+    for (int axis = 0; axis < rank; ++axis) spec.extents.push_back(random.range(1, random.range(0, 2) ? largest : 9));
+    const auto dense = [&](auto takes_part) {
+        std::vector<int> order;
+        for (int axis = 0; axis < rank; ++axis) order.push_back(axis);
+        if (random.range(0, 2) == 0) std::reverse(order.begin(), order.end());
+        std::vector<int64_t> strides(static_cast<size_t>(rank), 0);
+        int64_t step = random.range(0, 7) ? 1 : 2;
+        for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+            if (!takes_part(*axis)) continue;
+            strides[static_cast<size_t>(*axis)] = step;
+            step *= spec.extents[static_cast<size_t>(*axis)];
+        }
+        return strides;
+    };
+    const auto all = [](int) { return true; };
+    const auto of_kept = [&](int axis) { return axis < kept; };
+    const auto of_reduced = [&](int axis) { return axis >= kept; };
+
+    ScalarProgram& program = spec.program;
+    std::vector<Expr> elements, rows;
+    const auto add_input = [&](DType dtype, std::vector<int64_t> strides, std::vector<Expr>& to) {
+        spec.inputs.push_back({.dtype = dtype, .strides = std::move(strides)});
+        const int id = program.input(static_cast<int>(spec.inputs.size()) - 1, compute_type(dtype));
+        to.push_back(to_type(Expr(&program, id), ScalarType::f32));
+    };
+    const std::vector<DType> floats = {DType::f32, DType::f32, DType::f16, DType::bf16};
+    for (int i = 0; i < random.range(1, 3); ++i) add_input(random.pick(floats), dense(all), elements);
+    if (random.range(0, 1)) add_input(random.pick(floats), dense(of_reduced), elements);
+    if (random.range(0, 1)) add_input(random.pick(floats), dense(of_kept), rows);
+    if (random.range(0, 3) == 0) {  // a table of five entries, gathered by a row's or an element's index
+        const bool by_row = random.range(0, 1);
+        spec.inputs.push_back({.dtype = DType::i32, .strides = by_row ? dense(of_kept) : dense(all)});
+        const int index = static_cast<int>(spec.inputs.size()) - 1;
+        std::vector<int64_t> strides = dense(of_reduced);
+        int64_t step = 1;
+        for (int axis = 0; axis < rank; ++axis) step += strides[static_cast<size_t>(axis)] * (spec.extents[static_cast<size_t>(axis)] - 1);
+        spec.inputs.push_back({.dtype = DType::f32, .strides = std::move(strides), .by = index, .gather_stride = step});
+        elements.push_back(Expr(&program, program.input(index + 1, ScalarType::f32)));
+    }
+    if (random.range(0, 2) == 0) {  // a coordinate
+        std::vector<int64_t> strides(static_cast<size_t>(rank), 0);
+        strides.back() = 1;
+        spec.inputs.push_back({.dtype = DType::i32, .strides = std::move(strides), .is_offset = true});
+        const Expr at(&program, program.input(static_cast<int>(spec.inputs.size()) - 1, ScalarType::i32));
+        elements.push_back(to_type(at & 7.0, ScalarType::f32) * 0.25);
+    }
+    const auto element = [&] { return random.pick(elements); };
+    const auto anything = [&] { return rows.empty() || random.range(0, 1) ? element() : random.pick(rows); };
+    const int inputs = static_cast<int>(spec.inputs.size());
+    for (int r = 0; r < random.range(1, 3); ++r) {
+        Expr arg = element();
+        for (int step = 0; step < random.range(0, 3); ++step) arg = small_step(random, program, arg, anything());
+        const auto kind = static_cast<Reduce>(random.range(0, 7));
+        const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
+        if (is_place) arg = elements[0];  // ties and rounding must not decide
+        if (kind == Reduce::prod) arg = arg * 0.001 + 1.0;
+        spec.reductions.push_back({kind, arg.id()});
+        const int id = program.input(inputs + r, is_place ? ScalarType::i32 : ScalarType::f32);
+        spec.results.push_back(id);
+        spec.outputs.push_back({.dtype = is_place ? DType::i32 : DType::f32, .strides = dense(of_kept)});
+        const Expr value = to_type(Expr(&program, id), ScalarType::f32);
+        rows.push_back(is_place ? value * 0.001 : kind == Reduce::sum ? value * (1.0 / 64) : value);
+    }
+    if (random.range(0, 2)) {
+        Expr value = element();
+        for (int step = 0; step < random.range(1, 4); ++step) value = small_step(random, program, value, anything());
+        const DType dtype = random.pick(floats);
+        spec.results.push_back(narrow(value, dtype).id());
+        spec.outputs.push_back({.dtype = dtype, .strides = dense(all)});
+    }
+    BoundKernel bound = bind(std::move(spec));
+    c.kernel = std::move(bound.kernel);
+    c.launch = std::move(bound.launch);
+    size_t gather = (c.kernel.inputs.size() + c.kernel.outputs.size()) * c.launch.extents.size();
+    for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
+        const Operand& input = c.kernel.inputs[i];
+        int64_t count = 1;
+        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis) count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
+        if (input.by >= 0) count += 4 * c.launch.strides[gather++];
+        auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
+        for (int64_t e = 0; e < count; ++e) {
+            const float x = static_cast<float>(random.range(-512, 512)) / 256;
+            const uint32_t bits = input.dtype == DType::i32 ? static_cast<uint32_t>(random.range(0, 4)) : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
+                                  : input.dtype == DType::f16 ? float_to_half(x) : float_to_bfloat(x);
+            std::memcpy(bytes.data() + static_cast<size_t>(e) * size_of(input.dtype), &bits, size_of(input.dtype));
+        }
+    }
+    return c;
+}
+
+// How output k differs from what the interpreter gives; "" if by no more than another order of additions may
+// make it. `got` has output_bytes(k) + 1 bytes, zero where nothing is stored.
+inline std::string reduction_fault_of(const Case& c, size_t k, const std::vector<char>& got, const std::vector<char>& want) {
+    const DType dtype = c.kernel.outputs[k].dtype;
+    const size_t size = size_of(dtype), count = want.size() / size;
+    const auto value = [&](const std::vector<char>& bytes, size_t i) -> double {
+        uint32_t bits = 0;
+        std::memcpy(&bits, bytes.data() + i * size, size);
+        return dtype == DType::f32 ? std::bit_cast<float>(bits) : dtype == DType::f16 ? half_to_float(static_cast<uint16_t>(bits))
+               : dtype == DType::bf16 ? bfloat_to_float(static_cast<uint16_t>(bits)) : static_cast<double>(static_cast<int32_t>(bits));
+    };
+    double largest = 1;
+    for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(value(want, i)));
+    const double rounding = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-9 : 0, allowed = dtype == DType::i32 ? 0 : (2e-5 + rounding) * largest;
+    for (size_t i = 0; i < count; ++i)
+        if (const double a = value(got, i), b = value(want, i); !(std::fabs(a - b) <= allowed) && !(a != a && b != b) && a != b)
+            return cat("output ", k, "[", i, "]: ", a, " instead of ", b);
+    return got.back() == 0 ? "" : cat("output ", k, ": wrote behind its end");
 }
 
 }  // namespace megjit::codegen

@@ -36,7 +36,7 @@ KernelIR kernel_that_adds(double number) {
     KernelIR kernel;
     kernel.inputs = {{}};
     kernel.results = {(runtime::Expr(&kernel.program, kernel.program.input(0, runtime::ScalarType::f32)) + number).id()};
-    kernel.outputs = {runtime::DType::f32};
+    kernel.outputs = {{runtime::DType::f32}};
     return kernel;
 }
 

@@ -21,7 +21,7 @@ TEST(FaultOf, WantsOperandsOfOneType) {
 }
 
 TEST(FaultOf, WantsEveryInput) {
-    EXPECT_EQ(fault("kernel rank=1\nin f32 contiguous\n%0: f32 = input 1\nout f32 %0\n"), "%0 (input): there are only 1 inputs");
+    EXPECT_EQ(fault("kernel rank=1\nin f32 contiguous\n%0: f32 = input 1\nout f32 %0\n"), "%0 (input): there are only 1 inputs and 0 reductions");
 }
 
 TEST(FaultOf, WantsTheInputsType) {
