@@ -18,6 +18,10 @@ namespace megjit::codegen {
 
 class DiskCache;
 
+// UserError that lists the valid names when `backend` is none of NVRTC, HALIDE and MLIR.
+void refuse_unknown_backend(std::string_view backend);
+
+// For the host; its counterpart for GPUs is in gpu_image.h.
 class KernelCompiler {
 public:
     virtual ~KernelCompiler() = default;

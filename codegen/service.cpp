@@ -15,8 +15,6 @@ using runtime::cat;
 constexpr std::string_view kBackends[] = {"NVRTC", "HALIDE", "MLIR"};
 constexpr std::string_view kDefaultOnCpu = "MLIR";
 
-bool is_known(std::string_view name) { return std::find(std::begin(kBackends), std::end(kBackends), name) != std::end(kBackends); }
-
 double ms_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
@@ -30,6 +28,13 @@ std::shared_ptr<const CompiledKernel> as_cached(const std::shared_ptr<const Comp
 }
 
 }  // namespace
+
+void refuse_unknown_backend(std::string_view backend) {
+    if (std::find(std::begin(kBackends), std::end(kBackends), backend) != std::end(kBackends)) return;
+    runtime::user_error({.what = cat(backend == runtime::debug().jit_backend ? "MGB_JIT_BACKEND=" : "kernel backend ", backend, " is not a kernel compiler"),
+                         .why = "valid are NVRTC, HALIDE and MLIR; on this machine's CPU MLIR serves",
+                         .fix = "set MGB_JIT_BACKEND=MLIR, or leave it unset"});
+}
 
 KernelService::KernelService() = default;
 KernelService::~KernelService() = default;
@@ -61,8 +66,7 @@ KernelCounters KernelService::counters() const {
 
 KernelCompiler& KernelService::choose(std::string_view backend) const {
     const std::lock_guard lock(mutex_);
-    const bool from_environment = backend.empty();
-    if (from_environment) backend = runtime::debug().jit_backend;
+    if (backend.empty()) backend = runtime::debug().jit_backend;
     if (backend.empty()) backend = kDefaultOnCpu;
     const auto named = [&](std::string_view name) -> KernelCompiler* {
         for (const auto& compiler : compilers_)
@@ -70,10 +74,7 @@ KernelCompiler& KernelService::choose(std::string_view backend) const {
         return nullptr;
     };
     if (KernelCompiler* compiler = named(backend)) return *compiler;
-    if (!is_known(backend))
-        runtime::user_error({.what = cat(from_environment ? "MGB_JIT_BACKEND=" : "kernel backend ", backend, " is not a kernel compiler"),
-                             .why = "valid are NVRTC, HALIDE and MLIR; on this machine's CPU MLIR serves",
-                             .fix = "set MGB_JIT_BACKEND=MLIR, or leave it unset"});
+    refuse_unknown_backend(backend);
     KernelCompiler* fallback = named(kDefaultOnCpu);
     if (!fallback)
         runtime::user_error({.what = "no kernel compiler is installed", .why = cat("the plug-in for ", backend, " was not found"),

@@ -17,6 +17,8 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_CHECK", "1: verify the graph after every pass and judge every memory plan"},
     {"MEGJIT_CACHE_DIR", "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
     {"MEGJIT_PLUGIN_DIR", "folder of the kernel compilers' plug-ins; default: the package's folder"},
+    {"MEGJIT_NVRTC", "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
+    {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
 };
 
 std::string read(const char* name) {
@@ -40,6 +42,8 @@ Debug load() {
     debug.jit_backend = read("MGB_JIT_BACKEND");
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
     debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
+    debug.nvrtc = read("MEGJIT_NVRTC");
+    debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.skipped = split(read("MEGJIT_SKIP"));
     std::string dump = read("MEGJIT_DUMP");
     if (const size_t sign = dump.find('@'); sign != std::string::npos) {

@@ -22,6 +22,8 @@ struct Debug {
     std::string jit_backend;     // MGB_JIT_BACKEND
     std::string cache_dir;       // MEGJIT_CACHE_DIR
     std::string plugin_dir;      // MEGJIT_PLUGIN_DIR
+    std::string nvrtc;           // MEGJIT_NVRTC
+    std::string cuda_driver;     // MEGJIT_CUDA_DRIVER
 
     bool skips(std::string_view pass) const;  // MEGJIT_SKIP
     // MEGJIT_DUMP: when the stage is wanted, its first form goes to stderr, or each form to

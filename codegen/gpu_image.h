@@ -1,0 +1,77 @@
+// codegen/gpu_image.h -- GpuImage: a kernel as code of one GPU architecture, with all that a launch needs;
+// GpuCompiler: what makes it. Knows no driver: backends/cuda loads and launches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+
+namespace megjit::codegen {
+
+// What the blocks of the grid share among them.
+enum class Cover : uint8_t {
+    fixed,     // `grid` blocks, whatever the launch: the image was made for one launch
+    elements,  // `per_block` elements of the iteration space a block; kernels stride over the grid
+    rows,      // `per_block` indices of the kept axes a block
+    columns,   // `per_block` indices of the last kept axis a block, for every index of the kept axes before it
+};
+
+// The kernel's parameters: words of 8 bytes each, which lie packed.
+enum class Parameters : uint8_t {
+    all,       // addresses of the inputs in memory, of the outputs; then extents and strides as LaunchShape has them
+    pointers,  // addresses alone, in the order of `pointers`: all numbers are in the code
+};
+
+struct GpuImage {
+    std::string code = {};
+    bool is_ptx = false;        // text, which the driver compiles; else a CUBIN
+    std::string entry = "megjit_kernel";
+    Cover cover = Cover::elements;
+    int64_t per_block = 0;
+    uint32_t grid[3] = {1, 1, 1};  // Cover::fixed only
+    uint32_t block[3] = {1, 1, 1};  // threads
+    uint32_t shared_bytes = 0;     // dynamic shared memory
+    uint32_t alignment = 16;       // of every address, in bytes
+    Parameters parameters = Parameters::all;
+    std::vector<int> pointers = {};    // Parameters::pointers only: k < memory_inputs: input k, else output k - memory_inputs
+    bool operator==(const GpuImage&) const = default;
+};
+
+constexpr size_t kMaxGpuParameters = 4096 / 8;  // words; what every driver and architecture takes
+constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // of Cover::elements: fills any GPU many times
+
+struct Grid {
+    uint32_t blocks[3] = {1, 1, 1};  // none in x: there is nothing to do, so nothing may be launched
+};
+Grid grid_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch);
+
+// The words of the parameters. `inputs` are those in memory.
+std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch, std::span<const uint64_t> inputs,
+                                    std::span<const uint64_t> outputs);
+
+// For the cache on disk. Nothing when the bytes are not those of an image.
+std::string to_bytes(const GpuImage& image);
+std::optional<GpuImage> image_from_bytes(std::string_view bytes);
+
+// A compiler for GPUs. Thread-safe. Kernels that come here are expanded (expand_math.h) and sound.
+class GpuCompiler {
+public:
+    virtual ~GpuCompiler() = default;
+    virtual std::string_view name() const = 0;    // "NVRTC"
+    virtual bool available() const = 0;           // false: a library or plug-in of it is missing
+    virtual std::string version_key() const = 0;  // of the compiler and of what we print for it
+    // All that the image takes from the numbers of the launch: launches with equal variants share an image.
+    // "" when one image serves all; extents and strides when it is made for this launch alone.
+    virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
+    // `arch` is ten times the compute capability: 90 is sm_90. Throws Error on failure.
+    virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
+    // Readable code of the same image.
+    virtual std::string source(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
+};
+
+}  // namespace megjit::codegen

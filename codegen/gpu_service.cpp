@@ -1,0 +1,94 @@
+#include "codegen/gpu_service.h"
+
+#include <algorithm>
+
+#include "codegen/compiler.h"
+#include "codegen/disk_cache.h"
+#include "codegen/expand_math.h"
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::codegen {
+namespace {
+
+using runtime::cat;
+
+// The order in which they are taken when none is named.
+constexpr std::string_view kByDefault[] = {"NVRTC", "MLIR", "HALIDE"};
+
+}  // namespace
+
+GpuService::GpuService() = default;
+GpuService::~GpuService() = default;
+
+GpuService& GpuService::instance() {
+    static GpuService* service = new GpuService;  // never destroyed: threads may compile during exit
+    return *service;
+}
+
+void GpuService::add(std::unique_ptr<GpuCompiler> compiler) {
+    const std::lock_guard lock(mutex_);
+    compilers_.push_back(std::move(compiler));
+}
+
+std::vector<std::string_view> GpuService::backends() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string_view> names;
+    for (const auto& compiler : compilers_)
+        if (compiler->available()) names.push_back(compiler->name());
+    return names;
+}
+
+GpuCompiler& GpuService::choose(std::string_view backend) const {
+    const std::lock_guard lock(mutex_);
+    if (backend.empty()) backend = runtime::debug().jit_backend;
+    if (!backend.empty()) refuse_unknown_backend(backend);
+    const auto named = [&](std::string_view name) -> GpuCompiler* {
+        for (const auto& compiler : compilers_)
+            if (compiler->name() == name && compiler->available()) return compiler.get();
+        return nullptr;
+    };
+    if (GpuCompiler* compiler = named(backend)) return *compiler;
+    for (std::string_view name : kByDefault) {
+        GpuCompiler* compiler = named(name);
+        if (!compiler) continue;
+        if (!backend.empty()) warn_once(cat("kernel compiler ", backend, " is not installed for GPUs; ", name, " is used"));
+        return *compiler;
+    }
+    runtime::user_error({.what = "no kernel compiler for GPUs is installed", .why = "neither NVRTC nor a plug-in was found",
+                         .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
+                        runtime::ErrorKind::runtime);
+}
+
+std::shared_ptr<const GpuImage> GpuService::make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch,
+                                                 const std::string& key) {
+    if (!disk_) disk_ = std::make_unique<DiskCache>(default_cache_folder());
+    if (const auto bytes = disk_->find(key))
+        if (auto image = image_from_bytes(*bytes)) return std::make_shared<const GpuImage>(std::move(*image));
+    auto image = std::make_shared<const GpuImage>(compiler.compile(expanded, launch, arch));
+    disk_->store(key, to_bytes(*image));
+    runtime::debug().dump("kernel", {{".txt", [&] { return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n"); }}});
+    return image;
+}
+
+std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch, int arch, std::string_view backend) {
+    GpuCompiler& compiler = choose(backend);
+    const KernelIR expanded = expand_math(kernel);
+    const std::string key = cat(compiler.name(), " sm_", arch, " ", compiler.variant(expanded, launch), "\n", compiler.version_key(), "\n", print(expanded));
+    const auto find = [&]() -> std::shared_ptr<const GpuImage> {
+        const std::lock_guard lock(mutex_);
+        const auto it = images_.find(key);
+        return it == images_.end() ? nullptr : it->second;
+    };
+    if (auto found = find()) return found;
+    const std::lock_guard compiling(compile_mutex_);
+    if (auto found = find()) return found;  // another thread was faster
+    if (const std::string fault = fault_of(kernel); !fault.empty())
+        throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
+    auto image = make(compiler, expanded, launch, arch, key);
+    const std::lock_guard lock(mutex_);
+    if (images_.size() >= kMaxImages) images_.clear();
+    return images_[key] = std::move(image);
+}
+
+}  // namespace megjit::codegen

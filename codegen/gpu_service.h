@@ -1,0 +1,43 @@
+// codegen/gpu_service.h -- GpuService: finds or compiles images of kernels for GPUs, as KernelService does
+// for the host; they share the cache on disk.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/gpu_image.h"
+
+namespace megjit::codegen {
+
+class DiskCache;
+
+// Thread-safe. One process has one service; devices keep what they loaded.
+class GpuService {
+public:
+    static constexpr size_t kMaxImages = 4096;  // in memory; beyond it all are forgotten, and come from disk again
+
+    GpuService();
+    ~GpuService();
+    static GpuService& instance();
+    void add(std::unique_ptr<GpuCompiler> compiler);
+    std::vector<std::string_view> backends() const;  // those available
+    // `backend` "" means MGB_JIT_BACKEND, or the first available of NVRTC, MLIR, HALIDE. UserError when the
+    // name is unknown or none is available; one that is known and missing is replaced with a warning.
+    std::shared_ptr<const GpuImage> get(const KernelIR& kernel, const LaunchShape& launch, int arch, std::string_view backend = "");
+
+private:
+    GpuCompiler& choose(std::string_view backend) const;
+    std::shared_ptr<const GpuImage> make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch, const std::string& key);
+
+    mutable std::mutex mutex_;  // guards the compilers and the images
+    std::mutex compile_mutex_;  // one image is compiled at a time, so that no work is done twice
+    std::vector<std::unique_ptr<GpuCompiler>> compilers_;
+    std::unordered_map<std::string, std::shared_ptr<const GpuImage>> images_;
+    std::unique_ptr<DiskCache> disk_;  // made at the first compile; guarded by compile_mutex_
+};
+
+}  // namespace megjit::codegen

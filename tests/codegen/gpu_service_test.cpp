@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "codegen/gpu_service.h"
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+
+KernelIR kernel_of_rank(int rank, int reduced = 0, Lanes lanes = Lanes::last) {
+    KernelIR kernel;
+    kernel.rank = rank;
+    kernel.reduced = reduced;
+    kernel.lanes = lanes;
+    return kernel;
+}
+
+TEST(GpuImage, ComesBackFromItsBytes) {
+    const GpuImage image{.code = std::string("\0ELF", 4), .is_ptx = true, .entry = "f", .cover = Cover::columns, .per_block = 32, .block = {32, 8, 1},
+                         .shared_bytes = 7, .alignment = 4, .parameters = Parameters::pointers, .pointers = {2, 0, 1}};
+    EXPECT_EQ(image_from_bytes(to_bytes(image)), image);
+}
+
+TEST(GpuImage, RefusesEveryPrefixOfItsBytes) {
+    const std::string bytes = to_bytes({.code = "code", .pointers = {0}});
+    for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(image_from_bytes(bytes.substr(0, size))) << size;
+    EXPECT_FALSE(image_from_bytes(bytes + "x"));
+}
+
+TEST(GpuImage, CoversElements) {
+    const GpuImage image{.cover = Cover::elements, .per_block = 1024};
+    EXPECT_EQ(grid_of(image, kernel_of_rank(2), {{3, 1000}, {}}).blocks[0], 3u);
+    EXPECT_EQ(grid_of(image, kernel_of_rank(1), {{0}, {}}).blocks[0], 0u);
+    EXPECT_EQ(grid_of(image, kernel_of_rank(1), {{int64_t{1} << 40}, {}}).blocks[0], kMaxBlocks);
+}
+
+TEST(GpuImage, CoversRowsAndColumns) {
+    EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(3, 1), {{5, 5, 100}, {}}).blocks[0], 4u);
+    EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(1, 1), {{100}, {}}).blocks[0], 1u);
+    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(3, 1, Lanes::kept), {{5, 33, 100}, {}}).blocks[0], 10u);
+    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(2, 1, Lanes::kept), {{0, 100}, {}}).blocks[0], 0u);
+    EXPECT_THROW(grid_of({.cover = Cover::rows, .per_block = 1}, kernel_of_rank(2, 1), {{int64_t{1} << 31, 2}, {}}), runtime::DeviceError);
+}
+
+TEST(GpuImage, PacksAllParametersOrPointersAlone) {
+    const LaunchShape launch{{10}, {1, 0}};
+    const uint64_t in[] = {0x100}, out[] = {0x200};
+    EXPECT_EQ(parameters_of({}, launch, in, out), (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0}));
+    EXPECT_EQ(parameters_of({.parameters = Parameters::pointers, .pointers = {1, 0}}, launch, in, out), (std::vector<uint64_t>{0x200, 0x100}));
+    const uint64_t odd[] = {0x104};
+    EXPECT_THROW(parameters_of({}, launch, odd, out), runtime::InternalError);
+}
+
+struct FakeGpuCompiler : GpuCompiler {
+    std::string_view called;
+    int* compiled;
+    FakeGpuCompiler(std::string_view called, int* compiled) : called(called), compiled(compiled) {}
+    std::string_view name() const override { return called; }
+    bool available() const override { return true; }
+    std::string version_key() const override { return "1"; }
+    std::string variant(const KernelIR&, const LaunchShape& launch) const override { return launch.numel() % 4 ? "odd" : "even"; }
+    GpuImage compile(const KernelIR&, const LaunchShape&, int) override {
+        ++*compiled;
+        return {.code = std::string(called)};
+    }
+    std::string source(const KernelIR&, const LaunchShape&, int) override { return "source"; }
+};
+
+class GpuServiceTest : public testing::Test {
+protected:
+    GpuServiceTest() {
+        std::string name = fs::temp_directory_path() / "megjit-gpu-XXXXXX";
+        folder_ = ::mkdtemp(name.data());
+        ::setenv("MEGJIT_CACHE_DIR", folder_.c_str(), 1);
+        kernel_.inputs = {{}};
+        kernel_.results = {kernel_.program.input(0, runtime::ScalarType::f32)};
+        kernel_.outputs = {{runtime::DType::f32}};
+    }
+    ~GpuServiceTest() override {
+        ::unsetenv("MEGJIT_CACHE_DIR");
+        fs::remove_all(folder_);
+    }
+    std::unique_ptr<GpuService> service(std::initializer_list<std::string_view> compilers) {
+        auto service = std::make_unique<GpuService>();
+        for (std::string_view name : compilers) service->add(std::make_unique<FakeGpuCompiler>(name, &compiled_));
+        return service;
+    }
+    static LaunchShape of(int64_t length) { return {{length}, {1, 1}}; }
+    KernelIR kernel_;
+    fs::path folder_;
+    int compiled_ = 0;
+};
+
+TEST_F(GpuServiceTest, LaunchesOfOneVariantShareAnImage) {
+    const auto service = this->service({"NVRTC"});
+    EXPECT_EQ(service->get(kernel_, of(4), 90), service->get(kernel_, of(8), 90));
+    EXPECT_NE(service->get(kernel_, of(5), 90), service->get(kernel_, of(8), 90));
+    EXPECT_NE(service->get(kernel_, of(4), 80), service->get(kernel_, of(4), 90));
+    EXPECT_EQ(compiled_, 3);
+}
+
+TEST_F(GpuServiceTest, FindsWhatAnotherProcessCompiled) {
+    const auto first = service({"NVRTC"})->get(kernel_, of(4), 90);
+    EXPECT_EQ(*service({"NVRTC"})->get(kernel_, of(4), 90), *first);
+    EXPECT_EQ(compiled_, 1);
+}
+
+TEST_F(GpuServiceTest, TakesTheNamedCompilerOrItsDefault) {
+    const auto service = this->service({"MLIR", "NVRTC"});
+    EXPECT_EQ(service->get(kernel_, of(4), 90)->code, "NVRTC");
+    EXPECT_EQ(service->get(kernel_, of(4), 90, "MLIR")->code, "MLIR");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(service->get(kernel_, of(4), 90, "HALIDE")->code, "NVRTC");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "megjit: warning: kernel compiler HALIDE is not installed for GPUs; NVRTC is used\n");
+    EXPECT_THROW(service->get(kernel_, of(4), 90, "TVM"), runtime::UserError);
+    EXPECT_THROW(this->service({})->get(kernel_, of(4), 90), runtime::UserError);
+}
+
+}  // namespace
+}  // namespace megjit::codegen
