@@ -128,7 +128,10 @@ BoundKernel bind(KernelSpec spec) {
         for (const KernelSpec::Access& access : *list) walk.strides.push_back(access.strides);
     walk.collapse();
     if (spec.reduced > 0 && walk.kept == walk.extents.size()) walk.append_axis_of_one();
-    if (walk.extents.empty()) walk.append_axis_of_one();
+    if (walk.extents.empty()) {  // one element in all: a tensor of one shares the kernel of longer ones
+        walk.append_axis_of_one();
+        for (size_t i = 0; i < walk.strides.size(); ++i) walk.strides[i] = {i >= spec.inputs.size() || !spec.inputs[i].is_scalar};
+    }
 
     BoundKernel bound;
     KernelIR& kernel = bound.kernel;
@@ -169,20 +172,14 @@ BoundKernel bind(ScalarProgram program, std::vector<int> results, std::vector<DT
     const auto add = [&](std::vector<KernelSpec::Access>& to, const Type& type) {
         KernelSpec::Access& access = to.emplace_back();
         access.dtype = type.dtype;
+        access.is_scalar = type.rank() < space.rank() || space.rank() == 0;
         if (is_empty) return access.strides.push_back(1);
         const std::vector<int64_t> logical = broadcast_strides(type, space);
         for (int axis : order) access.strides.push_back(logical[axis]);
     };
     for (const Type& type : inputs) add(spec.inputs, type);
     for (DType dtype : outputs) add(spec.outputs, {.dtype = dtype, .shape = space, .layout = layout});
-    BoundKernel bound = bind(std::move(spec));
-    if (space.numel() == 1)  // a tensor of one element shares the kernel of longer ones
-        for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
-            const bool moves = i >= inputs.size() || (inputs[i].rank() > 0 && inputs[i].rank() == space.rank());
-            (i < inputs.size() ? bound.kernel.inputs[i] : bound.kernel.outputs[i - inputs.size()]).inner = moves ? Inner::contiguous : Inner::broadcast;
-            bound.launch.strides[i] = moves;
-        }
-    return bound;
+    return bind(std::move(spec));
 }
 
 BoundKernel elementwise_kernel(const OpCall& call, const Type& output) {

@@ -141,10 +141,11 @@ struct BoundKernel {
 struct KernelSpec {
     struct Access {
         DType dtype = DType::f32;
-        std::vector<int64_t> strides;
+        std::vector<int64_t> strides = {};
         int by = -1;
         int64_t gather_stride = 0;
         bool is_offset = false;
+        bool is_scalar = false;  // no tensor of one element but a number: stays broadcast in a space of one element
     };
     std::vector<int64_t> extents;  // [kept..., reduced...]
     int reduced = 0;

@@ -239,7 +239,7 @@ std::string type_name_of(const OpDef& op) {
 
 Model export_model(const Version& version, const ExportOptions& options) {
     Model model = Exporter(version, options).run();
-    model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2, .fuse = false}) : drop_dead(model.graph);
+    model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2}) : drop_dead(model.graph);
     if (options.half_storage) model.graph = stored_as_half(model.graph);
     collect_names(model, options);
     return model;

@@ -7,14 +7,19 @@
 namespace megjit::jit {
 namespace {
 
+template <Graph (*pass)(const Graph&)>
+Graph plain(const Graph& graph, const PipelineOptions&) { return pass(graph); }
+
 constexpr Pass kPipeline[] = {
-    {"drop_dead", 1, drop_dead, "first: most of what a trace records for shapes is never read"},
-    {"fold_constants", 1, fold_constants, "before simplify: identities look for constants"},
-    {"simplify", 1, simplify, "before dedup: equal expressions become equal nodes"},
-    {"dedup", 2, dedup, "before fuse: a value computed twice must not become two kernels"},
-    {"drop_dead_again", 1, drop_dead, "after the rewrites: what they replaced must not reach a kernel"},
-    {"assign_layouts", 3, assign_layouts, "before fuse: a group has one layout"},
-    {"fuse", 3, fuse, "last: only the chains that remain are worth a kernel"},
+    {"drop_dead", 1, plain<drop_dead>, true, false, "first: most of what a trace records for shapes is never read"},
+    {"fold_constants", 1, plain<fold_constants>, true, false, "before simplify: identities look for constants"},
+    {"simplify", 1, plain<simplify>, false, false, "before dedup: equal expressions become equal nodes"},
+    {"dedup", 2, plain<dedup>, true, false, "before fuse: a value computed twice must not become two kernels"},
+    {"drop_dead_again", 1, plain<drop_dead>, true, false, "after the rewrites: what they replaced must not reach a kernel"},
+    {"expand", 3, expand, false, true, "after dedup: what it writes twice on purpose must not be joined again"},
+    {"assign_layouts", 3, plain<assign_layouts>, false, false, "before fuse: a group has one layout"},
+    {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
+    {"drop_dead_last", 3, plain<drop_dead>, true, true, "after fuse: transposes and constants that kernels took in"},
 };
 
 void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {
@@ -29,9 +34,9 @@ Graph run_pipeline(Graph graph, const PipelineOptions& options) {
     const runtime::Debug& debug = runtime::debug();
     dump(debug, "trace", graph);
     for (const Pass& pass : kPipeline) {
-        const int level = pass.run == fuse && options.fuse ? 0 : pass.level;
-        if (options.opt_level < level || debug.skips(pass.name)) continue;
-        graph = pass.run(graph);
+        const int level = pass.generates && options.fuse ? 0 : pass.level;
+        if (options.opt_level < level || (options.exact && !pass.keeps_bits) || debug.skips(pass.name)) continue;
+        graph = pass.run(graph, options);
         if (debug.check)
             if (std::string fault = fault_of(graph); !fault.empty())
                 throw runtime::InternalError(runtime::cat("pass ", pass.name, " broke the graph: ", fault));

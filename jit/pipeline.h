@@ -4,22 +4,19 @@
 #include <span>
 #include <string_view>
 
-#include "jit/graph.h"
+#include "jit/passes/passes.h"
 
 namespace megjit::jit {
 
 struct Pass {
     std::string_view name;  // for MEGJIT_DUMP and MEGJIT_SKIP
     int level = 1;          // runs from this opt_level on
-    Graph (*run)(const Graph&) = nullptr;
+    Graph (*run)(const Graph&, const PipelineOptions&) = nullptr;
+    bool keeps_bits = false;  // results stay the same bit for bit: runs under numerics="exact" too
+    bool generates = false;   // serves code generation: runs below its level when that is turned on
     std::string_view why_here;
 };
 std::span<const Pass> pipeline();
-
-struct PipelineOptions {
-    int opt_level = 2;
-    bool fuse = false;  // GraphOptimizationConfig turned code generation on below level 3
-};
 
 // Runs the passes of the level; the verifier follows each one when MEGJIT_CHECK is set, and names
 // the pass that broke the graph.

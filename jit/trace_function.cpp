@@ -17,7 +17,7 @@ Program& Version::program(uint32_t index, const TraceOptions& options) {
     if (programs[index]) return *programs[index];
     const auto start = std::chrono::steady_clock::now();
     Segment segment = extract_segment(record, index);
-    Graph optimized = run_pipeline(segment.graph, {.opt_level = options.opt_level, .fuse = options.fuse});
+    Graph optimized = run_pipeline(segment.graph, options.pipeline);
     LoweringOptions lowering{.check = runtime::debug().check, .profile = options.profiling};
     // Only the last segment runs when the caller has let go of what it has rebound.
     if (index + 1 == record.segments)

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/passes/passes.h"
 #include "jit/program.h"
 #include "jit/record.h"
 
@@ -20,8 +21,7 @@ struct TraceOptions {
     bool capture_as_const = false;
     bool record_only = false;
     bool profiling = false;  // programs measure their steps
-    int opt_level = 2;
-    bool fuse = false;  // GraphOptimizationConfig
+    PipelineOptions pipeline = {};
     size_t max_versions = 16;
 };
 

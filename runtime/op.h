@@ -117,6 +117,9 @@ struct OpDef {
     bool commutative = false;
     // Running it may fail, for it checks its operands' values (index out of range) before it writes.
     bool checks_values = false;
+    // The same results written in simpler ops (element-wise ones and reductions), for code generation; empty where
+    // the op's own kernel is the better one. `inputs` are placeholders.
+    std::vector<TensorRef> (*expand)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     // Bit i: operand (result) i is an activation [n, c, spatial...] that may lie channels-last.
     uint32_t channels_last_inputs = 0;
     uint32_t channels_last_outputs = 0;

@@ -1,80 +1,122 @@
-// Element-wise groups. A node joins the group of one of its operands when
-//   1. both are element-wise on dtypes that a kernel computes, and neither is a complex number;
-//   2. the node's result has the group's shape and layout, so that one iteration space serves both
-//      (its other operands may be smaller: they are broadcast by their access);
-//   3. the group stays small: kMaxOps ops, kMaxOperands operands (registers and compile time);
-//   4. no path leads out of the group and back in: every operand from elsewhere has a level below
+// Groups of nodes that become one kernel each. A node joins the group of one of its operands when
+//   1. it is element-wise, a broadcast or a reduction, on dtypes that a kernel computes (no complex numbers);
+//   2. its result has the group's shape and layout, so that one iteration space serves both (its other
+//      operands may be smaller: they are broadcast by their access), or, in a group with reductions, the
+//      shape that is left of it: one value a row;
+//   3. a reduction runs over the axes that the group's other reductions run over, in a row-major group, and
+//      leaves enough rows to keep all threads busy (kMinRows, unless there is little to do): the eager
+//      kernel cuts long rows, a generated one does not;
+//   4. nothing that is long to compute stands before the group's first reduction: each pass over a row would
+//      compute it again;
+//   5. the group stays small: kMaxOps ops, kMaxOperands operands (registers and compile time); what reads a
+//      row value of the group may go up to kMaxRowOps, for a kernel cannot be left between two passes;
+//   6. no path leads out of the group and back in: every operand from elsewhere has a level below
 //      the group's. A group's level is one above all its operands; a level can still be raised
 //      until somebody outside has read the group.
+// Groups of one level that reduce the same value along the same axes become one (siblings).
 // A group of one node stays as it was: the eager kernel is as good. A value leaves its kernel only if
 // something outside of the group reads it, so a group never moves more bytes than its parts.
 #include <algorithm>
-#include <unordered_map>
+#include <limits>
+#include <map>
+#include <mutex>
 
-#include "jit/passes/passes.h"
+#include "codegen/expand_math.h"
+#include "jit/passes/fusion_group.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
 namespace {
 
-constexpr int kMaxOps = 64;
+using runtime::Layout;
+using runtime::Shape;
+
+constexpr size_t kMaxOps = 64, kMaxRowOps = 160;
 constexpr size_t kMaxOperands = 28;
-constexpr int kNoGroup = -1;
+constexpr int64_t kMinRows = 8, kFewElements = 32768;
+constexpr int kHeavyInstructions = 40;  // of an op whose code is long
 
-struct Group {
-    runtime::Shape shape;
-    runtime::Layout layout = runtime::Layout::row_major;
-    int level = 0;
-    std::vector<int> readers;  // groups that read it; kNoGroup: nodes without one
-    std::vector<NodeId> nodes;
-    std::vector<ValueId> operands;  // distinct, from outside
-};
+bool is_fusible_type(const Type& type) { return type.dtype != runtime::DType::c64 && type.numel() != 0; }
 
-bool can_fuse(const Graph& graph, const Node& node) {
-    if (node.kind != NodeKind::op) return false;
-    const bool is_broadcast = node.op->name == "broadcast_to";
-    if (!node.op->is_elementwise() && !is_broadcast) return false;
-    const Type& result = graph.type(node.outputs[0]);
-    if (result.dtype == runtime::DType::c64 || result.numel() == 0) return false;
-    for (ValueId input : node.inputs) {
-        const Type& type = graph.type(input);
-        if (type.dtype == runtime::DType::c64) return false;
-        if (type.shape == result.shape && type.layout != result.layout) return false;
-    }
-    return !node.inputs.empty();
+// How many instructions the op's expression comes to. One op has the same answer wherever it stands.
+bool is_heavy(const Graph& graph, const Node& node) {
+    static std::map<const OpDef*, bool> known;  // under the compile lock of one trace; ops live for ever
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(node.op); found != known.end()) return found->second;
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    const auto kernel = codegen::elementwise_kernel({*node.op, node.attrs, inputs}, graph.type(node.outputs[0])).kernel;
+    return known[node.op] = codegen::expand_math(kernel).program.size() > kHeavyInstructions;
+}
+
+// Enough rows (or columns, where the last axis is kept) for the threads to share?
+bool has_rows_enough(const Shape& shape, uint32_t reduced) {
+    int64_t kept = 1;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        if (!(reduced >> axis & 1u)) kept *= shape[axis];
+    if (shape.numel() <= kFewElements) return true;
+    const bool in_columns = !(reduced >> (shape.rank() - 1) & 1u);
+    return kept / (in_columns ? codegen::kColumnBlock : 1) >= kMinRows;
 }
 
 class Fuser {
 public:
-    explicit Fuser(const Graph& graph) : graph_(graph), group_of_(graph.nodes().size(), kNoGroup), level_(graph.nodes().size()) {}
+    Fuser(const Graph& graph, const PipelineOptions& options)
+        : options_(options), graph_(graph),
+          grouping_{.graph = graph, .group_of = std::vector<int>(graph.nodes().size(), kNoGroup), .form_of = std::vector<Form>(graph.nodes().size()),
+                    .groups = {}, .escapes = {}, .fold_dimshuffle = options.fuse_dimshuffle},
+          level_(graph.nodes().size()) {}
 
     Graph run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) place(static_cast<NodeId>(id));
+        join_siblings();
         return rebuild();
     }
 
 private:
-    int group_of(ValueId id) const { return group_of_[at(graph_.value(id).producer)]; }
+    int group_of(ValueId id) const { return grouping_.group_of_value(id); }
+    Form form_of(ValueId id) const { return grouping_.form_of[at(graph_.value(id).producer)]; }
+    Group& group(int g) { return grouping_.groups[static_cast<size_t>(g)]; }
+    const Group& group(int g) const { return grouping_.groups[static_cast<size_t>(g)]; }
     int level_of(ValueId id) const {
-        const int group = group_of(id);
-        return group == kNoGroup ? level_[at(graph_.value(id).producer)] : groups_[group].level;
+        const int g = group_of(id);
+        return g == kNoGroup ? level_[at(graph_.value(id).producer)] : group(g).level;
+    }
+
+    bool can_fuse(const Node& node) const {
+        const Part part = part_of(node);
+        if (part == Part::none || node.inputs.empty()) return false;
+        const Type& result = graph_.type(node.outputs[0]);
+        if (!is_fusible_type(result)) return false;
+        for (ValueId input : node.inputs) {
+            const Type& type = graph_.type(input);
+            if (!is_fusible_type(type)) return false;
+            if (type.shape == result.shape && type.layout != result.layout) return false;
+        }
+        if (part != Part::reduction) return true;
+        const Type& operand = graph_.type(node.inputs[0]);
+        const uint32_t axes = reduced_axes(graph_, node);
+        return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major && operand.numel() > result.numel() &&
+               has_rows_enough(operand.shape, axes);
     }
 
     void place(NodeId id) {
         const Node& node = graph_.node(id);
-        if (can_fuse(graph_, node)) {
+        if (can_fuse(node)) {
             int best = kNoGroup;
             for (ValueId input : node.inputs) {
-                const int group = group_of(input);
-                if (group > best && may_join(node, group)) best = group;  // the latest: most likely on one path
+                const int g = group_of(input);
+                if (g > best && may_join(node, g)) best = g;  // the latest: most likely on one path
             }
-            if (best == kNoGroup) best = new_group(node);
-            join(id, best);
-            for (ValueId input : node.inputs) {
-                const int other = group_of(input);
-                if (other != kNoGroup && other != group_of_[at(id)]) try_merge(other, group_of_[at(id)]);
+            if (best == kNoGroup && part_of(node) != Part::reshape) best = new_group(node);
+            if (best != kNoGroup) {
+                join(id, best);
+                for (ValueId input : node.inputs) {
+                    const int other = group_of(input);
+                    if (other != kNoGroup && other != grouping_.group_of[at(id)]) try_merge(other, grouping_.group_of[at(id)]);
+                }
+                return;
             }
-            return;
         }
         int level = 0;
         for (ValueId input : node.inputs) {
@@ -84,96 +126,219 @@ private:
         level_[at(id)] = level;
     }
 
-    int needed_level(const Node& node, int group) const {
+    int needed_level(const Node& node, int g) const {
         int level = 0;
         for (ValueId input : node.inputs)
-            if (group_of(input) != group || group == kNoGroup) level = std::max(level, level_of(input) + 1);
+            if (group_of(input) != g || g == kNoGroup) level = std::max(level, level_of(input) + 1);
         return level;
     }
 
-    bool may_join(const Node& node, int g) const {
-        const Group& group = groups_[g];
+    // Where the node's result lies in a group's space; nothing if it does not fit.
+    std::optional<Form> form_in(const Node& node, int g) const {
+        const Group& of = group(g);
         const Type& result = graph_.type(node.outputs[0]);
-        if (!(group.shape == result.shape) || group.layout != result.layout) return false;
-        if (group.nodes.size() >= kMaxOps) return false;
+        const auto inputs_fit = [&](auto fits) {
+            return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return group_of(input) != g || fits(form_of(input)); });
+        };
+        if (part_of(node) == Part::reduction) {
+            const Type& operand = graph_.type(node.inputs[0]);
+            const uint32_t axes = reduced_axes(graph_, node);
+            if (!(operand.shape == of.shape) || of.layout != Layout::row_major || (of.reduced ? of.reduced != axes : of.heavy > 0)) return {};
+            if (!inputs_fit([](Form form) { return form == Form::element; })) return {};
+            return result.rank() == operand.rank() ? Form::row_keep : Form::row_drop;
+        }
+        if (part_of(node) != Part::reshape && result.shape == of.shape && result.layout == of.layout) {
+            const bool drop_fits = of.drop_broadcasts_as_row();
+            if (inputs_fit([&](Form form) { return form != Form::row_drop || drop_fits; })) return Form::element;
+            return {};
+        }
+        if (!of.reduced) return {};
+        for (Form form : {Form::row_keep, Form::row_drop}) {
+            if (!(result.shape == of.row_shape(form))) continue;
+            const bool is_reshape = part_of(node) == Part::reshape;
+            if (inputs_fit([&](Form input) { return is_reshape ? input != Form::element : input == form; })) return form;
+        }
+        return {};
+    }
+
+    bool may_join(const Node& node, int g) const {
+        const Group& of = group(g);
+        const std::optional<Form> form = form_in(node, g);
+        if (!form) return false;
+        const bool needs_rows = of.reduced && (*form != Form::element || std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+                                                   return group_of(input) == g && form_of(input) != Form::element;
+                                               }));
+        if (of.nodes.size() >= (needs_rows ? kMaxRowOps : kMaxOps)) return false;
         size_t fresh = 0;
         for (ValueId input : node.inputs)
-            if (group_of(input) != g && std::find(group.operands.begin(), group.operands.end(), input) == group.operands.end()) ++fresh;
-        if (group.operands.size() + fresh > kMaxOperands) return false;
-        const int needed = needed_level(node, g);
-        if (needed <= group.level) return true;
-        if (!group.readers.empty()) return false;
+            if (group_of(input) != g && std::find(of.operands.begin(), of.operands.end(), input) == of.operands.end()) ++fresh;
+        if (of.operands.size() + fresh > kMaxOperands) return false;
         // Raising the level is sound only while no operand depends on this group through another one;
-        // nobody has read it, so none does.
-        return true;
+        // if nobody has read it, none does.
+        return needed_level(node, g) <= of.level || of.readers.empty();
     }
 
     // Two groups that meet in a node become one where the conditions hold for all of it. The lower one
     // is raised to the other's level, so nobody but the other may have read it.
     void try_merge(int a, int b) {
-        Group &from = groups_[a], &to = groups_[b];
+        Group &from = group(a), &to = group(b);
         if (!(from.shape == to.shape) || from.layout != to.layout) return;
+        if (from.reduced && to.reduced && from.reduced != to.reduced) return;
+        // An element-wise group that is read before a first reduction is walked again by each pass.
+        if (from.reduced != to.reduced && (from.reduced ? to : from).heavy > 0 && !reads_rows_only(from.reduced ? b : a, from.reduced ? a : b)) return;
         if (from.nodes.size() + to.nodes.size() > kMaxOps) return;
         const bool a_is_read = is_read_outside(a, b), b_is_read = is_read_outside(b, a);
         if ((from.level < to.level && a_is_read) || (to.level < from.level && b_is_read)) return;
+        std::vector<ValueId> operands = joint_operands(a, b);
+        if (operands.size() > kMaxOperands || !rows_stay_rows(a, b)) return;
+        absorb(a, b, std::move(operands));
+        if (a_is_read || b_is_read) group(b).readers.push_back(kNoGroup);
+    }
+
+    // A row value of either group is an operand of the other by its own form, or not at all.
+    bool rows_stay_rows(int a, int b) const {
+        const uint32_t reduced = group(a).reduced | group(b).reduced;
+        const Group whole{.shape = group(a).shape, .layout = group(a).layout, .reduced = reduced};
+        for (const auto& [g, other] : {std::pair{a, b}, std::pair{b, a}})
+            for (NodeId id : group(g).nodes)
+                for (ValueId input : graph_.node(id).inputs) {
+                    if (group_of(input) != other || form_of(input) == Form::element) continue;
+                    const Form reader = grouping_.form_of[at(id)];
+                    const bool fits = reader == Form::element ? form_of(input) == Form::row_keep || whole.drop_broadcasts_as_row() : reader == form_of(input);
+                    if (!fits || part_of(graph_.node(id)) == Part::reduction) return false;
+                }
+        return true;
+    }
+
+    // Does group `reader` read nothing of `g` but row values? (Then it stands after g's reductions.)
+    bool reads_rows_only(int reader, int g) const {
+        bool reads = false;
+        for (NodeId id : group(reader).nodes)
+            for (ValueId input : graph_.node(id).inputs) {
+                if (group_of(input) != g) continue;
+                if (form_of(input) == Form::element) return false;
+                reads = true;
+            }
+        return reads;
+    }
+
+    std::vector<ValueId> joint_operands(int a, int b) const {
         std::vector<ValueId> operands;
-        for (const std::vector<ValueId>* list : {&from.operands, &to.operands})
-            for (ValueId operand : *list)
+        for (int g : {a, b})
+            for (ValueId operand : group(g).operands)
                 if (group_of(operand) != a && group_of(operand) != b && std::find(operands.begin(), operands.end(), operand) == operands.end())
                     operands.push_back(operand);
-        if (operands.size() > kMaxOperands) return;
-        for (NodeId node : from.nodes) group_of_[at(node)] = b;
+        return operands;
+    }
+
+    void absorb(int a, int b, std::vector<ValueId> operands) {
+        Group &from = group(a), &to = group(b);
+        for (NodeId node : from.nodes) grouping_.group_of[at(node)] = b;
         std::vector<NodeId> nodes;
         std::merge(from.nodes.begin(), from.nodes.end(), to.nodes.begin(), to.nodes.end(), std::back_inserter(nodes));
         to.nodes = std::move(nodes);
         to.operands = std::move(operands);
         to.level = std::max(from.level, to.level);
+        to.reduced |= from.reduced;
+        to.heavy += from.heavy;
         to.readers.clear();
-        if (a_is_read || b_is_read) to.readers.push_back(kNoGroup);
         from = {};
+    }
+
+    // Two groups that reduce the same value along the same axes, where no path leads from one to the other. (None
+    // does if all readers of the lower one have levels above the other's.) The data are read once, and nothing but
+    // rows is written earlier than before.
+    void join_siblings() {
+        find_escaping();
+        std::vector<int> lowest_reader = lowest_readers();
+        std::map<ValueId, std::vector<int>> reducers;  // of an operand
+        for (int g = 0; g < static_cast<int>(grouping_.groups.size()); ++g) {
+            if (!group(g).reduced || !writes_rows_only(g)) continue;
+            for (ValueId operand : group(g).operands) {
+                if (!(graph_.type(operand).shape == group(g).shape)) continue;
+                std::vector<int>& others = reducers[operand];
+                const auto sibling = std::find_if(others.begin(), others.end(), [&](int other) { return are_siblings(g, other, lowest_reader); });
+                if (sibling == others.end()) {
+                    others.push_back(g);
+                    continue;
+                }
+                absorb(g, *sibling, joint_operands(g, *sibling));
+                int& lowest = lowest_reader[static_cast<size_t>(*sibling)];
+                lowest = std::min(lowest, lowest_reader[static_cast<size_t>(g)]);
+                break;
+            }
+        }
+    }
+    bool are_siblings(int a, int b, const std::vector<int>& lowest_reader) const {
+        const Group &x = group(a), &y = group(b);
+        if (a == b || !(x.shape == y.shape) || x.reduced != y.reduced || x.nodes.size() + y.nodes.size() > kMaxOps) return false;
+        const int lower = x.level < y.level ? a : b, level = std::max(x.level, y.level);
+        return (x.level == y.level || lowest_reader[static_cast<size_t>(lower)] > level) && joint_operands(a, b).size() <= kMaxOperands;
+    }
+    // Per group: the lowest level at which something outside reads it.
+    std::vector<int> lowest_readers() const {
+        std::vector<int> lowest(grouping_.groups.size(), std::numeric_limits<int>::max());
+        for (size_t id = 0; id < graph_.nodes().size(); ++id) {
+            const int own = grouping_.group_of[id], level = own == kNoGroup ? level_[id] : group(own).level;
+            for (ValueId input : graph_.nodes()[id].inputs)
+                if (const int g = group_of(input); g != kNoGroup && g != own) lowest[static_cast<size_t>(g)] = std::min(lowest[static_cast<size_t>(g)], level);
+        }
+        return lowest;
+    }
+    bool writes_rows_only(int g) const {
+        return std::all_of(group(g).nodes.begin(), group(g).nodes.end(), [&](NodeId id) {
+            return grouping_.form_of[at(id)] != Form::element || !grouping_.escapes[at(graph_.node(id).outputs[0])];
+        });
     }
 
     // Does anything but group `other` read group g?
     bool is_read_outside(int g, int other) const {
-        return std::any_of(groups_[g].readers.begin(), groups_[g].readers.end(), [&](int reader) { return reader != other; });
+        return std::any_of(group(g).readers.begin(), group(g).readers.end(), [&](int reader) { return reader != other; });
     }
     void note_reader(int g, int reader) {
-        std::vector<int>& readers = groups_[g].readers;
+        std::vector<int>& readers = group(g).readers;
         if (std::find(readers.begin(), readers.end(), reader) == readers.end()) readers.push_back(reader);
     }
 
     int new_group(const Node& node) {
-        const Type& result = graph_.type(node.outputs[0]);
-        groups_.push_back({.shape = result.shape, .layout = result.layout, .level = needed_level(node, kNoGroup), .readers = {}, .nodes = {}, .operands = {}});
-        return static_cast<int>(groups_.size()) - 1;
+        const Type& space = graph_.type(part_of(node) == Part::reduction ? node.inputs[0] : node.outputs[0]);
+        Group fresh;
+        fresh.shape = space.shape;
+        fresh.layout = space.layout;
+        fresh.level = needed_level(node, kNoGroup);
+        grouping_.groups.push_back(std::move(fresh));
+        return static_cast<int>(grouping_.groups.size()) - 1;
     }
 
     void join(NodeId id, int g) {
-        Group& group = groups_[g];
+        Group& to = group(g);
         const Node& node = graph_.node(id);
-        group.level = std::max(group.level, needed_level(node, g));
+        grouping_.form_of[at(id)] = *form_in(node, g);
+        to.level = std::max(to.level, needed_level(node, g));
+        if (part_of(node) == Part::reduction) to.reduced = reduced_axes(graph_, node);
+        else if (!to.reduced && part_of(node) == Part::elementwise && is_heavy(graph_, node)) ++to.heavy;
         for (ValueId input : node.inputs) {
             const int from = group_of(input);
             if (from == g) continue;
             if (from != kNoGroup) note_reader(from, g);
-            if (std::find(group.operands.begin(), group.operands.end(), input) == group.operands.end()) group.operands.push_back(input);
+            if (std::find(to.operands.begin(), to.operands.end(), input) == to.operands.end()) to.operands.push_back(input);
         }
-        group_of_[at(id)] = g;
-        group.nodes.push_back(id);
+        grouping_.group_of[at(id)] = g;
+        to.nodes.push_back(id);
     }
 
     // Nodes and groups in order of level; within a level in recorded order.
     Graph rebuild() {
         struct Item { int level; size_t first; int group; NodeId node; };
         std::vector<Item> items;
-        std::vector<bool> emitted(groups_.size());
+        std::vector<bool> emitted(grouping_.groups.size());
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
-            const int g = group_of_[id];
+            const int g = grouping_.group_of[id];
             if (g == kNoGroup) {
                 items.push_back({level_[id], id, kNoGroup, static_cast<NodeId>(id)});
             } else if (!emitted[g]) {
                 emitted[g] = true;
-                items.push_back({groups_[g].level, at(groups_[g].nodes.back()), g, {}});
+                items.push_back({group(g).level, at(group(g).nodes.back()), g, {}});
             }
         }
         find_escaping();
@@ -185,7 +350,7 @@ private:
     template <class Items>
     Graph emit_in_dependency_order(const Items& items) {
         Rewriter rewrite(graph_);
-        std::vector<int8_t> done_group(groups_.size());
+        std::vector<int8_t> done_group(grouping_.groups.size());
         std::vector<int8_t> done_node(graph_.nodes().size());
         // An explicit stack: graphs of thousands of nodes must not overflow the program's.
         struct Frame { int group; NodeId node; bool expanded; };
@@ -198,7 +363,7 @@ private:
                 if (done) { stack.pop_back(); continue; }
                 if (!frame.expanded) {
                     stack.back().expanded = true;
-                    const auto& inputs = frame.group == kNoGroup ? graph_.node(frame.node).inputs : groups_[frame.group].operands;
+                    const auto& inputs = frame.group == kNoGroup ? graph_.node(frame.node).inputs : group(frame.group).operands;
                     for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
                         const int g = group_of(*input);
                         const NodeId producer = graph_.value(*input).producer;
@@ -209,102 +374,28 @@ private:
                 done = 1;
                 stack.pop_back();
                 if (frame.group == kNoGroup) rewrite.copy(graph_.node(frame.node));
-                else emit_group(groups_[frame.group], rewrite);
+                else emit_group(grouping_, frame.group, rewrite);
             }
         }
         return rewrite.finish();
     }
 
     void find_escaping() {
-        escapes_.assign(graph_.value_count(), false);
+        grouping_.escapes.assign(graph_.value_count(), false);
         for (size_t id = 0; id < graph_.nodes().size(); ++id)
             for (ValueId input : graph_.nodes()[id].inputs)
-                if (group_of_[id] == kNoGroup || group_of(input) != group_of_[id]) escapes_[at(input)] = true;
-        for (ValueId output : graph_.outputs) escapes_[at(output)] = true;
+                if (grouping_.group_of[id] == kNoGroup || group_of(input) != grouping_.group_of[id]) grouping_.escapes[at(input)] = true;
+        for (ValueId output : graph_.outputs) grouping_.escapes[at(output)] = true;
     }
 
-    void emit_group(const Group& group, Rewriter& rewrite) const {
-        // The eager kernels know row-major only.
-        if (group.nodes.size() == 1 && group.layout == runtime::Layout::row_major) return rewrite.copy(graph_.node(group.nodes[0]));
-        runtime::ScalarProgram program;
-        std::unordered_map<size_t, int> id_of;  // value -> id in the program
-        std::vector<ValueId> operands;
-        std::vector<Type> operand_types;
-        for (ValueId operand : group.operands) {
-            const Node& producer = graph_.producer(operand);
-            const Type& type = graph_.type(operand);
-            if (producer.kind == NodeKind::constant && type.numel() == 1) {  // a number in the code
-                id_of[at(operand)] = scalar_constant(program, *producer.constant);
-                continue;
-            }
-            id_of[at(operand)] = program.input(static_cast<int>(operands.size()), runtime::compute_type(type.dtype));
-            operands.push_back(operand);
-            operand_types.push_back(in_memory_order(type, group));
-        }
-        Node fused{.kind = NodeKind::fused, .where = graph_.node(group.nodes[0]).where};
-        std::vector<int> results;
-        std::vector<runtime::DType> dtypes;
-        std::vector<ValueId> escaping;
-        for (NodeId id : group.nodes) {
-            const Node& node = graph_.node(id);
-            fused.ops.push_back(node.op->name);
-            id_of[at(node.outputs[0])] = inline_node(node, program, id_of);
-            if (!escapes_[at(node.outputs[0])]) continue;
-            results.push_back(id_of[at(node.outputs[0])]);
-            dtypes.push_back(graph_.type(node.outputs[0]).dtype);
-            escaping.push_back(node.outputs[0]);
-        }
-        program.keep_only(results);
-        fused.inputs = rewrite.map(operands);
-        fused.kernel = std::make_shared<codegen::BoundKernel>(
-            codegen::bind(std::move(program), std::move(results), std::move(dtypes),
-                          in_memory_order({.shape = group.shape, .layout = group.layout}, group).shape, operand_types));
-        const std::vector<ValueId> outputs = rewrite.to.add(std::move(fused), graph_.types(escaping));
-        for (size_t i = 0; i < escaping.size(); ++i) rewrite.replace(escaping[i], outputs[i]);
-    }
-
-    // A channels-last group iterates over (N, spatial..., C): shapes are written in that order.
-    static Type in_memory_order(const Type& type, const Group& group) {
-        Type result{.dtype = type.dtype, .shape = type.shape};
-        if (group.layout == runtime::Layout::row_major) return result;
-        runtime::Shape padded;
-        for (int axis = 0; axis < group.shape.rank(); ++axis) {
-            const int own = axis - (group.shape.rank() - type.rank());
-            padded.push_back(own < 0 ? 1 : type.shape[own]);
-        }
-        result.shape = {padded[0]};
-        for (int axis = 2; axis < padded.rank(); ++axis) result.shape.push_back(padded[axis]);
-        result.shape.push_back(padded[1]);
-        return result;
-    }
-
-    int inline_node(const Node& node, runtime::ScalarProgram& program, const std::unordered_map<size_t, int>& id_of) const {
-        std::vector<int> args;
-        for (ValueId input : node.inputs) args.push_back(id_of.at(at(input)));
-        if (!node.op->is_elementwise()) return args[0];  // broadcast_to: the access does it
-        runtime::ScalarProgram one;
-        const std::vector<Type> inputs = graph_.types(node.inputs);
-        const int result = runtime::build_expr({*node.op, node.attrs, inputs}, graph_.type(node.outputs[0]).dtype, one);
-        return program.inline_program(one, result, args);
-    }
-
-    static int scalar_constant(runtime::ScalarProgram& program, const runtime::Tensor& tensor) {
-        const runtime::ScalarType type = runtime::compute_type(tensor.dtype());
-        const double value = runtime::item_as_double(tensor);
-        const uint32_t bits = type == runtime::ScalarType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(value))
-                                                               : static_cast<uint32_t>(static_cast<int32_t>(value));
-        return program.constant(type, bits);
-    }
-
+    PipelineOptions options_;
     const Graph& graph_;
-    std::vector<int> group_of_;
+    Grouping grouping_;
     std::vector<int> level_;
-    std::vector<Group> groups_;
-    std::vector<bool> escapes_;
 };
 
 }  // namespace
 
-Graph fuse(const Graph& graph) { return Fuser(graph).run(); }
+Graph fuse(const Graph& graph, const PipelineOptions& options) { return Fuser(graph, options).run(); }
 
 }  // namespace megjit::jit

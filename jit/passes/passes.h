@@ -6,6 +6,14 @@
 
 namespace megjit::jit {
 
+struct PipelineOptions {
+    int opt_level = 2;
+    bool exact = false;            // numerics="exact": only passes that keep every bit
+    bool fuse = false;             // generate kernels below level 3 too
+    bool fuse_reduce = true;       // may kernels hold reductions?
+    bool fuse_dimshuffle = true;   // may they read through transposes?
+};
+
 // Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the same
 // type, reshape of reshape, log(exp(x)), exp(log(x)), x/x. Why: users and gradients write them;
 // values may differ where the literal form overflows or divides 0 by 0 (opt_level 1 allows that).
@@ -24,7 +32,12 @@ Graph drop_dead(const Graph& graph);
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(const Graph& graph);
 
-// Joins element-wise nodes into kernels; the stop conditions stand in words in fuse.cpp.
-Graph fuse(const Graph& graph);
+// Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop
+// conditions stand in words in fuse.cpp.
+Graph fuse(const Graph& graph, const PipelineOptions& options = {});
+
+// Writes ops that are made of simpler ones (softmax, layer norm, ...) as those, so that kernels can
+// hold them together with their neighbours.
+Graph expand(const Graph& graph, const PipelineOptions& options = {});
 
 }  // namespace megjit::jit

@@ -110,9 +110,12 @@ private:
     };
 
 public:
-    PyTrace(bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool fuse, bool symbolic_shape, size_t max_versions)
+    PyTrace(bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
+            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions)
         : symbolic_shape_(symbolic_shape), function({.symbolic = symbolic, .capture_as_const = capture_as_const, 
-                    .record_only = record_only, .profiling = profiling, .opt_level = opt_level, .fuse = fuse, .max_versions = max_versions}) {}
+                    .record_only = record_only, .profiling = profiling,
+                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle},
+                    .max_versions = max_versions}) {}
 
     void begin(nb::list arguments) { start(arguments, nullptr); }
 
@@ -562,8 +565,9 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<bool, bool, bool, bool, int, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
-             nb::arg("profiling"), nb::arg("opt_level"), nb::arg("fuse"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
+        .def(nb::init<bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+             nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
+             nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))

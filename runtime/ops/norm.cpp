@@ -240,6 +240,43 @@ Grads grad_layer_norm_grad(const GradCall& g) {
     return grads;
 }
 
+// --- the same in simpler ops, for code generation ---------------------------------------------
+
+TensorRef mean_of(const TensorRef& x, const Axes& axes) { return build::op("reduce_mean", {x}, {axes, int64_t{1}}); }
+
+std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const TensorRef> inputs) {
+    const Type& type = call.inputs[0];
+    const auto [outer, inner] = layer_shapes(call, type);
+    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768)) return {};
+    const Groups groups = layer_groups(type.shape, call.integer("axes"));
+    const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within), centered = x - mean;
+    const TensorRef r = rstd_of(mean_of(build::op("square", {centered}), groups.within), call.real("eps"));
+    TensorRef y = centered * r;
+    if (call.flag("affine")) y = y * build::reshape(as_f32(inputs[1]), groups.affine) + build::reshape(as_f32(inputs[2]), groups.affine);
+    return {build::cast(y, type.dtype), build::reshape(mean, outer), build::reshape(r, outer)};
+}
+
+// What both kernels need is written twice on purpose: it is cheaper to compute than to store.
+std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
+    const Type& type = call.inputs[0];
+    const auto [outer, inner] = layer_shapes(call, type);
+    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768)) return {};
+    const Groups groups = layer_groups(type.shape, call.integer("axes"));
+    const TensorRef mean = build::reshape(inputs[1], groups.stats), r = build::reshape(inputs[2], groups.stats);
+    const bool affine = call.flag("affine");
+    const auto normalized = [&] { return (as_f32(inputs[0]) - mean) * r; };
+    const TensorRef xh = normalized(), dy = as_f32(inputs[3]);
+    const TensorRef t = affine ? dy * build::reshape(as_f32(inputs[4]), groups.affine) : dy;
+    const TensorRef dx = r * (t - mean_of(t, groups.within) - xh * mean_of(t * xh, groups.within));
+    std::vector<TensorRef> results{build::cast(dx, type.dtype)};
+    if (!affine) return results;
+    const DType dtype = call.inputs[4].dtype;
+    const TensorRef again = as_f32(inputs[3]);
+    results.push_back(build::reshape(build::cast(groups.sum_affine(again * normalized()), dtype), inner));
+    results.push_back(build::reshape(build::cast(groups.sum_affine(again), dtype), inner));
+    return results;
+}
+
 Cost cost_norm(const OpCall& call, std::span<const Type> outputs) {
     return {8.0 * static_cast<double>(call.inputs[0].numel()), bytes_of(call, outputs)};
 }
@@ -281,6 +318,7 @@ std::vector<OpDef> norm_ops() {
          .infer = infer_layer_norm,
          .grad = grad_layer_norm,
          .keeps = Keeps::both,
+         .expand = expand_layer_norm,
          .cost = cost_norm},
         {.name = "layer_norm_grad",
          .doc = "Gradients of layer_norm's first result for x, and for scale and bias unless affine = 0.",
@@ -290,6 +328,7 @@ std::vector<OpDef> norm_ops() {
          .infer = infer_layer_norm_grad,
          .grad = grad_layer_norm_grad,
          .keeps = Keeps::inputs,
+         .expand = expand_layer_norm_grad,
          .cost = cost_norm},
     };
 }

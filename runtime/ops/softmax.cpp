@@ -18,6 +18,26 @@ TensorRef sum_along(const GradCall& g, const TensorRef& x) {
     return build::reduce_sum(x, {normalize_axis(g.call.integer("axis"), x->shape().rank(), g.call.op.name)}, true);
 }
 
+// Kernels hold rows that are shared among threads; a few long ones are for the eager kernel, which does not
+// expect many either, but does not walk memory three times.
+bool has_many_rows(const OpCall& call, int axis) {
+    const Shape& shape = call.inputs[0].shape;
+    return shape.numel() > 0 && shape[axis] > 1 && (shape.numel() / shape[axis] >= 8 || shape.numel() <= 32768);
+}
+
+std::vector<TensorRef> expand_softmax(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int axis = normalize_axis(call.integer("axis"), call.inputs[0].rank(), call.op.name);
+    if (!has_many_rows(call, axis)) return {};
+    const DType dtype = call.inputs[0].dtype;
+    const build::Axes axes{axis};
+    const TensorRef x = build::cast(inputs[0], DType::f32);
+    const TensorRef shifted = build::sub(x, build::op("reduce_max", {x}, {axes, int64_t{1}}));
+    const TensorRef e = build::op("exp", {shifted}), total = build::reduce_sum(e, axes, true);
+    const bool log = call.op.name == "log_softmax";
+    const TensorRef y = log ? build::sub(shifted, build::op("log", {total})) : build::mul(e, build::op("reciprocal", {total}));
+    return {build::cast(y, dtype)};
+}
+
 Cost cost_softmax(const OpCall& call, std::span<const Type> outputs) {
     return {20.0 * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
 }
@@ -37,6 +57,7 @@ std::vector<OpDef> softmax_ops() {
              return {build::mul(y, build::sub(dy, sum_along(g, build::mul(y, dy))))};
          },
          .keeps = Keeps::outputs,
+         .expand = expand_softmax,
          .cost = cost_softmax},
         {.name = "log_softmax",
          .doc = "x - log(sum(exp(x))) along one axis, shifted by the largest element.",
@@ -49,6 +70,7 @@ std::vector<OpDef> softmax_ops() {
              return {build::sub(dy, build::mul(build::op("exp", {y}), sum_along(g, dy)))};
          },
          .keeps = Keeps::outputs,
+         .expand = expand_softmax,
          .cost = cost_softmax},
     };
 }

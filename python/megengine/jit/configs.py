@@ -82,14 +82,20 @@ class GraphOptimizationConfig:
         self.jit_fuse_dimshuffle: bool | None = None
         self.jit_fuse_reduce: bool | None = None
 
-    def _turns_fusion_on(self) -> bool:
+    def _choices(self, opt_level: int) -> dict[str, bool]:
+        """What the compiler is told: generate kernels below level 3 too, and what they may hold."""
         if self.jit_fuse_dimshuffle and self.jit_fuse_reduce:
             raise ValueError(
                 "jit_fuse_dimshuffle and jit_fuse_reduce are both True\n"
                 "  why: one kernel either shuffles axes or reduces\n"
                 "  fix: set one of them"
             )
-        return bool(self.jit_fuse_dimshuffle or self.jit_fuse_reduce)
+        shuffle, reduce = self.jit_fuse_dimshuffle, self.jit_fuse_reduce
+        return {
+            "fuse": bool(shuffle or reduce),
+            "fuse_dimshuffle": opt_level >= 3 if shuffle is None else bool(shuffle),
+            "fuse_reduce": False,
+        }
 
     def __repr__(self) -> str:
         return (

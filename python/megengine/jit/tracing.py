@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..tensor import Tensor
+from .configs import GraphOptimizationConfig
 from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
 from .report import GeneratedKernel, MemoryPlan, merge_plans, merge_profiles
@@ -92,6 +93,8 @@ class trace(ManualSteps, Dumping):
     symbolic_shape: ``x.shape`` is a Tensor inside the function.
     without_host: after the first call the Python body does not run.
     imperative: replay runs each operation eagerly, with the same checks.
+    numerics: "exact" keeps only those optimizations that give, bit for bit, what the function gives
+    without ``trace``; "fast" may add in another order and rewrite formulas.
     """
 
     third_party_backend = False
@@ -116,11 +119,14 @@ class trace(ManualSteps, Dumping):
         symbolic_shape: bool = True,
         without_host: bool = False,
         imperative: bool = False,
+        numerics: str = "fast",
     ):
         if not callable(function):
             raise TypeError(f"trace: {function!r} is not a function")
         if opt_level not in (0, 1, 2, 3):
             raise ValueError(f"trace: opt_level must be 0, 1, 2 or 3, got {opt_level!r}")
+        if numerics not in ("fast", "exact"):
+            raise ValueError(f"trace: numerics must be 'fast' or 'exact', got {numerics!r}")
         self.__wrapped__ = function
         self._symbolic = symbolic or record_only
         self._capture_as_const = capture_as_const or record_only
@@ -136,14 +142,15 @@ class trace(ManualSteps, Dumping):
         self._imperative = imperative
         self._guards = None
         self._guard_reason: str | None = None
-        fuse = graph_opt_config is not None and graph_opt_config._turns_fusion_on()
+        fusion = (graph_opt_config or GraphOptimizationConfig())._choices(self._opt_level)
         self._function = _core.TraceFunction(
             symbolic=self._symbolic,
             capture_as_const=self._capture_as_const,
             record_only=record_only,
             profiling=profiling,
             opt_level=self._opt_level,
-            fuse=fuse,
+            exact=numerics == "exact",
+            **fusion,
             symbolic_shape=symbolic_shape,
             max_versions=16,
         )

@@ -1,0 +1,72 @@
+// An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can put them into
+// one kernel with what stands around them. The op itself says when that is no good (a few long rows, which
+// the eager kernel shares among threads better).
+#include <unordered_map>
+
+#include "jit/passes/passes.h"
+#include "runtime/dispatch.h"
+
+namespace megjit::jit {
+namespace {
+
+// Writes what is dispatched while it lives into a graph.
+class GraphWriter final : public runtime::Tracer {
+public:
+    GraphWriter(Graph& graph, std::string where) : graph_(graph), where_(std::move(where)), outer_(runtime::context().tracer) {
+        runtime::context().tracer = this;
+    }
+    ~GraphWriter() override { runtime::context().tracer = outer_; }
+    GraphWriter(const GraphWriter&) = delete;
+
+    TensorRef placeholder(ValueId value) {
+        TensorRef tensor = runtime::make_tensor(graph_.type(value));
+        values_[tensor->id()] = value;
+        return tensor;
+    }
+
+    ValueId value_of(const TensorRef& tensor) {
+        const auto [found, is_new] = values_.try_emplace(tensor->id());
+        if (is_new) found->second = graph_.add_constant(tensor);  // a number of the expansion
+        return found->second;
+    }
+
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) override {
+        Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_};
+        for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
+        const std::vector<Type> types = graph_.types(node.inputs);
+        runtime::Tensors outputs;
+        for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types}))) outputs.push_back(placeholder(output));
+        return outputs;
+    }
+
+    void on_read(runtime::Tensor&) override {}  // expansions read no values
+
+private:
+    Graph& graph_;
+    std::string where_;
+    runtime::Tracer* outer_;
+    std::unordered_map<uint64_t, ValueId> values_;  // by the tensor's id
+};
+
+bool expand_node(const Node& node, Rewriter& rewrite) {
+    if (node.kind != NodeKind::op || !node.op->expand) return false;
+    const std::vector<Type> types = rewrite.from.types(node.inputs);
+    const runtime::WithoutTapes quiet;
+    GraphWriter writer(rewrite.to, node.where);
+    runtime::Tensors inputs;
+    for (ValueId input : node.inputs) inputs.push_back(writer.placeholder(rewrite.map(input)));
+    const runtime::Tensors outputs = node.op->expand({*node.op, node.attrs, types}, inputs);
+    for (size_t i = 0; i < outputs.size(); ++i) rewrite.replace(node.outputs[i], writer.value_of(outputs[i]));
+    return !outputs.empty();
+}
+
+}  // namespace
+
+Graph expand(const Graph& graph, const PipelineOptions& options) {
+    Rewriter rewrite(graph);
+    for (const Node& node : graph.nodes())
+        if (!options.fuse_reduce || !expand_node(node, rewrite)) rewrite.copy(node);
+    return rewrite.finish();
+}
+
+}  // namespace megjit::jit

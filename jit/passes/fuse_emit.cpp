@@ -1,0 +1,284 @@
+// From a group of nodes to its kernel: each node's expression goes into one scalar program, each operand
+// becomes an access by strides over the group's space.
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "jit/passes/fusion_group.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+
+using codegen::KernelSpec;
+using codegen::Reduce;
+using runtime::Layout;
+using runtime::ScalarProgram;
+using runtime::ScalarType;
+using runtime::Shape;
+
+Shape Group::row_shape(Form form) const {
+    Shape result;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+        if (!(reduced >> axis & 1u)) result.push_back(shape[axis]);
+        else if (form == Form::row_keep) result.push_back(1);
+    }
+    return result;
+}
+
+bool Group::drop_broadcasts_as_row() const { return (reduced & (reduced + 1)) == 0; }
+
+Part part_of(const Node& node) {
+    if (node.kind != NodeKind::op) return Part::none;
+    if (node.op->is_elementwise()) return Part::elementwise;
+    const std::string_view name = node.op->name;
+    if (name == "broadcast_to") return Part::broadcast;
+    if (name == "reshape") return Part::reshape;
+    for (std::string_view reduction : {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin"})
+        if (name == reduction) return Part::reduction;
+    return Part::none;
+}
+
+uint32_t reduced_axes(const Graph& graph, const Node& node) {
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    const runtime::OpCall call{*node.op, node.attrs, inputs};
+    if (node.op->name.starts_with("arg"))
+        return 1u << runtime::normalize_axis(call.integer("axis"), inputs[0].rank(), node.op->name);
+    uint32_t mask = 0;
+    for (const int64_t axis : call.integers("axes")) mask |= 1u << axis;
+    return mask;
+}
+
+namespace {
+
+// Axes of a tensor in the order in which they lie in memory.
+std::vector<int> memory_order(Layout layout, int rank) {
+    std::vector<int> order;
+    for (int axis = 0; axis < rank; ++axis) order.push_back(axis);
+    if (layout == Layout::channels_last && rank > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+    return order;
+}
+
+std::vector<int64_t> dense_strides(const Type& type) {
+    std::vector<int64_t> strides(static_cast<size_t>(type.rank()));
+    int64_t step = 1;
+    const std::vector<int> order = memory_order(type.layout, type.rank());
+    for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+        strides[static_cast<size_t>(*axis)] = step;
+        step *= type.shape[*axis];
+    }
+    return strides;
+}
+
+// Strides over `space` of an operand that is broadcast to it.
+std::vector<int64_t> broadcast_strides(const Shape& shape, const std::vector<int64_t>& own, const Shape& space) {
+    std::vector<int64_t> strides(static_cast<size_t>(space.rank()), 0);
+    const int offset = space.rank() - shape.rank();
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        if (shape[axis] != 1) strides[static_cast<size_t>(axis + offset)] = own[static_cast<size_t>(axis)];
+    return strides;
+}
+
+bool is_op(const Node& node, std::string_view name) { return node.kind == NodeKind::op && node.op->name == name; }
+
+// One value for all elements, known now.
+std::optional<double> number_of(const Node& node) {
+    if (node.kind == NodeKind::constant && node.constant->type().numel() == 1 && node.constant->dtype() != runtime::DType::c64)
+        return runtime::item_as_double(*node.constant);
+    if (is_op(node, "full")) return std::get<double>(node.attrs[1]);
+    return {};
+}
+
+int constant_in(ScalarProgram& program, runtime::DType dtype, double value) {
+    const ScalarType type = runtime::compute_type(dtype);
+    const uint32_t bits = type == ScalarType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(value))
+                          : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
+                                                   : static_cast<uint32_t>(static_cast<int64_t>(value));
+    return program.constant(type, bits);
+}
+
+}  // namespace
+
+Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
+    const Graph& graph = grouping.graph;
+    Access direct{id, broadcast_strides(graph.type(id).shape, dense_strides(graph.type(id)), space)};
+    if (!grouping.fold_dimshuffle) return direct;
+    const Node& node = graph.producer(id);
+    if (!is_op(node, "transpose") && !is_op(node, "broadcast_to")) return direct;
+    const Type &source = graph.type(node.inputs[0]), &result = graph.type(id);
+    if (source.layout != Layout::row_major || result.layout != Layout::row_major) return direct;
+    const std::vector<int64_t> from = dense_strides(source);
+    std::vector<int64_t> own(static_cast<size_t>(result.rank()));
+    if (is_op(node, "transpose")) {
+        const auto& perm = std::get<std::vector<int64_t>>(node.attrs[0]);
+        for (size_t axis = 0; axis < own.size(); ++axis) own[axis] = from[static_cast<size_t>(perm[axis])];
+    } else {
+        own = broadcast_strides(source.shape, from, result.shape);
+    }
+    Access folded{node.inputs[0], broadcast_strides(result.shape, own, space)};
+    // A walk across the memory's order costs more than the copy that it saves, unless the tensor is small.
+    for (int axis = space.rank() - 1; axis >= 0; --axis) {
+        if (space[axis] == 1) continue;
+        return folded.strides[static_cast<size_t>(axis)] <= 1 || result.bytes() <= 4096 ? folded : direct;
+    }
+    return folded;
+}
+
+namespace {
+
+class Emitter {
+public:
+    Emitter(const Grouping& grouping, int g, Rewriter& rewrite)
+        : grouping_(grouping), graph_(grouping.graph), group_(grouping.groups[static_cast<size_t>(g)]), id_(g), rewrite_(rewrite) {
+        for (int axis : memory_order(group_.layout, group_.shape.rank()))
+            if (!(group_.reduced >> axis & 1u)) axes_.push_back(axis);
+        kept_ = axes_.size();
+        for (int axis = 0; axis < group_.shape.rank(); ++axis)
+            if (group_.reduced >> axis & 1u) axes_.push_back(axis);
+    }
+
+    void run() {
+        for (int axis : axes_) spec_.extents.push_back(group_.shape[axis]);
+        spec_.reduced = static_cast<int>(axes_.size() - kept_);
+        collect_operands();
+        Node fused{.kind = NodeKind::fused, .where = graph_.node(group_.nodes[0]).where};
+        std::vector<ValueId> escaping;
+        for (NodeId id : group_.nodes) {
+            const Node& node = graph_.node(id);
+            fused.ops.push_back(node.op->name);
+            const int result = add(id, node);
+            values_[at(node.outputs[0])] = result;
+            if (!grouping_.escapes[at(node.outputs[0])]) continue;
+            spec_.results.push_back(result);
+            spec_.outputs.push_back(output_access(node.outputs[0], grouping_.form_of[at(id)]));
+            escaping.push_back(node.outputs[0]);
+        }
+        fused.inputs = rewrite_.map(sources_);
+        fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
+        const std::vector<ValueId> outputs = rewrite_.to.add(std::move(fused), graph_.types(escaping));
+        for (size_t i = 0; i < escaping.size(); ++i) rewrite_.replace(escaping[i], outputs[i]);
+    }
+
+private:
+    bool is_inside(ValueId value) const { return grouping_.group_of_value(value) == id_; }
+
+    // A row_drop operand is aligned with the kept axes, every other one with the whole space.
+    bool is_dropped(NodeId reader) const { return grouping_.form_of[at(reader)] == Form::row_drop; }
+
+    // Every operand gets its place before the first reduction, whose value comes after the operands'.
+    void collect_operands() {
+        for (NodeId id : group_.nodes) {
+            const Node& node = graph_.node(id);
+            const bool dropped = is_dropped(id) && part_of(node) != Part::reduction;
+            for (ValueId value : node.inputs) {
+                const auto key = std::pair(value, dropped);
+                if (is_inside(value) || inputs_.contains(key) || number_of(graph_.producer(value))) continue;
+                Access access = access_of(grouping_, value, dropped ? group_.row_shape(Form::row_drop) : group_.shape);
+                inputs_[key] = static_cast<int>(spec_.inputs.size());
+                spec_.inputs.push_back({.dtype = graph_.type(value).dtype, .strides = in_space(access.strides, dropped),
+                                        .is_scalar = graph_.type(value).rank() == 0});
+                sources_.push_back(access.source);
+            }
+        }
+    }
+
+    // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the kernel's space.
+    std::vector<int64_t> in_space(const std::vector<int64_t>& strides, bool dropped) const {
+        std::vector<int64_t> result(axes_.size(), 0);
+        if (dropped) std::copy(strides.begin(), strides.end(), result.begin());
+        else
+            for (size_t i = 0; i < axes_.size(); ++i) result[i] = strides[static_cast<size_t>(axes_[i])];
+        return result;
+    }
+
+    KernelSpec::Access output_access(ValueId value, Form form) const {
+        const Type& type = graph_.type(value);
+        KernelSpec::Access access{.dtype = type.dtype};
+        if (form == Form::element) {
+            access.strides = in_space(dense_strides(type), false);
+        } else {
+            access.strides.assign(axes_.size(), 0);
+            int64_t step = 1;
+            for (size_t i = kept_; i-- > 0; step *= spec_.extents[i]) access.strides[i] = step;
+        }
+        return access;
+    }
+
+    int value_for(NodeId reader, ValueId value) {
+        if (is_inside(value)) return values_.at(at(value));
+        if (const auto number = number_of(graph_.producer(value))) return constant_in(spec_.program, graph_.type(value).dtype, *number);
+        const bool dropped = is_dropped(reader) && part_of(graph_.node(reader)) != Part::reduction;
+        return spec_.program.input(inputs_.at({value, dropped}), runtime::compute_type(graph_.type(value).dtype));
+    }
+
+    int add(NodeId id, const Node& node) {
+        std::vector<int> args;
+        for (ValueId input : node.inputs) args.push_back(value_for(id, input));
+        switch (part_of(node)) {
+            case Part::elementwise: {
+                ScalarProgram one;
+                const std::vector<Type> inputs = graph_.types(node.inputs);
+                const int result = runtime::build_expr({*node.op, node.attrs, inputs}, graph_.type(node.outputs[0]).dtype, one);
+                return spec_.program.inline_program(one, result, args);
+            }
+            case Part::reduction: return add_reduction(node, args[0]);
+            default: return args[0];  // a broadcast or a reshape: the access does it
+        }
+    }
+
+    int add_reduction(const Node& node, int arg) {
+        const std::string_view name = node.op->name;
+        const runtime::DType result = graph_.type(node.outputs[0]).dtype;
+        runtime::Expr value(&spec_.program, arg);
+        Reduce kind = Reduce::sum;
+        if (name == "reduce_prod") kind = Reduce::prod;
+        else if (name == "reduce_max") kind = Reduce::max;
+        else if (name == "reduce_min") kind = Reduce::min;
+        else if (name == "argmax") kind = Reduce::argmax;
+        else if (name == "argmin") kind = Reduce::argmin;
+        else if (name == "reduce_mean" && value.type() == ScalarType::f32) kind = Reduce::mean;
+        const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;
+        if (value.type() == ScalarType::b1 && !keeps_bool) value = to_type(value, ScalarType::i32);
+        const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
+        const ScalarType type = is_place ? ScalarType::i32 : value.type();
+        const int at_input = static_cast<int>(spec_.inputs.size() + spec_.reductions.size());
+        spec_.reductions.push_back({kind, value.id()});
+        runtime::Expr reduced(&spec_.program, spec_.program.input(at_input, type));
+        if (name == "reduce_mean" && kind == Reduce::sum)  // integers are added exactly
+            reduced = to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements()));
+        return narrow(reduced, result).id();
+    }
+
+    int64_t row_elements() const {
+        int64_t count = 1;
+        for (size_t i = kept_; i < spec_.extents.size(); ++i) count *= spec_.extents[i];
+        return count;
+    }
+
+    const Grouping& grouping_;
+    const Graph& graph_;
+    const Group& group_;
+    int id_;
+    Rewriter& rewrite_;
+    std::vector<int> axes_;  // of the group's shape, in the order of the kernel's space
+    size_t kept_ = 0;
+    KernelSpec spec_;
+    std::vector<ValueId> sources_;                   // by input
+    std::map<std::pair<ValueId, bool>, int> inputs_;  // (operand, aligned with the kept axes) -> input
+    std::map<size_t, int> values_;                   // value -> id in the program
+};
+
+}  // namespace
+
+void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
+    const Group& group = grouping.groups[static_cast<size_t>(g)];
+    const auto does_work = [&](NodeId id) { return part_of(grouping.graph.node(id)) == Part::elementwise || part_of(grouping.graph.node(id)) == Part::reduction; };
+    const auto parts = std::count_if(group.nodes.begin(), group.nodes.end(), does_work);
+    // The eager kernels know row-major only.
+    if (parts < 2 && group.layout == Layout::row_major) {
+        for (NodeId id : group.nodes) rewrite.copy(grouping.graph.node(id));
+        return;
+    }
+    Emitter(grouping, g, rewrite).run();
+}
+
+}  // namespace megjit::jit
