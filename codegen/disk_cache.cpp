@@ -1,7 +1,7 @@
 #include "codegen/disk_cache.h"
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/debug.h"
+#include "codegen/cache_file.h"
 #include "runtime/error.h"
 
 namespace megjit::codegen {
@@ -23,69 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using runtime::cat;
 
-constexpr char kMagic[8] = {'m', 'e', 'g', 'j', 'i', 't', 'k', '1'};
-constexpr size_t kMaxFiles = 16384;          // a kernel is 2 to 20 KB: at most some 200 MB
-constexpr size_t kMaxFileBytes = 64u << 20;  // larger than any kernel; do not read further
-
-struct Header {
-    char magic[8] = {};
-    uint64_t key_bytes = 0;
-    uint64_t object_bytes = 0;
-    uint64_t checksum = 0;  // of key and object
-};
-
-// FNV-1a over 64-bit words with a final mix; not against attackers, who are kept out by the folder's owner.
-uint64_t hash(std::string_view text, uint64_t seed) {
-    uint64_t h = 0xCBF29CE484222325ull ^ seed;
-    const auto add = [&h](uint64_t word) {
-        h = (h ^ word) * 0x100000001B3ull;
-        h ^= h >> 32;
-    };
-    for (; text.size() >= 8; text.remove_prefix(8)) {
-        uint64_t word;
-        std::memcpy(&word, text.data(), 8);
-        add(word);
-    }
-    for (char c : text) add(static_cast<unsigned char>(c));
-    h *= 0x9E3779B97F4A7C15ull;
-    return h ^ h >> 29;
-}
-
-uint64_t checksum_of(std::string_view key, std::string_view object) { return hash(object, hash(key, key.size())); }
-
-class File {
-public:
-    explicit File(int fd) : fd_(fd) {}
-    ~File() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    bool is_open() const { return fd_ >= 0; }
-    int fd() const { return fd_; }
-    bool read(void* to, size_t bytes) const {
-        for (char* at = static_cast<char*>(to); bytes;) {
-            const ssize_t n = ::read(fd_, at, bytes);
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) return false;
-            at += n;
-            bytes -= static_cast<size_t>(n);
-        }
-        return true;
-    }
-    bool write(std::string_view data) const {
-        while (!data.empty()) {
-            const ssize_t n = ::write(fd_, data.data(), data.size());
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) return false;
-            data.remove_prefix(static_cast<size_t>(n));
-        }
-        return true;
-    }
-
-private:
-    int fd_;
-};
+constexpr size_t kMaxFiles = 16384;  // a kernel is 2 to 20 KB: at most some 200 MB
+constexpr std::chrono::hours kStale{1};  // no write takes that long: its process was killed
 
 // Why code must not be read from this folder; "" when it may.
 std::string distrust(const fs::path& folder) {
@@ -104,20 +43,28 @@ bool make_folders(const fs::path& folder) {
     return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
+std::optional<CacheEntry> read_file(const fs::path& path) {
+    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    struct stat status {};
+    if (!file.is_open() || ::fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return {};
+    const auto bytes = static_cast<uint64_t>(status.st_size);
+    std::optional<CacheEntry> entry = read_entry(file, bytes);
+    if (entry && entry_bytes(entry->key, entry->object) != bytes) return {};
+    return entry;
+}
+
 }  // namespace
 
 DiskCache::DiskCache(fs::path folder) : folder_(std::move(folder)) {
-    if (folder_.empty()) return;
-    if (!make_folders(folder_)) {
-        warn_once(cat("kernels are not cached on disk: cannot make ", folder_.string(), ": ", std::strerror(errno)));
-        return;
+    if (folder_.empty()) {
+        refusal_ = "there is no home folder, or MEGJIT_CACHE_DIR is empty";
+    } else if (!make_folders(folder_)) {
+        refusal_ = cat("cannot make ", folder_.string(), ": ", std::strerror(errno));
+        warn_once(cat("kernels are not cached on disk: ", refusal_));
+    } else if (const std::string why = distrust(folder_); !why.empty()) {
+        refusal_ = cat(folder_.string(), " is refused: ", why);
+        warn_once(cat("kernels are not cached on disk: ", refusal_, "; chmod 700 it, or name another folder in MEGJIT_CACHE_DIR"));
     }
-    if (const std::string why = distrust(folder_); !why.empty()) {
-        warn_once(cat("kernels are not cached on disk: ", folder_.string(), " is refused: ", why,
-                      "; chmod 700 it, or name another folder in MEGJIT_CACHE_DIR"));
-        return;
-    }
-    usable_ = true;
 }
 
 fs::path DiskCache::file_of(std::string_view key) const {
@@ -128,60 +75,75 @@ fs::path DiskCache::file_of(std::string_view key) const {
 }
 
 std::optional<std::string> DiskCache::find(std::string_view key) const {
-    if (!usable_) return {};
-    const File file(::open(file_of(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file.is_open()) return {};
-    struct stat status {};
-    if (::fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return {};
-    Header header;
-    if (!file.read(&header, sizeof header) || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return {};
-    if (header.key_bytes != key.size() || header.object_bytes > kMaxFileBytes) return {};
-    if (static_cast<uint64_t>(status.st_size) != sizeof header + header.key_bytes + header.object_bytes) return {};
-    std::string stored_key(header.key_bytes, '\0'), object(header.object_bytes, '\0');
-    if (!file.read(stored_key.data(), stored_key.size()) || !file.read(object.data(), object.size())) return {};
-    if (stored_key != key || checksum_of(key, object) != header.checksum) return {};
-    return object;
+    if (!usable()) return {};
+    std::optional<CacheEntry> entry = read_file(file_of(key));
+    if (!entry || entry->key != key) return {};
+    return std::move(entry->object);
 }
 
-void DiskCache::store(std::string_view key, std::string_view object) {
-    if (!usable_) return;
+bool DiskCache::store(std::string_view key, std::string_view object) {
+    if (!usable() || !writable_) return false;
     if (!std::exchange(pruned_, true)) prune();
-    static std::atomic<unsigned> serial{0};
-    const fs::path target = file_of(key);
-    const std::string temporary = cat(target.string(), ".", ::getpid(), ".", serial++, ".tmp");
-    const auto fail = [&](const char* why) {
-        ::unlink(temporary.c_str());
-        usable_ = false;  // a full or read-only disk stays so: do not try again for every kernel
-        warn_once(cat("kernels are not cached on disk: cannot write to ", folder_.string(), ": ", why));
-    };
-    {
-        const File file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-        if (!file.is_open()) return fail(std::strerror(errno));
-        Header header;
-        std::memcpy(header.magic, kMagic, sizeof kMagic);
-        header.key_bytes = key.size();
-        header.object_bytes = object.size();
-        header.checksum = checksum_of(key, object);
-        if (!file.write({reinterpret_cast<const char*>(&header), sizeof header}) || !file.write(key) || !file.write(object))
-            return fail(std::strerror(errno));
+    AtomicFile made(file_of(key));
+    if (made.is_open() && write_entry(made.file(), key, object) && made.commit()) return true;
+    writable_ = false;  // a full or read-only disk stays so: do not try again for every kernel
+    warn_once(cat("new kernels are not cached on disk: cannot write to ", folder_.string(), ": ", std::strerror(errno)));
+    return false;
+}
+
+std::vector<fs::path> DiskCache::files() const {
+    std::vector<fs::path> found;
+    std::error_code error;
+    if (!usable()) return found;
+    for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
+        if (it->path().extension() == ".k") found.push_back(it->path());
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+void DiskCache::each(const std::function<void(const CacheEntry&)>& visit) const {
+    for (const fs::path& file : files())
+        if (const auto entry = read_file(file); entry && file_of(entry->key) == file) visit(*entry);
+}
+
+DiskCache::Verdict DiskCache::verify() {
+    Verdict verdict;
+    for (const fs::path& file : files()) {
+        const auto entry = read_file(file);
+        if (entry && file_of(entry->key) == file) {
+            ++verdict.sound;
+            continue;
+        }
+        ++verdict.broken;
+        std::error_code ignored;
+        fs::remove(file, ignored);
     }
-    if (::rename(temporary.c_str(), target.c_str()) != 0) fail(std::strerror(errno));
+    return verdict;
+}
+
+size_t DiskCache::clear() {
+    size_t removed = 0;
+    std::error_code ignored;
+    for (const fs::path& file : files()) removed += fs::remove(file, ignored);
+    return removed;
 }
 
 void DiskCache::prune() const {
-    std::vector<std::pair<fs::file_time_type, fs::path>> files;
-    std::error_code error;
+    std::vector<std::pair<fs::file_time_type, fs::path>> entries;
+    std::error_code error, gone;
+    const auto stale = fs::file_time_type::clock::now() - kStale;
+    // Only what we wrote: a mistyped MEGJIT_CACHE_DIR must not cost anybody a file.
     for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
-        std::error_code gone;
         const auto time = it->last_write_time(gone);
-        const fs::path& path = it->path();
-        // Only what we wrote: a mistyped MEGJIT_CACHE_DIR must not cost anybody a file.
-        if (!gone && (path.extension() == ".k" || path.extension() == ".tmp")) files.emplace_back(time, path);
+        if (gone) continue;
+        const std::string name = it->path().filename().string();
+        if (it->path().extension() == ".k") entries.emplace_back(time, it->path());
+        else if (name.ends_with(".tmp") && name.find(".k.") != std::string::npos && time < stale) fs::remove(it->path(), gone);
     }
-    if (files.size() <= kMaxFiles) return;
-    const auto keep_from = files.begin() + static_cast<ptrdiff_t>(files.size() - kMaxFiles * 3 / 4);
-    std::nth_element(files.begin(), keep_from, files.end());
-    for (auto it = files.begin(); it != keep_from; ++it) fs::remove(it->second, error);
+    if (entries.size() <= kMaxFiles) return;
+    const auto keep_from = entries.begin() + static_cast<ptrdiff_t>(entries.size() - kMaxFiles * 3 / 4);
+    std::nth_element(entries.begin(), keep_from, entries.end());
+    for (auto it = entries.begin(); it != keep_from; ++it) fs::remove(it->second, error);
 }
 
 fs::path default_cache_folder() {

@@ -4,11 +4,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace megjit::codegen {
+
+struct CacheEntry {
+    std::string key;  // its first line names the kernel compiler
+    std::string object;
+};
 
 // One file per key: a header (magic, sizes, checksum), the key, the object. Written to a temporary
 // name and renamed, so that readers see whole files only; read back only when key and checksum agree.
@@ -19,20 +25,39 @@ public:
     explicit DiskCache(std::filesystem::path folder);
 
     std::optional<std::string> find(std::string_view key) const;
-    void store(std::string_view key, std::string_view object);
-    bool usable() const { return usable_; }
+    // False, after one warning, when it could not be written: then nothing more is, but all is read.
+    bool store(std::string_view key, std::string_view object);
+    bool usable() const { return refusal_.empty(); }
+    const std::string& refusal() const { return refusal_; }  // why it is not usable
+    const std::filesystem::path& folder() const { return folder_; }
     std::filesystem::path file_of(std::string_view key) const;
 
+    // For `python -m megengine cache`.
+    void each(const std::function<void(const CacheEntry&)>& visit) const;  // the sound entries, in order of their names
+    struct Verdict {
+        size_t sound = 0, broken = 0;
+    };
+    Verdict verify();  // broken files are removed
+    size_t clear();    // how many entries were removed
+
 private:
-    void prune() const;  // drops the oldest files beyond kMaxFiles
+    std::vector<std::filesystem::path> files() const;  // sorted
+    void prune() const;  // drops the oldest files beyond kMaxFiles, and what killed processes left
     std::filesystem::path folder_;
-    bool usable_ = false;
+    std::string refusal_;
+    bool writable_ = true;
     bool pruned_ = false;
 };
 
 // MEGJIT_CACHE_DIR, or megjit/kernels under the XDG cache home; empty when there is no home or
 // MEGJIT_CACHE_DIR is set and empty.
 std::filesystem::path default_cache_folder();
+
+// All entries in one file, for a machine that has no kernel compiler. An archive holds code that will be
+// run: take it only from whom you trust. Both throw UserError and return the number of entries.
+size_t export_archive(const DiskCache& cache, const std::filesystem::path& archive);
+// Nothing is stored unless the whole archive is sound. Names of files come from the keys' hashes alone.
+size_t import_archive(DiskCache& cache, const std::filesystem::path& archive);
 
 // One line on stderr, once per text in a process.
 void warn_once(const std::string& text);

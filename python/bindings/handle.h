@@ -61,6 +61,7 @@ void bind_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_model(nb::module_& m);
+void bind_kernels(nb::module_& m);
 void bind_system(nb::module_& m);
 
 // Runs `body` and sets the Python error that fits what it throws; for slots, which nanobind does not guard.

@@ -62,5 +62,6 @@ NB_MODULE(_core, m) {
     bind_autodiff(m);
     bind_model(m);
     bind_trace(m);
+    bind_kernels(m);
     bind_system(m);
 }

@@ -1,4 +1,4 @@
-"""``python -m megengine info``: what this installation has, and which switches it reads."""
+"""``python -m megengine``: what this installation has, its cache of kernels, and what a script's kernels cost."""
 
 import argparse
 import platform
@@ -8,10 +8,11 @@ import numpy
 
 import megengine
 from megengine import _core
+from megengine.jit.plan_html import bytes_text
 from megengine.version import megjit_version
 
 
-def info() -> None:
+def info(_: argparse.Namespace) -> int:
     """Prints versions, kernel compilers, threads and environment variables."""
     print(f"megjit {megjit_version}, megengine API {megengine.__version__}")
     print(f"python {platform.python_version()}, numpy {numpy.__version__}, {platform.machine()}")
@@ -20,14 +21,69 @@ def info() -> None:
     print("environment variables:")
     for name, meaning in _core.switches().items():
         print(f"  {name:<20} {meaning}")
+    return 0
+
+
+def cache_info(_: argparse.Namespace) -> int:
+    found = _core.cache_info()
+    if found["refusal"]:
+        print(f"no cache: {found['refusal']}")
+        return 1
+    print(f"{found['folder']}: {found['entries']} kernels, {bytes_text(found['bytes'])}")
+    for backend, count in found["by_backend"].items():
+        print(f"  {backend:<8} {count}")
+    return 0
+
+
+def cache_clear(_: argparse.Namespace) -> int:
+    print(f"{_core.cache_clear()} kernels removed")
+    return 0
+
+
+def cache_verify(_: argparse.Namespace) -> int:
+    sound, broken = _core.cache_verify()
+    print(f"{sound} kernels are sound, {broken} were not and are removed")
+    return 1 if broken else 0
+
+
+def cache_export(arguments: argparse.Namespace) -> int:
+    print(f"{_core.cache_export(arguments.file)} kernels written to {arguments.file}")
+    return 0
+
+
+def cache_import(arguments: argparse.Namespace) -> int:
+    print(f"{_core.cache_import(arguments.file)} kernels taken from {arguments.file}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    main = argparse.ArgumentParser(prog="python -m megengine", description=__doc__)
+    commands = main.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(to, name: str, run, words: str) -> argparse.ArgumentParser:
+        made = to.add_parser(name, help=words, description=words)
+        made.set_defaults(run=run)
+        return made
+
+    add(commands, "info", info, "versions, kernel compilers, environment variables")
+    cache = commands.add_parser("cache", help="the compiled kernels on disk").add_subparsers(required=True, metavar="ACTION")
+    add(cache, "info", cache_info, "where the cache is, and what it holds")
+    add(cache, "clear", cache_clear, "remove all kernels")
+    add(cache, "verify", cache_verify, "check every kernel, remove broken ones; status 1 when there was one")
+    words = "write all kernels to one file, for a machine that cannot compile them"
+    add(cache, "export", cache_export, words).add_argument("file")
+    words = "take the kernels of such a file; they are code that will run, so trust where it comes from"
+    add(cache, "import", cache_import, words).add_argument("file")
+    return main
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m megengine", description=__doc__)
-    parser.add_argument("command", choices=["info"])
-    parser.parse_args()
-    info()
-    return 0
+    arguments = parser().parse_args()
+    try:
+        return arguments.run(arguments)
+    except (ValueError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":
