@@ -20,6 +20,7 @@ constexpr Pass kPipeline[] = {
     {"assign_layouts", 3, plain<assign_layouts>, false, false, "before fuse: a group has one layout"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"drop_dead_last", 3, plain<drop_dead>, true, true, "after fuse: transposes and constants that kernels took in"},
+    {"batch", 3, plain<batch>, true, true, "after all: no node may come between launches any more"},
 };
 
 void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {
