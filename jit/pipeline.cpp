@@ -18,9 +18,10 @@ constexpr Pass kPipeline[] = {
     {"drop_dead_again", 1, plain<drop_dead>, true, false, "after the rewrites: what they replaced must not reach a kernel"},
     {"expand", 3, expand, false, true, "after dedup: what it writes twice on purpose must not be joined again"},
     {"assign_layouts", 3, plain<assign_layouts>, false, false, "before fuse: a group has one layout"},
+    {"fuse_epilogues", 3, plain<fuse_epilogues>, true, false, "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
+    {"fuse_relu", 3, plain<fuse_relu>, false, false, "after fuse_epilogues: relu is the last step"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"drop_dead_last", 3, plain<drop_dead>, true, true, "after fuse: transposes and constants that kernels took in"},
-    {"batch", 3, plain<batch>, true, true, "after all: no node may come between launches any more"},
 };
 
 void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {

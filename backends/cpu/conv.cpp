@@ -3,6 +3,7 @@
 // they are (dnn.h has the measurements). Weights always go through the preferred layout.
 #include "backends/cpu/dnn.h"
 #include "backends/cpu/dnn_convert.h"
+#include "backends/cpu/dnn_epilogue.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {
@@ -58,59 +59,66 @@ ConvProblem problem_of(const OpCall& call, const Type& x, const Type& w, const T
     return p;
 }
 
-dnnl::primitive_desc_base create(const ConvProblem& p, Role role) {
+dnnl::primitive_desc_base create(const ConvProblem& p, Role role, const dnnl::primitive_attr& attr = dnn::attributes()) {
     const auto algorithm = dnnl::algorithm::convolution_direct;
     const memory::desc x = p.activation(p.x), w = p.weights(), y = p.activation(p.y);
     const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
     const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w, y, p.stride, p.dilation, p.padding,
-                                                            p.padding, dnn::attributes());
+                                                            p.padding, attr);
     switch (role) {
         case Role::forward: return forward;
         case Role::data:
             return dnnl::convolution_backward_data::primitive_desc(dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding,
-                                                                   p.padding, forward, dnn::attributes());
+                                                                   p.padding, forward, attr);
         case Role::filter: break;
     }
     return dnnl::convolution_backward_weights::primitive_desc(dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding,
-                                                              p.padding, forward, dnn::attributes());
+                                                              p.padding, forward, attr);
 }
 
-// x, w, y as the role names them; null where there is nothing to compute.
+// What the role's primitive reads and writes, as it lies in memory.
+std::vector<dnn::Operand> operands_of(const ConvProblem& p, Role role) {
+    const memory::desc x = dnn::desc_of(p.x), w = p.dense_weights(), y = dnn::desc_of(p.y);
+    switch (role) {
+        case Role::forward: return {{DNNL_ARG_SRC, false, 0, x}, {DNNL_ARG_WEIGHTS, false, 1, w}, {DNNL_ARG_DST, true, 0, y}};
+        case Role::data: return {{DNNL_ARG_DIFF_DST, false, 0, y}, {DNNL_ARG_WEIGHTS, false, 1, w}, {DNNL_ARG_DIFF_SRC, true, 0, x}};
+        case Role::filter: break;
+    }
+    return {{DNNL_ARG_SRC, false, 0, x}, {DNNL_ARG_DIFF_DST, false, 1, y}, {DNNL_ARG_DIFF_WEIGHTS, true, 0, w}};
+}
+
+// x, w, y as the role names them.
 Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
     const Type& x = role == Role::data ? outputs[0] : call.inputs[0];
     const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
     const Type& y = role == Role::forward ? outputs[0] : role == Role::data ? call.inputs[0] : call.inputs[1];
     if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
     const ConvProblem p = problem_of(call, x, w, y);
-    std::vector<dnn::Operand> operands;
-    switch (role) {
-        case Role::forward:
-            operands = {{DNNL_ARG_SRC, false, 0, dnn::desc_of(x)},
-                        {DNNL_ARG_WEIGHTS, false, 1, p.dense_weights()},
-                        {DNNL_ARG_DST, true, 0, dnn::desc_of(y)}};
-            break;
-        case Role::data:
-            operands = {{DNNL_ARG_DIFF_DST, false, 0, dnn::desc_of(y)},
-                        {DNNL_ARG_WEIGHTS, false, 1, p.dense_weights()},
-                        {DNNL_ARG_DIFF_SRC, true, 0, dnn::desc_of(x)}};
-            break;
-        case Role::filter:
-            operands = {{DNNL_ARG_SRC, false, 0, dnn::desc_of(x)},
-                        {DNNL_ARG_DIFF_DST, false, 1, dnn::desc_of(y)},
-                        {DNNL_ARG_DIFF_WEIGHTS, true, 0, p.dense_weights()}};
-            break;
-    }
-    return dnn::make(call, [p, role] { return create(p, role); }, std::move(operands));
+    return dnn::make(call, [p, role] { return create(p, role); }, operands_of(p, role));
+}
+
+void check_weights(const OpCall& call, const Type& w) {
+    if (w.layout != Layout::row_major)
+        throw runtime::InternalError(runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
 }
 
 // Weights in row-major order, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
-    const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
-    if (w.layout != Layout::row_major)
-        throw runtime::InternalError(runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
+    check_weights(call, role == Role::filter ? outputs[0] : call.inputs[1]);
     if (!dnn::computes_natively(call.inputs[0].dtype)) return in_float32(call, outputs, prepare_conv<role>);
     return prepare(call, outputs, role);
+}
+
+Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
+    const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
+    check_weights(call, w);
+    if (y.numel() == 0) return make_zeros(outputs);
+    const memory::desc result = dnn::desc_of(y);
+    if (x.numel() == 0 || w.numel() == 0) return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
+    const ConvProblem p = problem_of(call, x, w, y);
+    return dnn::make_with_epilogue(call, [p](const dnnl::primitive_attr& attr) { return create(p, Role::forward, attr); },
+                                   operands_of(p, Role::forward), result, 1);
 }
 
 Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
@@ -123,6 +131,7 @@ Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
 
 void register_conv_kernels() {
     register_kernel("conv", prepare_conv<Role::forward>);
+    register_kernel("conv_epilogue", prepare_epilogue);
     register_kernel("conv_backward_data", prepare_conv<Role::data>);
     register_kernel("conv_backward_filter", prepare_conv<Role::filter>);
     register_kernel("relayout", prepare_relayout);

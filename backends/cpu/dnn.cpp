@@ -38,7 +38,7 @@ namespace dnn {
 namespace {
 
 constexpr size_t kAlign = 64;
-constexpr size_t kMaxOperands = 4;
+constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias, an addend
 
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -251,6 +251,11 @@ Prepared make(const OpCall& call, Create create, std::vector<Operand> operands) 
         if (error.status == dnnl_out_of_memory) throw runtime::DeviceError(runtime::cat(call.op.name, ": out of memory for", types));
         throw runtime::DeviceError(runtime::cat(call.op.name, ": oneDNN has no kernel for", types, " (", error.what(), ")"));
     }
+}
+
+std::string implementation(const Create& create) {
+    const ThreadScope scope(runtime::thread_count());
+    return create().impl_info_str();
 }
 
 }  // namespace dnn

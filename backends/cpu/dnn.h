@@ -20,6 +20,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <dnnl.hpp>
@@ -94,6 +95,9 @@ dnnl::primitive_attr attributes();  // the scratchpad is the caller's
 // descriptor; it is called once more, for one thread, if the pool cannot be used when it runs.
 using Create = std::function<dnnl::primitive_desc_base()>;
 Prepared make(const runtime::OpCall& call, Create create, std::vector<Operand> operands);
+
+// What oneDNN calls the kernel of that primitive, "brgconv:avx512_core". Throws dnnl::error where it has none.
+std::string implementation(const Create& create);
 
 }  // namespace dnn
 }  // namespace megjit::cpu

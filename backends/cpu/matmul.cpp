@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/cpu/dnn.h"
+#include "backends/cpu/dnn_epilogue.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -65,6 +66,19 @@ memory::desc matrix(const Dims& batch, int64_t rows, int64_t columns, bool trans
     return {dims, dnn::data_type(dtype), strides};
 }
 
+// The three operands as oneDNN sees them.
+struct Matrices {
+    Matrices(const Product& p, DType dtype)
+        : a(matrix(p.a_batch, p.m, p.k, p.ta, dtype)), b(matrix(p.b_batch, p.k, p.n, p.tb, dtype)), c(matrix(p.batch, p.m, p.n, false, dtype)) {}
+    dnnl::primitive_desc_base create(const dnnl::primitive_attr& attr) const {
+        return dnnl::matmul::primitive_desc(dnn::engine(), a, b, c, attr);
+    }
+    std::vector<dnn::Operand> operands() const {
+        return {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, c}};
+    }
+    memory::desc a, b, c;
+};
+
 // Wraps like the dtype itself: sums modulo 2^bits do not depend on where the excess bits are dropped.
 template <class T>
 Prepared prepare_integer(const Product& p) {
@@ -116,14 +130,25 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
         case DType::c64: throw runtime::InternalError(runtime::cat("matmul of ", to_string(y)));
     }
     if (!dnn::computes_natively(y.dtype)) return in_float32(call, outputs, prepare_matmul);
-    const memory::desc a = matrix(p.a_batch, p.m, p.k, p.ta, y.dtype), b = matrix(p.b_batch, p.k, p.n, p.tb, y.dtype),
-                       c = matrix(p.batch, p.m, p.n, false, y.dtype);
-    return dnn::make(call, [a, b, c] { return dnnl::matmul::primitive_desc(dnn::engine(), a, b, c, dnn::attributes()); },
-                     {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, c}});
+    const Matrices m(p, y.dtype);
+    return dnn::make(call, [m] { return m.create(dnn::attributes()); }, m.operands());
+}
+
+Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
+    const Type& y = outputs[0];
+    const Product p = product_of(call, y);
+    if (y.numel() == 0) return make_zeros(outputs);
+    const Matrices m(p, y.dtype);
+    const int columns = m.c.get_ndims() - 1;
+    if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), call, m.c, columns);
+    return dnn::make_with_epilogue(call, [m](const dnnl::primitive_attr& attr) { return m.create(attr); }, m.operands(), m.c, columns);
 }
 
 }  // namespace
 
-void register_matmul_kernels() { register_kernel("matmul", prepare_matmul); }
+void register_matmul_kernels() {
+    register_kernel("matmul", prepare_matmul);
+    register_kernel("matmul_epilogue", prepare_epilogue);
+}
 
 }  // namespace megjit::cpu

@@ -32,12 +32,16 @@ Graph drop_dead(const Graph& graph);
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(const Graph& graph);
 
+// Biases and residuals that are added to convolutions and matrix products become steps of them. Why: the
+// products have each element in a register once. Keeps the bits.
+Graph fuse_epilogues(const Graph& graph);
+
+// The same with relu, which then may give NaN for -inf.
+Graph fuse_relu(const Graph& graph);
+
 // Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop
 // conditions stand in words in fuse.cpp.
 Graph fuse(const Graph& graph, const PipelineOptions& options = {});
-
-// Joins kernels that are equal and independent into one step with several launches.
-Graph batch(const Graph& graph);
 
 // Writes ops that are made of simpler ones (softmax, layer norm, ...) as those, so that kernels can
 // hold them together with their neighbours.

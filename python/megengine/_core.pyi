@@ -500,14 +500,6 @@ class ops:
         """Gradients of batch_norm's first result for x, scale and bias."""
 
     @staticmethod
-    def batch_norm_grad_sums(x: object, mean: object, var: object, dy: object, /, *, eps: float = 1e-05) -> tuple[_Tensor, ...]:
-        """Gradients of batch_norm's first result for scale and bias, in float32: sums over all axes but axis 1."""
-
-    @staticmethod
-    def batch_norm_stats(x: object, /) -> tuple[_Tensor, ...]:
-        """Mean and biased variance over all axes but axis 1, in float32."""
-
-    @staticmethod
     def bit_and(x: object, y: object, /) -> _Tensor:
         """x & y."""
 
@@ -558,6 +550,10 @@ class ops:
     @staticmethod
     def conv_backward_filter(x: object, dy: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, kernel: int | Sequence[int]) -> _Tensor:
         """Gradient of conv for w; kernel has the weights' spatial extents."""
+
+    @staticmethod
+    def conv_epilogue(x: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, epilogue: str) -> _Tensor:
+        """conv, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes."""
 
     @staticmethod
     def cos(x: object, /) -> _Tensor:
@@ -758,6 +754,10 @@ class ops:
     @staticmethod
     def matmul(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 0) -> _Tensor:
         """Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; integers wrap in their own dtype."""
+
+    @staticmethod
+    def matmul_epilogue(a: object, b: object, /, *operands: object, transpose_a: int = 0, transpose_b: int = 0, epilogue: str) -> _Tensor:
+        """matmul, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes."""
 
     @staticmethod
     def max_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:

@@ -3,12 +3,14 @@
 //   conv:                  y  = x * w        x [n, c, spatial...]   w [oc, c / groups, kernel...]
 //   conv_backward_data:    dx from dy and w  also the transposed convolution
 //   conv_backward_filter:  dw from x and dy
+//   conv_epilogue:         conv, and steps on its result (epilogue.h)
 // Rules (cited by messages and tests):
 //   C1 one floating dtype          C2 rank 3 to 5, the same for both operands
 //   C3 groups divides the channels of both sides, and w has c / groups input channels
 //   C4 one stride, padding and dilation per spatial axis    C5 the window fits into the padded extent
 //   C6 dy has the batch, channels and extents that conv would give
 #include "runtime/ops/builders.h"
+#include "runtime/ops/epilogue.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
@@ -23,9 +25,9 @@ const std::vector<AttrSpec> kWindowAttrs = {
     {"groups", AttrKind::integer, Attr{int64_t{1}}},
 };
 
-std::vector<AttrSpec> with_extents(std::string_view name) {
+std::vector<AttrSpec> window_attrs_and(std::string_view name, AttrKind kind) {
     std::vector<AttrSpec> attrs = kWindowAttrs;
-    attrs.push_back({name, AttrKind::integers});
+    attrs.push_back({name, kind});
     return attrs;
 }
 
@@ -115,6 +117,16 @@ std::vector<Type> infer_backward_filter(const OpCall& call) {
     return {{x.dtype, w}};
 }
 
+std::vector<Type> infer_conv_epilogue(const OpCall& call) {
+    std::vector<Type> types = infer_conv(call);
+    check_epilogue(call, types[0], 1);
+    return types;
+}
+
+Cost conv_cost(const OpCall& call, std::span<const Type> outputs) {
+    return {conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
+}
+
 // The four window attributes of `call`, followed by the spatial extents of `shape`.
 Attrs window_attrs(const OpCall& call) { return {call.attrs.begin(), call.attrs.begin() + 4}; }
 Attrs window_attrs(const OpCall& call, const Shape& shape) {
@@ -171,13 +183,20 @@ std::vector<OpDef> conv_ops() {
          .keeps = Keeps::inputs,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
-         .cost = [](const OpCall& call, std::span<const Type> outputs) {
-             return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
-         }},
+         .cost = conv_cost},
+        {.name = "conv_epilogue",
+         .doc = "conv, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes.",
+         .inputs = {"x", "w", "operands"},
+         .variadic = true,
+         .attrs = window_attrs_and("epilogue", AttrKind::text),
+         .infer = infer_conv_epilogue,
+         .channels_last_inputs = ~2u,
+         .channels_last_outputs = 1,
+         .cost = conv_cost},
         {.name = "conv_backward_data",
          .doc = "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
          .inputs = {"dy", "w"},
-         .attrs = with_extents("input_shape"),
+         .attrs = window_attrs_and("input_shape", AttrKind::integers),
          .promotion = Promotion::arithmetic,
          .infer = infer_backward_data,
          .grad = grad_backward_data,
@@ -190,7 +209,7 @@ std::vector<OpDef> conv_ops() {
         {.name = "conv_backward_filter",
          .doc = "Gradient of conv for w; kernel has the weights' spatial extents.",
          .inputs = {"x", "dy"},
-         .attrs = with_extents("kernel"),
+         .attrs = window_attrs_and("kernel", AttrKind::integers),
          .promotion = Promotion::arithmetic,
          .infer = infer_backward_filter,
          .grad = grad_backward_filter,

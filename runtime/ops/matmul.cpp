@@ -2,6 +2,7 @@
 // Rules: M1 both operands have at least two axes    M2 inner extents are equal
 //        M3 leading axes are equal or 1              M4 one dtype, not complex, not bool
 #include "runtime/ops/builders.h"
+#include "runtime/ops/epilogue.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
@@ -57,6 +58,20 @@ Grads grad_matmul(const GradCall& g) {
     return grads;
 }
 
+std::vector<Type> infer_matmul_epilogue(const OpCall& call) {
+    std::vector<Type> types = infer_matmul(call);
+    check_epilogue(call, types[0], types[0].rank() - 1);
+    return types;
+}
+
+Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
+    const Type& a = call.inputs[0];
+    const auto k = static_cast<double>(a.shape[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
+    return {2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
+}
+
+const AttrSpec kTransposeA = {"transpose_a", AttrKind::integer, Attr{int64_t{0}}}, kTransposeB = {"transpose_b", AttrKind::integer, Attr{int64_t{0}}};
+
 }  // namespace
 
 std::vector<OpDef> matmul_ops() {
@@ -64,16 +79,19 @@ std::vector<OpDef> matmul_ops() {
              .doc = "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
                     "integers wrap in their own dtype.",
              .inputs = {"a", "b"},
-             .attrs = {{"transpose_a", AttrKind::integer, Attr{int64_t{0}}}, {"transpose_b", AttrKind::integer, Attr{int64_t{0}}}},
+             .attrs = {kTransposeA, kTransposeB},
              .promotion = Promotion::arithmetic,
              .infer = infer_matmul,
              .grad = grad_matmul,
              .keeps = Keeps::inputs,
-             .cost = [](const OpCall& call, std::span<const Type> outputs) {
-                 const Type& a = call.inputs[0];
-                 const auto k = static_cast<double>(a.shape[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
-                 return Cost{2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
-             }}};
+             .cost = matmul_cost},
+            {.name = "matmul_epilogue",
+             .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes.",
+             .inputs = {"a", "b", "operands"},
+             .variadic = true,
+             .attrs = {kTransposeA, kTransposeB, {"epilogue", AttrKind::text}},
+             .infer = infer_matmul_epilogue,
+             .cost = matmul_cost}};
 }
 
 }  // namespace megjit::runtime

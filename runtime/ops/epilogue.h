@@ -1,0 +1,35 @@
+// runtime/ops/epilogue.h -- what conv_epilogue and matmul_epilogue do to each element of a product before
+// they store it. Attribute `epilogue` is a list of words, done in order:
+//   bias   adds the next operand, one number for each channel (conv) or column (matmul)
+//   add    adds the next operand, a tensor of the result's type
+//   relu   max(x, 0), or NaN; -inf may become NaN, and a denormal x a smaller one
+// Made by the fuse_epilogues passes; a program calls conv or matmul. A product without epilogue is another op,
+// for gradients are taken of conv and matmul, before the passes run.
+// Rules: E1 float32    E2 known words, each once at most    E3 one operand for each word that takes one
+//        E4 a bias has one element a channel, along the channel's axis    E5 an addend has the result's shape
+#pragma once
+
+#include <vector>
+
+#include "runtime/op.h"
+
+namespace megjit::runtime {
+
+struct EpilogueStep {
+    enum class Kind : uint8_t { bias, add, relu };
+    Kind kind = Kind::relu;
+    size_t operand = 0;  // bias and add: among the op's inputs
+
+    bool takes_operand() const { return kind != Kind::relu; }
+};
+
+// Throws UserError where rule E2 or E3 is broken.
+std::vector<EpilogueStep> epilogue_of(const OpCall& call);
+
+// Rules E1 to E5 for a product of type y; `channel` is the axis along which a bias lies.
+void check_epilogue(const OpCall& call, const Type& y, int channel);
+
+// May that tensor be the bias of a product of type y?
+bool is_bias(const Type& bias, const Type& y, int channel);
+
+}  // namespace megjit::runtime
