@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "codegen/kernel_ir.h"
@@ -166,6 +167,9 @@ inline Case random_case(uint64_t seed) {
         c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));  // to the byte: a checker sees every overrun
         random.fill(input.dtype, c.inputs.back().data(), count);
     }
+    for (size_t k = 0; k < c.kernel.outputs.size(); ++k)
+        for (int axis = 0; axis < rank; ++axis)
+            c.launch.strides.push_back(std::accumulate(c.launch.extents.begin() + axis + 1, c.launch.extents.end(), int64_t{1}, std::multiplies<>()));
     return c;
 }
 

@@ -1,0 +1,62 @@
+#include "backends/nvrtc/compiler.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "backends/nvrtc/library.h"
+#include "backends/nvrtc/plan.h"
+#include "backends/nvrtc/print_kernel.h"
+#include "codegen/disk_cache.h"
+#include "runtime/error.h"
+
+namespace megjit::nvrtc {
+
+using namespace codegen;
+using runtime::cat;
+using runtime::DeviceError;
+
+NvrtcCompiler::NvrtcCompiler() : NvrtcCompiler(Library::candidates()) {}
+NvrtcCompiler::NvrtcCompiler(std::vector<std::filesystem::path> candidates) : candidates_(std::move(candidates)) {}
+NvrtcCompiler::~NvrtcCompiler() = default;
+
+const Library& NvrtcCompiler::library() const {
+    const std::lock_guard lock(mutex_);
+    if (!library_) library_ = std::make_unique<Library>(candidates_);
+    return *library_;
+}
+
+bool NvrtcCompiler::available() const { return library().found(); }
+
+std::string NvrtcCompiler::version_key() const { return cat("nvrtc ", library().version(), " ", std::hash<std::string_view>()(prelude())); }
+
+// With a hash of the text, so that a printer which prints better never meets what an older one left in the cache.
+std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
+    const Plan plan = plan_of(kernel, launch);
+    return cat(print(plan), " ", std::hash<std::string>()(print_kernel(kernel, plan, GpuImage().entry)));
+}
+
+std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int) {
+    return cat(prelude(), print_kernel(kernel, plan_of(kernel, launch), GpuImage().entry));
+}
+
+GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+    const Library& nvrtc = library();
+    if (!nvrtc.found()) throw DeviceError(cat("NVRTC is missing: ", nvrtc.why_not()));
+    const std::vector<int>& known = nvrtc.archs();
+    const auto newest = std::upper_bound(known.begin(), known.end(), arch);
+    if (newest == known.begin()) throw DeviceError(cat("NVRTC ", nvrtc.version(), " no longer compiles for sm_", arch, "; its oldest is sm_", known.front()));
+    const bool is_known = newest[-1] == arch;
+    if (!is_known)
+        warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch, "; kernels are compiled for compute_", newest[-1], " and finished by the driver"));
+
+    const Plan plan = plan_of(kernel, launch);
+    GpuImage image;
+    image.code = nvrtc.compile(source(kernel, launch, arch), cat(is_known ? "sm_" : "compute_", newest[-1]));
+    image.is_ptx = !is_known;
+    image.cover = plan.cover;
+    image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    image.block[0] = static_cast<uint32_t>(plan.threads);
+    return image;
+}
+
+}  // namespace megjit::nvrtc

@@ -1,0 +1,37 @@
+// backends/nvrtc/compiler.h -- NvrtcCompiler: plan, text, NVRTC, image.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "codegen/gpu_image.h"
+
+namespace megjit::nvrtc {
+
+class Library;
+
+class NvrtcCompiler final : public codegen::GpuCompiler {
+public:
+    NvrtcCompiler();
+    explicit NvrtcCompiler(std::vector<std::filesystem::path> candidates);
+    ~NvrtcCompiler() override;
+
+    std::string_view name() const override { return "NVRTC"; }
+    bool available() const override;
+    std::string version_key() const override;
+    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
+    // A CUBIN; for a GPU that is newer than NVRTC, PTX of the newest architecture that NVRTC knows.
+    codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
+    std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
+
+private:
+    const Library& library() const;  // opened at the first use
+
+    std::vector<std::filesystem::path> candidates_;
+    mutable std::mutex mutex_;
+    mutable std::unique_ptr<Library> library_;
+};
+
+}  // namespace megjit::nvrtc

@@ -1,0 +1,106 @@
+#include "backends/nvrtc/plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "runtime/error.h"
+
+namespace megjit::nvrtc {
+namespace {
+
+using namespace codegen;
+
+constexpr int kWarp = 32;
+constexpr size_t kLongProgram = 200;  // instructions: beyond it eight lanes cost more registers than they save loads
+// An index plus the stride of a grid must not overflow.
+constexpr int64_t kNarrowIndices = int64_t{1} << 30;
+
+int64_t product(const std::vector<int64_t>& extents, int first, int last) {
+    int64_t count = 1;
+    for (int axis = first; axis < last; ++axis) count *= extents[static_cast<size_t>(axis)];
+    return count;
+}
+
+// Gathered offsets are always added in 64 bits: how far they reach is in the data.
+bool needs_wide(const KernelIR& kernel, const LaunchShape& launch) {
+    int64_t cells = 1;
+    for (int64_t extent : launch.extents) cells *= std::max<int64_t>(extent, 1);
+    if (cells > kNarrowIndices) return true;
+    const size_t rank = launch.extents.size(), operands = kernel.inputs.size() + (kernel.reduced ? kernel.outputs.size() : 0);
+    for (size_t at = 0; at < operands; ++at) {
+        int64_t reach = 0;
+        for (size_t axis = 0; axis < rank; ++axis) reach += std::abs(launch.strides[at * rank + axis]) * std::max<int64_t>(launch.extents[axis] - 1, 0);
+        if (reach > kNarrowIndices) return true;
+    }
+    return false;
+}
+
+// May groups of `vector` elements be loaded and stored together? Rank 1 has a tail; other rows must be
+// whole groups, and every row must begin at a whole group.
+bool fits(const KernelIR& kernel, const LaunchShape& launch, int vector) {
+    const size_t rank = launch.extents.size(), operands = kernel.inputs.size() + kernel.outputs.size();
+    const auto whole = [&](int64_t number) { return number % vector == 0; };
+    if (!(kernel.reduced == 0 && rank == 1) && !whole(launch.extents[rank - 1])) return false;
+    size_t gather = operands * rank;
+    for (size_t at = 0; at < operands; ++at) {
+        const bool is_gathered = operand(kernel, at).by >= 0;
+        const int64_t gather_stride = is_gathered ? launch.strides[gather++] : 0;
+        if (!is_packed(kernel, at)) continue;
+        if (!whole(gather_stride)) return false;
+        if (kernel.reduced == 0 && is_output(kernel, at)) continue;  // row-major
+        for (size_t axis = 0; axis + 1 < rank; ++axis)
+            if (!whole(launch.strides[at * rank + axis])) return false;
+    }
+    return true;
+}
+
+int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
+    if (kernel.lanes == Lanes::kept) return 1;  // neighbours belong to other threads
+    size_t largest = 0;
+    for (size_t at = 0; at < kernel.inputs.size() + kernel.outputs.size(); ++at)
+        if (is_packed(kernel, at)) largest = std::max(largest, runtime::size_of(operand(kernel, at).dtype));
+    if (largest == 0) return 1;
+    int vector = std::min<int>(static_cast<int>(16 / largest), static_cast<size_t>(kernel.program.size()) > kLongProgram ? 4 : 8);
+    while (vector > 1 && !fits(kernel, launch, vector)) vector /= 2;
+    return vector;
+}
+
+}  // namespace
+
+const Operand& operand(const KernelIR& kernel, size_t at) {
+    return is_output(kernel, at) ? kernel.outputs[at - kernel.inputs.size()] : kernel.inputs[at];
+}
+
+bool is_output(const KernelIR& kernel, size_t at) { return at >= kernel.inputs.size(); }
+
+bool is_packed(const KernelIR& kernel, size_t at) {
+    const Operand& it = operand(kernel, at);
+    if (kernel.reduced == 0 && is_output(kernel, at)) return true;
+    if (it.inner != Inner::contiguous || it.per_row || it.is_offset) return false;
+    if (it.by < 0) return true;
+    const Operand& index = kernel.inputs[static_cast<size_t>(it.by)];
+    return index.per_row || index.inner == Inner::broadcast;
+}
+
+Plan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
+    Plan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
+    if (kernel.reduced == 0) return plan;
+    const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
+    if (kernel.lanes == Lanes::kept) {
+        plan.cover = Cover::columns;  // of a warp's width, so that its loads are whole lines
+        plan.team = length < 256 ? 8 : 32;
+        plan.threads = kWarp * plan.team;
+    } else {
+        plan.cover = Cover::rows;
+        plan.team = length <= 1024 ? kWarp : length <= 8192 ? 256 : 1024;
+        plan.threads = std::max(plan.team, 256);
+    }
+    return plan;
+}
+
+std::string print(const Plan& plan) {
+    const char* cover = plan.cover == Cover::elements ? "elements" : plan.cover == Cover::rows ? "rows" : "columns";
+    return runtime::cat(cover, " team=", plan.team, "/", plan.threads, plan.wide ? " i64 x" : " i32 x", plan.vector);
+}
+
+}  // namespace megjit::nvrtc

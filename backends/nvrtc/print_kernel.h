@@ -1,0 +1,18 @@
+// backends/nvrtc/print_kernel.h -- a kernel as CUDA C++. The same text compiles as C++ for the host beside
+// tests/backends/cuda_emulation.h, which is how it is tested without a GPU.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "backends/nvrtc/plan.h"
+
+namespace megjit::nvrtc {
+
+// What every kernel may use: loads and stores, conversions, reductions.
+std::string_view prelude();
+
+// One function, extern "C" and named `entry`. DeviceError when it has more parameters than a launch takes.
+std::string print_kernel(const codegen::KernelIR& kernel, const Plan& plan, std::string_view entry);
+
+}  // namespace megjit::nvrtc

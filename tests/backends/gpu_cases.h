@@ -1,0 +1,133 @@
+// Kernels that every compiler for GPUs is tested with: random ones, and ones for what chance seldom makes.
+#pragma once
+
+#include "codegen/expand_math.h"
+#include "codegen/gpu_image.h"
+#include "tests/codegen/random_kernels.h"
+
+namespace megjit::codegen {
+
+struct GpuCase {
+    std::string name;
+    Case data;  // its kernel is expanded
+    // Element-wise results have the interpreter's bits; those of reductions may differ by an order of additions.
+    std::string fault_of(size_t output, const std::vector<char>& got, const std::vector<char>& want) const {
+        if (data.kernel.reduced) return reduction_fault_of(data, output, got, want);
+        const DType dtype = data.kernel.outputs[output].dtype;
+        for (size_t at = 0; at + size_of(dtype) <= want.size(); at += size_of(dtype))
+            if (!same_value(dtype, got.data() + at, want.data() + at)) return cat("output ", output, "[", at / size_of(dtype), "] has other bits");
+        return got.back() == 0 ? "" : cat("output ", output, ": wrote behind its end");
+    }
+};
+
+inline Case with_data(BoundKernel bound, uint64_t seed) {
+    Random random(seed);
+    Case c{.kernel = std::move(bound.kernel), .launch = std::move(bound.launch), .inputs = {}};
+    size_t gather = (c.kernel.inputs.size() + c.kernel.outputs.size()) * c.launch.extents.size();
+    for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
+        const Operand& input = c.kernel.inputs[i];
+        int64_t count = 1;
+        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis) count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
+        if (input.by >= 0) count += 4 * c.launch.strides[gather++];
+        auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
+        const bool is_index = std::any_of(c.kernel.inputs.begin(), c.kernel.inputs.end(), [&](const Operand& other) { return other.by == static_cast<int>(i); });
+        if (!is_index) random.fill(input.dtype, bytes.data(), count);
+        for (int64_t e = 0; is_index && e < count; ++e) {
+            const auto index = static_cast<int32_t>(random.range(0, 4));
+            std::memcpy(bytes.data() + e * 4, &index, 4);
+        }
+    }
+    return c;
+}
+
+// a * b + c with rows of whole vectors: one operand in full, one a row, one an element of each row.
+inline Case broadcast_case(DType dtype, int64_t rows, int64_t columns) {
+    ScalarProgram program;
+    const ScalarType type = compute_type(dtype);
+    const Expr a(&program, program.input(0, type)), b(&program, program.input(1, type)), c(&program, program.input(2, type));
+    const int result = narrow(a * b + c, dtype).id();
+    const std::vector<Type> inputs = {{dtype, {rows, columns}}, {dtype, {columns}}, {dtype, {rows, 1}}};
+    return with_data(bind(std::move(program), {result}, {dtype}, {rows, columns}, inputs), static_cast<uint64_t>(rows));
+}
+
+// Rows of a table, by one index a row or by one an element; and a coordinate.
+inline Case gather_case(DType dtype, int64_t columns, bool by_row) {
+    KernelSpec spec;
+    spec.extents = {6, columns};
+    spec.inputs.push_back({.dtype = DType::i32, .strides = by_row ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{columns, 1}});
+    spec.inputs.push_back({.dtype = dtype, .strides = {0, 1}, .by = 0, .gather_stride = columns});
+    spec.inputs.push_back({.dtype = DType::i32, .strides = {1, 3}, .is_offset = true});
+    spec.outputs.push_back({.dtype = DType::f32, .strides = {columns, 1}});
+    const Expr x(&spec.program, spec.program.input(1, compute_type(dtype))), at(&spec.program, spec.program.input(2, ScalarType::i32));
+    spec.results.push_back((to_type(x, ScalarType::f32) + to_type(at, ScalarType::f32)).id());
+    return with_data(bind(std::move(spec)), static_cast<uint64_t>(columns));
+}
+
+// Every kind of reduction over one walk, then each element less its row's mean. `kept_last`: the kept axis is
+// the one along which memory is contiguous.
+inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool kept_last) {
+    KernelSpec spec;
+    spec.extents = {rows, length};
+    spec.reduced = 1;
+    const std::vector<int64_t> strides = kept_last ? std::vector<int64_t>{1, rows} : std::vector<int64_t>{length, 1};
+    spec.inputs.push_back({.dtype = dtype, .strides = strides});
+    const Expr x = to_type(Expr(&spec.program, spec.program.input(0, compute_type(dtype))), ScalarType::f32);
+    const Expr factor = x * 0x1p-12 + 1.0, whole = to_type(x * 8.0, ScalarType::i32), is_large = 1.5 < x;
+    const auto add = [&](Reduce kind, Expr arg, ScalarType gives, DType stored) {
+        const int id = spec.program.input(static_cast<int>(1 + spec.reductions.size()), gives);
+        spec.reductions.push_back({kind, arg.id()});
+        spec.results.push_back(id);
+        spec.outputs.push_back({.dtype = stored, .strides = {1, 0}});
+        return Expr(&spec.program, id);
+    };
+    for (Reduce kind : {Reduce::sum, Reduce::max, Reduce::min, Reduce::variance}) add(kind, x, ScalarType::f32, DType::f32);
+    add(Reduce::prod, factor, ScalarType::f32, DType::f32);
+    for (Reduce kind : {Reduce::argmax, Reduce::argmin}) add(kind, x, ScalarType::i32, DType::i32);
+    for (Reduce kind : {Reduce::sum, Reduce::prod, Reduce::max, Reduce::min, Reduce::argmax}) add(kind, whole, ScalarType::i32, DType::i32);
+    for (Reduce kind : {Reduce::max, Reduce::min}) add(kind, is_large, ScalarType::b1, DType::b8);
+    const Expr mean = add(Reduce::mean, x, ScalarType::f32, DType::f32);
+    spec.results.push_back(narrow(x - mean, DType::f16).id());
+    spec.outputs.push_back({.dtype = DType::f16, .strides = strides});
+    Case c = with_data(bind(std::move(spec)), static_cast<uint64_t>(length));
+    Random random(static_cast<uint64_t>(rows));
+    const int64_t count = rows * length;
+    for (int64_t e = 0; e < count; ++e) {
+        const float value = static_cast<float>(random.range(-512, 512)) / 256;
+        const uint32_t bits = dtype == DType::f32 ? std::bit_cast<uint32_t>(value) : dtype == DType::f16 ? float_to_half(value) : float_to_bfloat(value);
+        std::memcpy(c.inputs[0].data() + static_cast<size_t>(e) * size_of(dtype), &bits, size_of(dtype));
+    }
+    return c;
+}
+
+inline std::vector<GpuCase> handmade_gpu_cases() {
+    std::vector<GpuCase> cases;
+    const auto add = [&](std::string name, Case c) { cases.push_back({std::move(name), std::move(c)}); };
+    for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i8, DType::i32})
+        for (int64_t columns : {64, 36, 35}) add(cat("broadcast ", info(dtype).tag, " of ", columns), broadcast_case(dtype, 7, columns));
+    for (DType dtype : {DType::f32, DType::f16})
+        for (int64_t columns : {64, 35})
+            for (bool by_row : {true, false}) add(cat("gather ", info(dtype).tag, " of ", columns), gather_case(dtype, columns, by_row));
+    for (bool kept_last : {false, true}) {
+        const auto reductions = [&](DType dtype, int64_t rows, int64_t length) {
+            add(cat("reductions ", info(dtype).tag, " ", rows, "x", length, kept_last ? " transposed" : ""), all_reductions_case(dtype, rows, length, kept_last));
+        };
+        reductions(DType::f32, 70, 33);
+        reductions(DType::f16, 3, 2048);
+        reductions(DType::bf16, 2, 9000);
+        reductions(DType::f32, 2, 20001);
+    }
+    for (GpuCase& c : cases) c.data.kernel = expand_math(c.data.kernel);
+    return cases;
+}
+
+inline std::vector<GpuCase> random_gpu_cases(uint64_t first, uint64_t last) {
+    std::vector<GpuCase> cases;
+    for (uint64_t seed = first; seed < last; ++seed) {
+        cases.push_back({cat("random_case ", seed), random_case(seed)});
+        cases.push_back({cat("random_reduction_case ", seed), random_reduction_case(seed, seed % 4 ? 40 : 70)});
+    }
+    for (GpuCase& c : cases) c.data.kernel = expand_math(c.data.kernel);
+    return cases;
+}
+
+}  // namespace megjit::codegen

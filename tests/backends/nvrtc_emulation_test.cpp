@@ -1,0 +1,135 @@
+// Kernels as CUDA C++, run on the host: one file of all of them, compiled once.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "backends/nvrtc/print_kernel.h"
+#include "runtime/error.h"
+#include "tests/backends/gpu_cases.h"
+
+namespace megjit::nvrtc {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace codegen;
+
+struct Printed {
+    GpuCase test;
+    Plan plan;
+    std::string text;
+};
+
+// Memory aligned as on a GPU, whose last bytes lie before a page that nobody may touch.
+class Fenced {
+public:
+    explicit Fenced(size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
+        base_ = static_cast<char*>(mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        mprotect(base_ + bytes_, kPage, PROT_NONE);
+        data_ = base_ + bytes_ - (bytes + 15) / 16 * 16;
+    }
+    Fenced(Fenced&& other) noexcept : bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)), data_(other.data_) {}
+    ~Fenced() {
+        if (base_) munmap(base_, bytes_ + kPage);
+    }
+    char* data() const { return data_; }
+
+private:
+    static constexpr size_t kPage = 4096;
+    size_t bytes_;
+    char *base_, *data_;
+};
+
+class Emulation : public testing::Test {
+protected:
+    using Launch = void (*)(unsigned blocks, unsigned threads, const uint64_t* words);
+
+    static void SetUpTestSuite() {
+        printed_ = new std::vector<Printed>;
+        std::vector<GpuCase> cases = handmade_gpu_cases();
+        for (GpuCase& c : random_gpu_cases(2000, 2110)) cases.push_back(std::move(c));
+        for (GpuCase& c : cases) {
+            Plan plan = plan_of(c.data.kernel, c.data.launch);
+            plan.wide = printed_->size() % 3 == 0;
+            const std::string text = print_kernel(c.data.kernel, plan, cat("kernel_", printed_->size()));
+            printed_->push_back({std::move(c), plan, text});
+        }
+        std::string folder = fs::temp_directory_path() / "megjit-cuda-XXXXXX";
+        ASSERT_NE(mkdtemp(folder.data()), nullptr);
+        compile(folder);
+        fs::remove_all(folder);
+    }
+
+    static void compile(const fs::path& folder) {
+        std::ofstream file(folder / "kernels.cpp");
+        file << "#include \"tests/backends/cuda_emulation.h\"\n" << prelude();
+        for (size_t i = 0; i < printed_->size(); ++i)
+            file << (*printed_)[i].text << "extern \"C\" void launch_" << i << "(unsigned blocks, unsigned threads, const uint64_t* words) { emulate(kernel_" << i
+                 << ", blocks, threads, words); }\n";
+        file.close();
+        const std::string command = cat(MEGJIT_CXX, " -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -I" MEGJIT_SOURCE_DIR " -o ",
+                                        (folder / "kernels.so").string(), " ", (folder / "kernels.cpp").string());
+        ASSERT_EQ(std::system(command.c_str()), 0) << command;
+        library_ = dlopen((folder / "kernels.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+        ASSERT_NE(library_, nullptr) << dlerror();
+    }
+
+    // Runs kernel i and compares; "" or what is wrong.
+    static std::string fault_of(size_t i) {
+        Printed& it = (*printed_)[i];
+        Case& c = it.test.data;
+        const auto launch = reinterpret_cast<Launch>(dlsym(library_, cat("launch_", i).c_str()));
+        std::vector<Fenced> memory;
+        std::vector<uint64_t> inputs, outputs;
+        for (const auto& input : c.inputs) {
+            std::memcpy(memory.emplace_back(input.size()).data(), input.data(), input.size());
+            inputs.push_back(reinterpret_cast<uint64_t>(memory.back().data()));
+        }
+        for (size_t k = 0; k < c.kernel.outputs.size(); ++k) {
+            memory.emplace_back(c.output_bytes(k) + 1);
+            outputs.push_back(reinterpret_cast<uint64_t>(memory.back().data()));
+        }
+        GpuImage image;
+        image.cover = it.plan.cover;
+        image.per_block = it.plan.cover == Cover::elements ? int64_t{it.plan.threads} * it.plan.vector : it.plan.slots();
+        const std::vector<uint64_t> words = parameters_of(image, c.launch, inputs, outputs);
+        launch(grid_of(image, c.kernel, c.launch).blocks[0], static_cast<unsigned>(it.plan.threads), words.data());
+        const auto want = c.expected();
+        for (size_t k = 0; k < outputs.size(); ++k) {
+            const char* data = memory[inputs.size() + k].data();
+            if (std::string fault = it.test.fault_of(k, std::vector<char>(data, data + want[k].size()), want[k]); !fault.empty()) return fault;
+        }
+        return "";
+    }
+
+    static std::vector<Printed>* printed_;
+    static void* library_;
+};
+std::vector<Printed>* Emulation::printed_ = nullptr;
+void* Emulation::library_ = nullptr;
+
+TEST_F(Emulation, AgreesWithTheInterpreter) {
+    for (size_t i = 0; i < printed_->size(); ++i) {
+        const Printed& it = (*printed_)[i];
+        EXPECT_EQ(fault_of(i), "") << it.test.name << ", " << print(it.plan) << "\n" << print(it.test.data.kernel) << it.text;
+        if (HasFailure()) return;
+    }
+}
+
+// The cases above meet every form of text.
+TEST_F(Emulation, MeetsEveryPlan) {
+    for (const char* form : {"elements team=1/256 i32 x1", "elements team=1/256 i32 x2", "elements team=1/256 i32 x4", "elements team=1/256 i32 x8",
+                             "elements team=1/256 i64 x4", "rows team=32/256 i32 x1", "rows team=32/256 i32 x2", "rows team=32/256 i32 x4",
+                             "rows team=256/256 i32 x8", "rows team=1024/1024 i32 x1", "columns team=8/256 i32 x1", "columns team=32/1024 i32 x1"})
+        EXPECT_TRUE(std::any_of(printed_->begin(), printed_->end(), [&](const Printed& it) {
+            std::string plan = print(it.plan);
+            if (it.plan.wide && std::string(form).find("i64") == std::string::npos) plan.replace(plan.find("i64"), 3, "i32");
+            return plan == form;
+        })) << form;
+}
+
+}  // namespace
+}  // namespace megjit::nvrtc
