@@ -186,7 +186,8 @@ struct Variance {
     __device__ float result(float length) const { return squares / length; }
 };
 
-// --- all threads of a team get the same bits: parts are merged in the order of their threads ---
+// --- all threads of a team get the same bits: parts are merged in the order of their threads. `scratch` is
+// shared memory for a part of each warp, or of each thread ---
 template <class A>
 __device__ __forceinline__ A from_lane(const A& mine, int mask) {
     int words[sizeof(A) / 4];
@@ -211,9 +212,8 @@ __device__ __forceinline__ A over_warp(A mine) {
     return mine;
 }
 template <class A, int kThreads>
-__device__ __forceinline__ A over_block(A mine) {
-    __shared__ int words[kThreads / 32 * (sizeof(A) / 4)];
-    A* parts = reinterpret_cast<A*>(words);
+__device__ __forceinline__ A over_block(A mine, int* scratch) {
+    A* parts = reinterpret_cast<A*>(scratch);
     mine = over_warp(mine);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = mine;
     __syncthreads();
@@ -224,9 +224,8 @@ __device__ __forceinline__ A over_block(A mine) {
 }
 // Thread t holds a part of column t % 32.
 template <class A, int kThreads>
-__device__ __forceinline__ A over_columns(A mine) {
-    __shared__ int words[kThreads * (sizeof(A) / 4)];
-    A* parts = reinterpret_cast<A*>(words);
+__device__ __forceinline__ A over_columns(A mine, int* scratch) {
+    A* parts = reinterpret_cast<A*>(scratch);
     parts[threadIdx.x] = mine;
     for (int half = kThreads / 2; half >= 32; half /= 2) {
         __syncthreads();

@@ -1,5 +1,6 @@
 #include "backends/nvrtc/print_kernel.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "backends/nvrtc/print_scalar.h"
@@ -28,6 +29,14 @@ std::string accumulator(const KernelIR& kernel, const Reduction& reduction) {
     return "";
 }
 
+int accumulator_words(Reduce kind) {
+    switch (kind) {
+        case Reduce::argmax: case Reduce::argmin: return 2;
+        case Reduce::variance: return 3;
+        default: return 1;
+    }
+}
+
 // Names in the text: inK, outK addresses; nA extents; sO_A strides of operand O; gI gather strides; iA
 // coordinates; oO, eO offsets of a row and of an element; tI gathered offsets; pO packs; vID values of the
 // program; rR reductions.
@@ -42,6 +51,7 @@ public:
         line(cat("typedef ", plan_.wide ? "long long" : "int", " Index;"));
         line(cat("typedef unsigned ", plan_.wide ? "long long" : "int", " Count;"));
         if (kernel_.reduced) {
+            scratch();
             row();
             row_values(0);
         } else {
@@ -62,6 +72,7 @@ private:
 
     bool is_memory(size_t at) const { return !operand(kernel_, at).is_offset; }
     bool is_packed(size_t at) const { return plan_.vector > 1 && nvrtc::is_packed(kernel_, at); }
+    bool is_warp() const { return plan_.cover == Cover::rows && plan_.team == 32; }
     bool has_tail() const { return plan_.vector > 1 && kernel_.reduced == 0 && kernel_.rank == 1; }
     std::string name(size_t at) const { return is_output(kernel_, at) ? cat("out", at - kernel_.inputs.size()) : cat("in", at); }
     // Walked once an element (at a pass), as opposed to once a row.
@@ -138,6 +149,14 @@ private:
                 line(cat("const long long t", i, " = ", guarded(cat("in", by, "[o", by, "] * g", i)), ";"));
     }
 
+    // Shared memory for the parts of one reduction at a time.
+    void scratch() {
+        if (is_warp()) return;
+        int words = 1;
+        for (const Reduction& reduction : kernel_.reductions) words = std::max(words, accumulator_words(reduction.kind));
+        line(cat("__shared__ int scratch[", words * (plan_.cover == Cover::columns ? plan_.threads : plan_.threads / 32), "];"));
+    }
+
     // Columns behind the last one have no memory.
     std::string guarded(const std::string& load) const { return plan_.cover == Cover::columns ? cat("active ? ", load, " : 0") : load; }
 
@@ -171,7 +190,7 @@ private:
             if (!kernel_.outputs[k].per_row) continue;
             if (condition.empty()) {
                 // An output may lie on an input of the row, which all threads have read by now.
-                line(plan_.team == 32 && plan_.cover == Cover::rows ? "__syncwarp();" : "__syncthreads();");
+                line(is_warp() ? "__syncwarp();" : "__syncthreads();");
                 condition = plan_.cover == Cover::columns ? "if (lane == 0 && active) " : "if (lane == 0) ";
             }
             line(cat(condition, "out", k, "[o", kernel_.inputs.size() + k, "] = ", narrowed(kernel_.outputs[k].dtype, cat("v", kernel_.results[k])), ";"));
@@ -221,10 +240,10 @@ private:
 
     void combine(size_t r) {
         const std::string kind = accumulator(kernel_, kernel_.reductions[r]);
-        const std::string over = plan_.cover == Cover::columns ? cat("over_columns<", kind, ", ", plan_.threads, ">")
-                                 : plan_.team == 32            ? cat("over_warp<", kind, ">")
-                                                               : cat("over_block<", kind, ", ", plan_.threads, ">");
-        line(cat("const ", type_name(kernel_.type_of(kernel_.reductions[r])), " r", r, " = ", over, "(a", r, ").result((float)count);"));
+        const std::string part = cat("a", r);
+        const std::string whole = is_warp() ? cat("over_warp(", part, ")")
+                                            : cat(plan_.cover == Cover::columns ? "over_columns<" : "over_block<", kind, ", ", plan_.threads, ">(", part, ", scratch)");
+        line(cat("const ", type_name(kernel_.type_of(kernel_.reductions[r])), " r", r, " = ", whole, ".result((float)count);"));
     }
 
     // Elements j .. j + vector - 1, which are neighbours on the last axis.

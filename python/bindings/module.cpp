@@ -1,6 +1,8 @@
 // The extension module megengine._core.
 #include "backends/cpu/cpu_device.h"
+#include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
+#include "codegen/gpu_service.h"
 #include "memory/caching_allocator.h"
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
@@ -15,6 +17,7 @@ namespace {
 void start() {
     runtime::register_all_ops();
     runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
     codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
 #endif
