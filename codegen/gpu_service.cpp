@@ -74,7 +74,7 @@ std::shared_ptr<const GpuImage> GpuService::make(GpuCompiler& compiler, const Ke
 std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch, int arch, std::string_view backend) {
     GpuCompiler& compiler = choose(backend);
     const KernelIR expanded = expand_math(kernel);
-    const std::string key = cat(compiler.name(), " sm_", arch, " ", compiler.variant(expanded, launch), "\n", compiler.version_key(), "\n", print(expanded));
+    const std::string key = cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n", compiler.version_key(), "\n", print(expanded));
     const auto find = [&]() -> std::shared_ptr<const GpuImage> {
         const std::lock_guard lock(mutex_);
         const auto it = images_.find(key);
