@@ -9,7 +9,8 @@
 
 namespace megjit::codegen {
 
-using LaunchKernel = std::shared_ptr<const runtime::Executable> (*)(KernelFn, const KernelIR&, const LaunchShape&);
+// One kernel over several spaces: the operands of all launches follow each other.
+using LaunchKernel = std::shared_ptr<const runtime::Executable> (*)(KernelFn, const KernelIR&, std::vector<LaunchShape>);
 
 void set_launcher(std::string_view device, LaunchKernel launch);
 LaunchKernel launcher(std::string_view device);  // null for a device that runs no host code

@@ -50,6 +50,12 @@ Graph Rewriter::finish() {
     return std::move(to);
 }
 
+std::vector<codegen::LaunchShape> launches_of(const Node& fused) {
+    std::vector<codegen::LaunchShape> launches{fused.kernel->launch};
+    launches.insert(launches.end(), fused.more_launches.begin(), fused.more_launches.end());
+    return launches;
+}
+
 std::string fault_of(const Graph& graph) {
     using runtime::cat;
     std::vector<bool> seen_slot;
@@ -87,7 +93,8 @@ std::string fault_of(const Graph& graph) {
             case NodeKind::fused:
                 if (!node.kernel) return "a fused node has no kernel";
                 if (std::string fault = codegen::fault_of(node.kernel->kernel); !fault.empty()) return fault;
-                if (codegen::memory_inputs(node.kernel->kernel) != node.inputs.size() || node.kernel->kernel.outputs.size() != node.outputs.size())
+                if (codegen::memory_inputs(node.kernel->kernel) * launches_of(node).size() != node.inputs.size() ||
+                    node.kernel->kernel.outputs.size() * launches_of(node).size() != node.outputs.size())
                     return "a fused node and its kernel differ in their operands";
                 break;
         }
@@ -121,7 +128,13 @@ std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> 
             values[at(output)] = runtime::empty_tensor(runtime::default_device(), graph.type(output));
             out.push_back(values[at(output)]->data());
         }
-        codegen::interpret(node.kernel->kernel, node.kernel->launch, in.data(), out.data());
+        const codegen::KernelIR& kernel = node.kernel->kernel;
+        void **next_in = in.data(), **next_out = out.data();
+        for (const codegen::LaunchShape& launch : launches_of(node)) {
+            codegen::interpret(kernel, launch, next_in, next_out);
+            next_in += codegen::memory_inputs(kernel);
+            next_out += kernel.outputs.size();
+        }
     }
     std::vector<TensorRef> results;
     for (ValueId output : graph.outputs) results.push_back(values[at(output)]);

@@ -44,9 +44,13 @@ struct Node {
     int slot = -1;
     TensorRef constant = {};
     std::shared_ptr<const codegen::BoundKernel> kernel = {};
+    // Further launches of the same kernel; the operands of all launches follow each other.
+    std::vector<codegen::LaunchShape> more_launches = {};
     std::vector<std::string> ops = {};
     std::string where = {};  // "model.py:41", the user's line
 };
+
+std::vector<codegen::LaunchShape> launches_of(const Node& fused);
 
 struct Value {
     Type type;

@@ -67,7 +67,9 @@ void print_node(const Graph& graph, const Node& node, std::string& text) {
     if (node.kind == NodeKind::fused) {
         text += " {ops=";
         for (size_t i = 0; i < node.ops.size(); ++i) text += (i ? "," : "") + node.ops[i];
-        text += cat(", extents=", list_text(node.kernel->launch.extents), ", strides=", list_text(node.kernel->launch.strides), "}");
+        for (const codegen::LaunchShape& launch : launches_of(node))
+            text += cat(", extents=", list_text(launch.extents), ", strides=", list_text(launch.strides));
+        text += "}";
     }
     if (!node.where.empty()) text += "  # " + node.where;
     text += "\n";
@@ -259,15 +261,25 @@ private:
         return node;
     }
 
+    static codegen::LaunchShape launch(LineReader& reader) {
+        codegen::LaunchShape shape;
+        shape.extents = reader.integers();
+        reader.expect(",");
+        reader.expect("strides=");
+        shape.strides = reader.integers();
+        return shape;
+    }
+
     Node fused(LineReader& reader, size_t& line) {
         Node node{.kind = NodeKind::fused, .inputs = operands(reader)};
         auto kernel = std::make_shared<codegen::BoundKernel>();
         reader.expect("{ops=");
         do node.ops.emplace_back(reader.word()); while (reader.accept(",") && !reader.accept("extents="));
-        kernel->launch.extents = reader.integers();
-        reader.expect(",");
-        reader.expect("strides=");
-        kernel->launch.strides = reader.integers();
+        kernel->launch = launch(reader);
+        while (reader.accept(",")) {
+            reader.expect("extents=");
+            node.more_launches.push_back(launch(reader));
+        }
         reader.expect("}");
         std::string text;
         for (; line + 1 < lines_.size() && lines_[line + 1].substr(0, 4) == "  | "; ++line) text += std::string(lines_[line + 1].substr(4)) + "\n";

@@ -22,6 +22,7 @@ constexpr Pass kPipeline[] = {
     {"fuse_relu", 3, plain<fuse_relu>, false, false, "after fuse_epilogues: relu is the last step"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"drop_dead_last", 3, plain<drop_dead>, true, true, "after fuse: transposes and constants that kernels took in"},
+    {"batch", 3, plain<batch>, true, true, "after all: no node may come between launches any more"},
 };
 
 void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <unordered_map>
 
 #include "codegen/launcher.h"
 #include "memory/aliasing_validator.h"
@@ -29,13 +30,6 @@ std::string describe(const Graph& graph, ValueId id) {
     std::string name = node.kind == NodeKind::input ? "input" : node.kind == NodeKind::constant ? "const"
                        : node.kind == NodeKind::fused ? "fused" : node.op->name;
     return runtime::cat("%", at(id), " ", name, " ", to_string(graph.type(id)), node.where.empty() ? "" : " ", node.where);
-}
-
-// May output `out` lie on the value `read`, in every place where the step reads it?
-bool may_alias(const Executable& executable, const std::vector<uint32_t>& reads, size_t out, uint32_t read) {
-    for (size_t in = 0; in < reads.size(); ++in)
-        if (reads[in] == read && !executable.may_alias(static_cast<int>(out), static_cast<int>(in))) return false;
-    return true;
 }
 
 // The planner's problem: values, then one workspace value for each step that needs one.
@@ -71,10 +65,7 @@ public:
         if (!prepared.executable) {
             step.aliases.push_back({.output = step.writes[0], .input = step.reads[0], .must = true});
         } else {
-            for (size_t out = 0; out < step.writes.size(); ++out)
-                for (size_t in = 0; in < step.reads.size(); ++in)
-                    if (may_alias(*prepared.executable, step.reads, out, step.reads[in]))
-                        step.aliases.push_back({.output = step.writes[out], .input = step.reads[in]});
+            add_aliases(*prepared.executable, step);
             if (const size_t bytes = prepared.executable->workspace_bytes()) {
                 workspace = static_cast<uint32_t>(schedule.values.size());
                 schedule.values.push_back({.bytes = bytes});
@@ -84,6 +75,19 @@ public:
         schedule.steps.push_back(std::move(step));
         checks_values_.push_back(node.op && node.op->checks_values);
         return workspace;
+    }
+
+    // A value may be read twice by one step: an output may lie on it only if each of these reads allows it.
+    static void add_aliases(const Executable& executable, memory::Step& step) {
+        std::unordered_map<uint32_t, std::vector<int>> places;  // of a value among the reads
+        for (size_t in = 0; in < step.reads.size(); ++in) places[step.reads[in]].push_back(static_cast<int>(in));
+        for (size_t out = 0; out < step.writes.size(); ++out)
+            for (size_t in = 0; in < step.reads.size(); ++in) {
+                if (!executable.may_alias(static_cast<int>(out), static_cast<int>(in))) continue;
+                const std::vector<int>& same = places[step.reads[in]];
+                if (std::all_of(same.begin(), same.end(), [&](int other) { return executable.may_alias(static_cast<int>(out), other); }))
+                    step.aliases.push_back({.output = step.writes[out], .input = step.reads[in]});
+            }
     }
 
     // A step that checks values may fail, and what the body issued is then computed again from the
@@ -133,7 +137,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         Prepared entry{static_cast<NodeId>(id)};
         if (node.kind == NodeKind::fused) {
             auto kernel = service.get(node.kernel->kernel);
-            entry.executable = codegen::launcher(device_.name())(kernel->fn, node.kernel->kernel, node.kernel->launch);
+            entry.executable = codegen::launcher(device_.name())(kernel->fn, node.kernel->kernel, launches_of(node));
             kernels_.push_back(std::move(kernel));
             kernel_ops_.push_back(node.ops);
         } else if (!node.op->is_view) {

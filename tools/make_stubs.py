@@ -18,7 +18,7 @@ HEADER = "# Made by tools/make_stubs.py (`make stubs`) from the installed extens
 KINDS = {"int": "int", "float": "float", "ints": "int | Sequence[int]", "str": "str"}
 # Ops with more than one result; the registry learns their number only from infer().
 SEVERAL = {
-    "batch_norm", "batch_norm_grad", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk"
+    "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk"
 }  # fmt: skip
 
 

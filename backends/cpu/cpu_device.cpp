@@ -1,5 +1,6 @@
 #include "backends/cpu/cpu_device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -45,33 +46,63 @@ void register_all_kernels() {
     register_softmax_kernels();
 }
 
-// Rank 1: the kernel takes elements, cut at cache lines. Otherwise it takes rows.
+// A generated kernel over one space or several. Threads share the units of all of them; the launches are cut
+// into tasks of about kGrainElements, element-wise ones at cache lines.
 class KernelLaunch final : public Executable {
 public:
-    KernelLaunch(codegen::KernelFn fn, const codegen::KernelIR& kernel, const codegen::LaunchShape& launch)
-        : fn_(fn), kernel_(kernel), launch_(launch), count_(codegen::units(kernel, launch)) {
+    KernelLaunch(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches)
+        : fn_(fn), kernel_(kernel), launches_(std::move(launches)), inputs_(codegen::memory_inputs(kernel)) {
         constexpr int64_t kGrainElements = 32768;
-        const int64_t row = std::max<int64_t>(1, launch.numel() / std::max<int64_t>(1, count_));
         // Long programs are worth a second thread sooner.
-        const int64_t weight = 1 + kernel.program.size() / 16;
-        grain_ = std::max<int64_t>(1, kGrainElements / weight / row);
-        align_ = kernel.rank == 1 && kernel.reduced == 0 ? 64 : 1;
-        if (launch.numel() == 0) count_ = 0;
+        const int64_t weight = 1 + kernel.program.size() / 16, elements = kGrainElements / weight;
+        const int64_t align = kernel.rank == 1 && kernel.reduced == 0 ? 64 : 1;
+        int64_t total = 0;
+        for (size_t i = 0; i < launches_.size(); ++i) {
+            const int64_t numel = launches_[i].numel(), units = numel ? codegen::units(kernel, launches_[i]) : 0;
+            if (units == 0) continue;
+            total += numel;
+            const int64_t unit = std::max<int64_t>(1, numel / units);
+            // One launch alone is cut by parallel_for, at as many places as there are threads.
+            const int64_t step = launches_.size() == 1 ? units : (step_of(elements, unit) + align - 1) / align * align;
+            for (int64_t lo = 0; lo < units; lo += step) tasks_.push_back({i, lo, std::min(units, lo + step)});
+            if (launches_.size() == 1) grain_ = step_of(elements, unit);
+        }
+        if (launches_.size() > 1 && total < 2 * elements) grain_ = static_cast<int64_t>(tasks_.size());  // not worth a second thread
+        align_ = align;
     }
 
     void run(void* const* inputs, void* const* outputs, void*) const override {
-        parallel_for(count_, grain_, align_, [&](int64_t lo, int64_t hi) {
-            fn_(inputs, outputs, launch_.extents.data(), launch_.strides.data(), lo, hi);
+        if (tasks_.empty()) return;
+        if (launches_.size() == 1)
+            return parallel_for(tasks_[0].hi, grain_, align_, [&](int64_t lo, int64_t hi) { run_task({0, lo, hi}, inputs, outputs); });
+        parallel_for(static_cast<int64_t>(tasks_.size()), grain_, 1, [&](int64_t lo, int64_t hi) {
+            for (int64_t i = lo; i < hi; ++i) run_task(tasks_[static_cast<size_t>(i)], inputs, outputs);
         });
     }
 
-    bool may_alias(int out, int in) const override { return codegen::may_lie_on(kernel_, launch_, out, in); }
+    bool may_alias(int out, int in) const override {
+        const size_t outputs = kernel_.outputs.size(), launch = static_cast<size_t>(out) / outputs;
+        return static_cast<size_t>(in) / inputs_ == launch &&
+               codegen::may_lie_on(kernel_, launches_[launch], static_cast<int>(static_cast<size_t>(out) % outputs), static_cast<int>(static_cast<size_t>(in) % inputs_));
+    }
 
 private:
+    struct Task {
+        size_t launch = 0;
+        int64_t lo = 0, hi = 0;
+    };
+    static int64_t step_of(int64_t elements, int64_t unit) { return std::max<int64_t>(1, elements / unit); }
+    void run_task(const Task& task, void* const* inputs, void* const* outputs) const {
+        const codegen::LaunchShape& launch = launches_[task.launch];
+        fn_(inputs + task.launch * inputs_, outputs + task.launch * kernel_.outputs.size(), launch.extents.data(), launch.strides.data(), task.lo, task.hi);
+    }
+
     codegen::KernelFn fn_;
     codegen::KernelIR kernel_;
-    codegen::LaunchShape launch_;
-    int64_t count_ = 0, grain_ = 1, align_ = 1;
+    std::vector<codegen::LaunchShape> launches_;
+    size_t inputs_ = 0;  // with memory, of one launch
+    std::vector<Task> tasks_;
+    int64_t grain_ = 1, align_ = 1;
 };
 
 std::string types_of(std::span<const Type> types) {
@@ -104,8 +135,8 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call, std::sp
 void CpuDevice::copy_to_host(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 void CpuDevice::copy_from_host(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
-std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) {
-    return std::make_shared<const KernelLaunch>(fn, kernel, launch);
+std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches) {
+    return std::make_shared<const KernelLaunch>(fn, kernel, std::move(launches));
 }
 
 }  // namespace megjit::cpu

@@ -32,6 +32,6 @@ private:
 };
 
 // A generated kernel over all host threads; what codegen::launcher("cpu0:0") is.
-std::shared_ptr<const runtime::Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, const codegen::LaunchShape& launch);
+std::shared_ptr<const runtime::Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches);
 
 }  // namespace megjit::cpu

@@ -80,15 +80,19 @@ struct BatchShape {
     int64_t row_grain() const { return std::max<int64_t>(1, kGrain / std::max<int64_t>(c, 1)); }
 };
 
+// Statistics of a batch, and, if there is a `y` to write, what they normalize.
 struct BatchForward {
     BatchShape s;
     float eps = 0;
+    bool normalizes = true;
     ColumnSums sums = {};
     size_t sum_bytes = 0;
 
     void operator()(void* const* in, void* const* out, void* workspace) const {
-        const float *x = static_cast<const float*>(in[0]), *scale = static_cast<const float*>(in[1]), *bias = static_cast<const float*>(in[2]);
-        float *y = static_cast<float*>(out[0]), *mean = static_cast<float*>(out[1]), *var = static_cast<float*>(out[2]);
+        const float *x = static_cast<const float*>(in[0]), *scale = nullptr, *bias = nullptr;
+        float* y = nullptr;
+        if (normalizes) scale = static_cast<const float*>(in[1]), bias = static_cast<const float*>(in[2]), y = static_cast<float*>(*out++);
+        float *mean = static_cast<float*>(out[0]), *var = static_cast<float*>(out[1]);
         s.by_rows ? by_rows(x, scale, bias, y, mean, var, workspace) : by_channels(x, scale, bias, y, mean, var);
     }
     void by_channels(const float* x, const float* scale, const float* bias, float* y, float* mean, float* var) const {
@@ -100,6 +104,7 @@ struct BatchForward {
                 mean[c] = static_cast<float>(total * inverse);
                 for (int64_t n = 0; n < s.n; ++n) squares += MEGJIT_BEST(sum_squares_run)(x + (n * s.c + c) * s.spatial, mean[c], s.spatial);
                 var[c] = static_cast<float>(squares * inverse);
+                if (!y) continue;
                 const float factor = scale[c] / std::sqrt(var[c] + eps);
                 for (int64_t n = 0; n < s.n; ++n) {
                     const int64_t at = (n * s.c + c) * s.spatial;
@@ -125,8 +130,9 @@ struct BatchForward {
             const double variance = total[s.c + c] * inverse - offset * offset;
             var[c] = variance < 0 ? 0.0f : static_cast<float>(variance);  // a NaN stays
             mean[c] = static_cast<float>(static_cast<double>(mean[c]) + offset);
-            factor[c] = scale[c] / std::sqrt(var[c] + eps);
+            if (y) factor[c] = scale[c] / std::sqrt(var[c] + eps);
         }
+        if (!y) return;
         parallel_for(rows, s.row_grain(), 1, [&](int64_t lo, int64_t hi) {
             MEGJIT_BEST(normalize_rows)(x + lo * s.c, y + lo * s.c, mean, factor, bias, hi - lo, s.c);
         });
@@ -137,23 +143,27 @@ Prepared prepare_batch_norm(const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
     if (Prepared converted = in_float32_like(x, call, outputs, prepare_batch_norm)) return converted;
     if (x.numel() == 0) return make_zeros(outputs);
-    BatchForward run{.s = BatchShape(x), .eps = static_cast<float>(call.real("eps"))};
+    BatchForward run{.s = BatchShape(x), .normalizes = call.op.name == "batch_norm"};
+    if (run.normalizes) run.eps = static_cast<float>(call.real("eps"));
     if (!run.s.by_rows) return make_kernel(run);
     run.sums = ColumnSums(run.s.count(), run.s.c);
     run.sum_bytes = run.sums.workspace_bytes();
     return make_kernel(run, run.sum_bytes + static_cast<size_t>(run.s.c) * sizeof(float));
 }
 
+// The sums over a batch that are the gradients of scale and bias, and, if there is a `dx` to write, that too.
 struct BatchBackward {
     BatchShape s;
     float eps = 0;
+    bool writes_dx = true;
     ColumnSums sums = {};
     size_t sum_bytes = 0;
 
     void operator()(void* const* in, void* const* out, void* workspace) const {
-        const float *x = static_cast<const float*>(in[0]), *mean = static_cast<const float*>(in[1]), *var = static_cast<const float*>(in[2]),
-                    *scale = static_cast<const float*>(in[3]), *dy = static_cast<const float*>(in[4]);
-        float *dx = static_cast<float*>(out[0]), *dscale = static_cast<float*>(out[1]), *dbias = static_cast<float*>(out[2]);
+        const float *x = static_cast<const float*>(in[0]), *mean = static_cast<const float*>(in[1]), *var = static_cast<const float*>(in[2]);
+        const float *scale = writes_dx ? static_cast<const float*>(in[3]) : nullptr, *dy = static_cast<const float*>(in[writes_dx ? 4 : 3]);
+        float* const dx = writes_dx ? static_cast<float*>(*out++) : nullptr;
+        float *dscale = static_cast<float*>(out[0]), *dbias = static_cast<float*>(out[1]);
         const double inverse = 1 / static_cast<double>(s.count());
         if (!s.by_rows) {
             parallel_for(s.c, s.channel_grain(), 1, [&](int64_t lo, int64_t hi) {
@@ -163,8 +173,9 @@ struct BatchBackward {
                         const int64_t at = (n * s.c + c) * s.spatial;
                         MEGJIT_BEST(sum_products_run)(x + at, dy + at, mean[c], s.spatial, &sum_dy, &sum_dyx);
                     }
-                    const Terms t = terms(var[c], scale[c], sum_dy, sum_dyx, inverse);
+                    const Terms t = terms(var[c], dx ? scale[c] : 1, sum_dy, sum_dyx, inverse);
                     dscale[c] = t.dscale, dbias[c] = static_cast<float>(sum_dy);
+                    if (!dx) continue;
                     for (int64_t n = 0; n < s.n; ++n) {
                         const int64_t at = (n * s.c + c) * s.spatial;
                         MEGJIT_BEST(gradient_run)(x + at, dy + at, dx + at, mean[c], t.a, t.b, t.k, s.spatial);
@@ -179,10 +190,11 @@ struct BatchBackward {
         float* const a = reinterpret_cast<float*>(static_cast<char*>(workspace) + sum_bytes);
         float *const b = a + s.c, *const k = b + s.c;
         for (int64_t c = 0; c < s.c; ++c) {
-            const Terms t = terms(var[c], scale[c], total[c], total[s.c + c], inverse);
+            const Terms t = terms(var[c], dx ? scale[c] : 1, total[c], total[s.c + c], inverse);
             dscale[c] = t.dscale, dbias[c] = static_cast<float>(total[c]);
             a[c] = t.a, b[c] = t.b, k[c] = t.k;
         }
+        if (!dx) return;
         parallel_for(s.count(), s.row_grain(), 1, [&](int64_t lo, int64_t hi) {
             MEGJIT_BEST(gradient_rows)(x + lo * s.c, dy + lo * s.c, dx + lo * s.c, mean, a, b, k, hi - lo, s.c);
         });
@@ -201,7 +213,7 @@ Prepared prepare_batch_norm_grad(const OpCall& call, std::span<const Type> outpu
     const Type& x = call.inputs[0];
     if (Prepared converted = in_float32_like(x, call, outputs, prepare_batch_norm_grad)) return converted;
     if (x.numel() == 0) return make_zeros(outputs);
-    BatchBackward run{.s = BatchShape(x), .eps = static_cast<float>(call.real("eps"))};
+    BatchBackward run{.s = BatchShape(x), .eps = static_cast<float>(call.real("eps")), .writes_dx = call.op.name == "batch_norm_grad"};
     if (!run.s.by_rows) return make_kernel(run);
     run.sums = ColumnSums(run.s.count(), run.s.c);
     run.sum_bytes = run.sums.workspace_bytes();
@@ -280,6 +292,8 @@ Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outpu
 void register_norm_kernels() {
     register_kernel("batch_norm", prepare_batch_norm);
     register_kernel("batch_norm_grad", prepare_batch_norm_grad);
+    register_kernel("batch_norm_stats", prepare_batch_norm);
+    register_kernel("batch_norm_grad_sums", prepare_batch_norm_grad);
     register_kernel("layer_norm", prepare_layer_norm);
     register_kernel("layer_norm_grad", prepare_layer_norm_grad);
 }

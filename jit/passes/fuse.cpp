@@ -34,6 +34,8 @@ using runtime::Shape;
 constexpr size_t kMaxOps = 64, kMaxRowOps = 160;
 constexpr size_t kMaxOperands = 28;
 constexpr int64_t kMinRows = 8, kFewElements = 32768;
+constexpr int64_t kSmall = 4096;      // elements of a group that is joined with others of its shape
+constexpr ptrdiff_t kSiblings = 4;    // how many candidates are looked at
 constexpr int kHeavyInstructions = 40;  // of an op whose code is long
 
 bool is_fusible_type(const Type& type) { return type.dtype != runtime::DType::c64 && type.numel() != 0; }
@@ -58,6 +60,12 @@ bool has_rows_enough(const Shape& shape, uint32_t reduced) {
     const bool in_columns = !(reduced >> (shape.rank() - 1) & 1u);
     return kept / (in_columns ? codegen::kColumnBlock : 1) >= kMinRows;
 }
+
+// What reads a group first.
+struct Reader {
+    int level = std::numeric_limits<int>::max();
+    int group = kNoGroup;
+};
 
 class Fuser {
 public:
@@ -247,41 +255,48 @@ private:
 
     // Two groups that reduce the same value along the same axes, where no path leads from one to the other. (None
     // does if all readers of the lower one have levels above the other's.) The data are read once, and nothing but
-    // rows is written earlier than before.
+    // rows is written earlier than before. Likewise element-wise groups of few elements whose results one group
+    // reads: a kernel's start costs more than their work.
     void join_siblings() {
         find_escaping();
-        std::vector<int> lowest_reader = lowest_readers();
+        std::vector<Reader> lowest_reader = lowest_readers();
         std::map<ValueId, std::vector<int>> reducers;  // of an operand
+        std::map<int, std::vector<int>> small;         // read by a group
         for (int g = 0; g < static_cast<int>(grouping_.groups.size()); ++g) {
-            if (!group(g).reduced || !writes_rows_only(g)) continue;
-            for (ValueId operand : group(g).operands) {
-                if (!(graph_.type(operand).shape == group(g).shape)) continue;
-                std::vector<int>& others = reducers[operand];
-                const auto sibling = std::find_if(others.begin(), others.end(), [&](int other) { return are_siblings(g, other, lowest_reader); });
-                if (sibling == others.end()) {
-                    others.push_back(g);
-                    continue;
-                }
-                absorb(g, *sibling, joint_operands(g, *sibling));
-                int& lowest = lowest_reader[static_cast<size_t>(*sibling)];
-                lowest = std::min(lowest, lowest_reader[static_cast<size_t>(g)]);
-                break;
-            }
+            const Group& of = group(g);
+            if (of.nodes.empty()) continue;
+            const int reader = lowest_reader[static_cast<size_t>(g)].group;
+            if (!of.reduced && of.shape.numel() <= kSmall && reader != kNoGroup) join_a_sibling(g, small[reader], lowest_reader);
+            if (!of.reduced || !writes_rows_only(g)) continue;
+            for (ValueId operand : std::vector(of.operands))
+                if (graph_.type(operand).shape == of.shape && join_a_sibling(g, reducers[operand], lowest_reader)) break;
         }
     }
-    bool are_siblings(int a, int b, const std::vector<int>& lowest_reader) const {
-        const Group &x = group(a), &y = group(b);
-        if (a == b || !(x.shape == y.shape) || x.reduced != y.reduced || x.nodes.size() + y.nodes.size() > kMaxOps) return false;
-        const int lower = x.level < y.level ? a : b, level = std::max(x.level, y.level);
-        return (x.level == y.level || lowest_reader[static_cast<size_t>(lower)] > level) && joint_operands(a, b).size() <= kMaxOperands;
+    bool join_a_sibling(int g, std::vector<int>& others, std::vector<Reader>& lowest_reader) {
+        const auto first = std::ssize(others) > kSiblings ? others.end() - kSiblings : others.begin();
+        const auto sibling = std::find_if(first, others.end(), [&](int other) { return are_siblings(g, other, lowest_reader); });
+        if (sibling == others.end()) {
+            others.push_back(g);
+            return false;
+        }
+        absorb(g, *sibling, joint_operands(g, *sibling));
+        Reader& lowest = lowest_reader[static_cast<size_t>(*sibling)];
+        if (lowest_reader[static_cast<size_t>(g)].level < lowest.level) lowest = lowest_reader[static_cast<size_t>(g)];
+        return true;
     }
-    // Per group: the lowest level at which something outside reads it.
-    std::vector<int> lowest_readers() const {
-        std::vector<int> lowest(grouping_.groups.size(), std::numeric_limits<int>::max());
+    bool are_siblings(int a, int b, const std::vector<Reader>& lowest_reader) const {
+        const Group &x = group(a), &y = group(b);
+        if (a == b || y.nodes.empty() || !(x.shape == y.shape) || x.layout != y.layout || x.reduced != y.reduced || x.nodes.size() + y.nodes.size() > kMaxOps) return false;
+        const int lower = x.level < y.level ? a : b, level = std::max(x.level, y.level);
+        return (x.level == y.level || lowest_reader[static_cast<size_t>(lower)].level > level) && joint_operands(a, b).size() <= kMaxOperands;
+    }
+    std::vector<Reader> lowest_readers() const {
+        std::vector<Reader> lowest(grouping_.groups.size());
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
             const int own = grouping_.group_of[id], level = own == kNoGroup ? level_[id] : group(own).level;
             for (ValueId input : graph_.nodes()[id].inputs)
-                if (const int g = group_of(input); g != kNoGroup && g != own) lowest[static_cast<size_t>(g)] = std::min(lowest[static_cast<size_t>(g)], level);
+                if (const int g = group_of(input); g != kNoGroup && g != own && level < lowest[static_cast<size_t>(g)].level)
+                    lowest[static_cast<size_t>(g)] = {level, own};
         }
         return lowest;
     }

@@ -43,6 +43,9 @@ Graph fuse_relu(const Graph& graph);
 // conditions stand in words in fuse.cpp.
 Graph fuse(const Graph& graph, const PipelineOptions& options = {});
 
+// Joins kernels that are equal and independent into one step with several launches.
+Graph batch(const Graph& graph);
+
 // Writes ops that are made of simpler ones (softmax, layer norm, ...) as those, so that kernels can
 // hold them together with their neighbours.
 Graph expand(const Graph& graph, const PipelineOptions& options = {});

@@ -500,6 +500,14 @@ class ops:
         """Gradients of batch_norm's first result for x, scale and bias."""
 
     @staticmethod
+    def batch_norm_grad_sums(x: object, mean: object, var: object, dy: object, /, *, eps: float = 1e-05) -> tuple[_Tensor, ...]:
+        """Gradients of batch_norm's first result for scale and bias, in float32: sums over all axes but axis 1."""
+
+    @staticmethod
+    def batch_norm_stats(x: object, /) -> tuple[_Tensor, ...]:
+        """Mean and biased variance over all axes but axis 1, in float32."""
+
+    @staticmethod
     def bit_and(x: object, y: object, /) -> _Tensor:
         """x & y."""
 

@@ -57,6 +57,20 @@ std::vector<Type> infer_batch_norm_grad(const OpCall& call) {
     return {x, {scale.dtype, channels}, {scale.dtype, channels}};
 }
 
+std::vector<Type> infer_batch_norm_stats(const OpCall& call) {
+    const Shape channels = channels_of(call, call.inputs[0]);
+    return {{DType::f32, channels}, {DType::f32, channels}};
+}
+
+std::vector<Type> infer_batch_norm_grad_sums(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    const Shape channels = channels_of(call, x);
+    check_like(call, call.inputs[1], DType::f32, channels, "mean");
+    check_like(call, call.inputs[2], DType::f32, channels, "var");
+    check_like(call, call.inputs[3], x.dtype, x.shape, "dy");
+    return {{DType::f32, channels}, {DType::f32, channels}};
+}
+
 struct LayerShapes {
     Shape outer, inner;
 };
@@ -256,6 +270,31 @@ std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const Ten
     return {build::cast(y, type.dtype), build::reshape(mean, outer), build::reshape(r, outer)};
 }
 
+// The statistics stay with their own kernel, which cuts long columns among threads; what they normalize joins
+// the activation and the sum that follow.
+std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const TensorRef> inputs) {
+    const Type& type = call.inputs[0];
+    if (type.numel() == 0) return {};
+    const Groups groups = batch_groups(type.shape);
+    const Tensors stats = build::op_n("batch_norm_stats", {inputs.data(), 1});
+    const auto channel = [&](const TensorRef& v) { return build::reshape(as_f32(v), groups.stats); };
+    const TensorRef factor = channel(inputs[1]) * rstd_of(channel(stats[1]), call.real("eps"));
+    return {build::cast((as_f32(inputs[0]) - channel(stats[0])) * factor + channel(inputs[2]), type.dtype), stats[0], stats[1]};
+}
+
+std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
+    const TensorRef &x = inputs[0], &mean = inputs[1], &var = inputs[2], &scale = inputs[3], &dy = inputs[4];
+    const Type& type = call.inputs[0];
+    if (type.numel() == 0) return {};
+    const Groups groups = batch_groups(type.shape);
+    const auto channel = [&](const TensorRef& v) { return build::reshape(as_f32(v), groups.stats); };
+    const Tensors sums = build::op_n("batch_norm_grad_sums", std::array{x, mean, var, dy}, {call.real("eps")});
+    const TensorRef r = rstd_of(channel(var), call.real("eps"));
+    const TensorRef factor = channel(scale) * r, shift = channel(sums[1]) * (1 / groups.count), slope = channel(sums[0]) * r * (1 / groups.count);
+    const TensorRef dx = (as_f32(dy) - shift - (as_f32(x) - channel(mean)) * slope) * factor;
+    return {build::cast(dx, type.dtype), build::cast(sums[0], scale->dtype()), build::cast(sums[1], scale->dtype())};
+}
+
 // What both kernels need is written twice on purpose: it is cheaper to compute than to store.
 std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
@@ -296,8 +335,15 @@ std::vector<OpDef> norm_ops() {
          .infer = infer_batch_norm,
          .grad = grad_batch_norm,
          .keeps = Keeps::both,
+         .expand = expand_batch_norm,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
+         .cost = cost_norm},
+        {.name = "batch_norm_stats",
+         .doc = "Mean and biased variance over all axes but axis 1, in float32.",
+         .inputs = {"x"},
+         .infer = infer_batch_norm_stats,
+         .channels_last_inputs = 1,
          .cost = cost_norm},
         {.name = "batch_norm_grad",
          .doc = "Gradients of batch_norm's first result for x, scale and bias.",
@@ -306,8 +352,16 @@ std::vector<OpDef> norm_ops() {
          .infer = infer_batch_norm_grad,
          .grad = grad_batch_norm_grad,
          .keeps = Keeps::inputs,
+         .expand = expand_batch_norm_grad,
          .channels_last_inputs = 17,
          .channels_last_outputs = 1,
+         .cost = cost_norm},
+        {.name = "batch_norm_grad_sums",
+         .doc = "Gradients of batch_norm's first result for scale and bias, in float32: sums over all axes but axis 1.",
+         .inputs = {"x", "mean", "var", "dy"},
+         .attrs = {kEps},
+         .infer = infer_batch_norm_grad_sums,
+         .channels_last_inputs = 9,
          .cost = cost_norm},
         {.name = "layer_norm",
          .doc = "Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). "

@@ -88,6 +88,21 @@ TEST_F(FuseReductions, LayerNormGradientIsTwoKernels) {
     EXPECT_EQ(ops_in(graph), 0u) << print(graph);
 }
 
+TEST_F(FuseReductions, BatchNormJoinsTheActivationBehindIt) {
+    const Graph graph = fused(
+        "%0: f32[4, 6, 5, 5] = input 0\n%1: f32[6] = input 1\n%2: f32[6] = input 2\n"
+        "%3: f32[4, 6, 5, 5], %4: f32[6], %5: f32[6] = batch_norm %0 %1 %2 {eps=1e-05}\n%6: f32[4, 6, 5, 5] = relu %3\nreturn %6 %4 %5\n");
+    EXPECT_EQ(kernels_in(graph), 2u) << print(graph);  // the factor of each channel, and the elements
+    EXPECT_EQ(ops_in(graph), 1u) << print(graph);      // the statistics
+}
+
+TEST_F(FuseReductions, BatchNormGradient) {
+    const Graph graph = fused(
+        "%0: f32[4, 6, 5, 5] = input 0\n%1: f32[6] = input 1\n%2: f32[6] = input 2\n%3: f32[6] = square %2\n%4: f32[6] = input 3\n%5: f32[4, 6, 5, 5] = input 4\n"
+        "%6: f32[4, 6, 5, 5], %7: f32[6], %8: f32[6] = batch_norm_grad %0 %1 %3 %4 %5 {eps=1e-05}\nreturn %6 %7 %8\n");
+    EXPECT_EQ(ops_in(graph), 2u) << print(graph);
+}
+
 //  A row without its axis must not be taken for one along another axis of the same extent.
 TEST_F(FuseReductions, ASquareMatrixKeepsRowsAndColumnsApart) {
     fused(
