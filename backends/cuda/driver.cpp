@@ -1,0 +1,47 @@
+#include "backends/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::cuda {
+namespace {
+
+using runtime::cat;
+using runtime::DeviceError;
+
+std::filesystem::path default_library() {
+    const std::string& named = runtime::debug().cuda_driver;
+    return named.empty() ? "libcuda.so.1" : named;
+}
+
+}  // namespace
+
+CudaDriver::CudaDriver() : CudaDriver(default_library()) {}
+
+CudaDriver::CudaDriver(const std::filesystem::path& library) {
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed
+    if (!handle) throw DeviceError(cat("there is no CUDA driver: ", dlerror()));
+    const auto symbol = [&]<class Fn>(const char* name, Fn& fn) {
+        fn = reinterpret_cast<Fn>(dlsym(handle, name));
+        if (!fn) throw DeviceError(cat("the CUDA driver ", library.string(), " lacks ", name, ": it is too old"));
+    };
+#define MEGJIT_X(name, ours, parameters) symbol(#name, functions_.ours);
+    MEGJIT_CUDA_FUNCTIONS(MEGJIT_X)
+#undef MEGJIT_X
+    check(functions_.init(0), "cuInit");
+    check(functions_.version(&version_), "cuDriverGetVersion");
+    check(functions_.device_count(&device_count_), "cuDeviceGetCount");
+    if (device_count_ == 0) throw DeviceError("the CUDA driver sees no GPU");
+}
+
+void CudaDriver::check(Result result, const char* call) const {
+    if (result == 0) return;
+    const char *name = nullptr, *text = nullptr;
+    functions_.error_name(result, &name);
+    functions_.error_text(result, &text);
+    throw DeviceError(cat("CUDA: ", call, " failed: ", name ? name : "unknown error", " (", result, ")", text ? ": " : "", text ? text : ""));
+}
+
+}  // namespace megjit::cuda

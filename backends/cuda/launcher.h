@@ -1,0 +1,31 @@
+// backends/cuda/launcher.h -- CudaLauncher: an image, loaded; launches with any numbers that it serves.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "backends/cuda/gpu.h"
+#include "codegen/gpu_image.h"
+
+namespace megjit::cuda {
+
+class CudaLauncher {
+public:
+    // DeviceError with the driver's log when the image does not load.
+    CudaLauncher(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> image, codegen::KernelIR kernel);
+    ~CudaLauncher();
+    CudaLauncher(const CudaLauncher&) = delete;
+    CudaLauncher& operator=(const CudaLauncher&) = delete;
+
+    // Queued on the GPU's stream. `launch` has the variant for which the image was made; inputs are those in memory.
+    void launch(const codegen::LaunchShape& launch, std::span<const Address> inputs, std::span<const Address> outputs) const;
+
+private:
+    const Gpu& gpu_;
+    std::shared_ptr<const codegen::GpuImage> image_;
+    codegen::KernelIR kernel_;
+    Module module_ = nullptr;
+    Function function_ = nullptr;
+};
+
+}  // namespace megjit::cuda
