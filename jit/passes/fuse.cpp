@@ -13,7 +13,11 @@
 //   6. no path leads out of the group and back in: every operand from elsewhere has a level below
 //      the group's. A group's level is one above all its operands; a level can still be raised
 //      until somebody outside has read the group.
-// Groups of one level that reduce the same value along the same axes become one (siblings).
+//   7. memory's peak does not grow: a node that is recorded after other ops (a gradient, say, that reads what
+//      forward has) is computed earlier than recorded only if that frees as much as it stores, or if its
+//      result is one value a row; and a group waits for a later one only if what it keeps alive meanwhile is
+//      no larger than what it need not store.
+// Groups that reduce the same value along the same axes become one (siblings).
 // A group of one node stays as it was: the eager kernel is as good. A value leaves its kernel only if
 // something outside of the group reads it, so a group never moves more bytes than its parts.
 #include <algorithm>
@@ -73,7 +77,17 @@ public:
         : options_(options), graph_(graph),
           grouping_{.graph = graph, .group_of = std::vector<int>(graph.nodes().size(), kNoGroup), .form_of = std::vector<Form>(graph.nodes().size()),
                     .groups = {}, .escapes = {}, .fold_dimshuffle = options.fuse_dimshuffle},
-          level_(graph.nodes().size()) {}
+          level_(graph.nodes().size()), last_use_(graph.value_count(), kNever), use_before_(graph.value_count()) {
+        for (size_t n = 0; n < graph.nodes().size(); ++n)
+            for (ValueId input : graph.nodes()[n].inputs) {
+                NodeId& last = last_use_[at(input)];
+                const auto id = static_cast<NodeId>(n);
+                if (graph.producer(input).kind != NodeKind::op || last == id) continue;
+                if (last != kNever) use_before_[at(input)] = last;
+                last = id;
+            }
+        for (ValueId output : graph.outputs) last_use_[at(output)] = kNever;
+    }
 
     Graph run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) place(static_cast<NodeId>(id));
@@ -114,9 +128,9 @@ private:
             int best = kNoGroup;
             for (ValueId input : node.inputs) {
                 const int g = group_of(input);
-                if (g > best && may_join(node, g)) best = g;  // the latest: most likely on one path
+                if (g > best && may_join(id, g)) best = g;  // the latest: most likely on one path
             }
-            if (best == kNoGroup && part_of(node) != Part::reshape) best = new_group(node);
+            if (best == kNoGroup && part_of(node) != Part::reshape) best = new_group(id);
             if (best != kNoGroup) {
                 join(id, best);
                 for (ValueId input : node.inputs) {
@@ -132,6 +146,7 @@ private:
             if (group_of(input) != kNoGroup) note_reader(group_of(input), kNoGroup);
         }
         level_[at(id)] = level;
+        if (node.kind == NodeKind::op && !node.op->is_view) ++era_;
     }
 
     int needed_level(const Node& node, int g) const {
@@ -169,10 +184,11 @@ private:
         return {};
     }
 
-    bool may_join(const Node& node, int g) const {
+    bool may_join(NodeId id, int g) const {
+        const Node& node = graph_.node(id);
         const Group& of = group(g);
         const std::optional<Form> form = form_in(node, g);
-        if (!form) return false;
+        if (!form || (*form == Form::element && of.era != era_ && graph_.type(node.outputs[0]).bytes() > bytes_freed_by(id, g))) return false;
         const bool needs_rows = of.reduced && (*form != Form::element || std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
                                                    return group_of(input) == g && form_of(input) != Form::element;
                                                }));
@@ -186,6 +202,31 @@ private:
         return needed_level(node, g) <= of.level || of.readers.empty();
     }
 
+    // Of the values that only this node needs after the group.
+    size_t bytes_freed_by(NodeId id, int g) const {
+        size_t bytes = 0;
+        const std::vector<ValueId>& inputs = graph_.node(id).inputs;
+        for (auto input = inputs.begin(); input != inputs.end(); ++input) {
+            const bool is_only_one = last_use_[at(*input)] == id && use_before_[at(*input)] <= group(g).nodes.back();
+            if (is_only_one && std::find(inputs.begin(), input, *input) == input) bytes += graph_.type(*input).bytes();
+        }
+        return bytes;
+    }
+
+    // Group a runs where b does, later than recorded: are the operands that live until then larger than its
+    // results that only b reads, and that are no longer stored?
+    bool waiting_costs_memory(int a, int b) const {
+        if (group(a).era == group(b).era) return false;
+        size_t kept = 0, spared = 0;
+        for (ValueId operand : group(a).operands)
+            if (const NodeId last = last_use_[at(operand)]; last != kNever && grouping_.group_of[at(last)] == a) kept += graph_.type(operand).bytes();
+        for (NodeId id : group(a).nodes) {
+            const ValueId result = graph_.node(id).outputs[0];
+            if (const NodeId last = last_use_[at(result)]; last != kNever && grouping_.group_of[at(last)] == b) spared += graph_.type(result).bytes();
+        }
+        return kept > spared;
+    }
+
     // Two groups that meet in a node become one where the conditions hold for all of it. The lower one
     // is raised to the other's level, so nobody but the other may have read it.
     void try_merge(int a, int b) {
@@ -194,7 +235,7 @@ private:
         if (from.reduced && to.reduced && from.reduced != to.reduced) return;
         // An element-wise group that is read before a first reduction is walked again by each pass.
         if (from.reduced != to.reduced && (from.reduced ? to : from).heavy > 0 && !reads_rows_only(from.reduced ? b : a, from.reduced ? a : b)) return;
-        if (from.nodes.size() + to.nodes.size() > kMaxOps) return;
+        if (from.nodes.size() + to.nodes.size() > kMaxOps || waiting_costs_memory(a, b)) return;
         const bool a_is_read = is_read_outside(a, b), b_is_read = is_read_outside(b, a);
         if ((from.level < to.level && a_is_read) || (to.level < from.level && b_is_read)) return;
         std::vector<ValueId> operands = joint_operands(a, b);
@@ -247,6 +288,8 @@ private:
         to.nodes = std::move(nodes);
         to.operands = std::move(operands);
         to.level = std::max(from.level, to.level);
+        to.position = std::max(from.position, to.position);
+        to.era = std::max(from.era, to.era);
         to.reduced |= from.reduced;
         to.heavy += from.heavy;
         to.readers.clear();
@@ -315,12 +358,15 @@ private:
         if (std::find(readers.begin(), readers.end(), reader) == readers.end()) readers.push_back(reader);
     }
 
-    int new_group(const Node& node) {
+    int new_group(NodeId id) {
+        const Node& node = graph_.node(id);
         const Type& space = graph_.type(part_of(node) == Part::reduction ? node.inputs[0] : node.outputs[0]);
         Group fresh;
         fresh.shape = space.shape;
         fresh.layout = space.layout;
         fresh.level = needed_level(node, kNoGroup);
+        fresh.position = id;
+        fresh.era = era_;
         grouping_.groups.push_back(std::move(fresh));
         return static_cast<int>(grouping_.groups.size()) - 1;
     }
@@ -342,19 +388,12 @@ private:
         to.nodes.push_back(id);
     }
 
-    // Nodes and groups in order of level; within a level in recorded order.
     Graph rebuild() {
-        struct Item { int level; size_t first; int group; NodeId node; };
+        struct Item { int group; NodeId node; };
         std::vector<Item> items;
-        std::vector<bool> emitted(grouping_.groups.size());
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
             const int g = grouping_.group_of[id];
-            if (g == kNoGroup) {
-                items.push_back({level_[id], id, kNoGroup, static_cast<NodeId>(id)});
-            } else if (!emitted[g]) {
-                emitted[g] = true;
-                items.push_back({group(g).level, at(group(g).nodes.back()), g, {}});
-            }
+            if (g == kNoGroup || group(g).position == static_cast<NodeId>(id)) items.push_back({g, static_cast<NodeId>(id)});
         }
         find_escaping();
         return emit_in_dependency_order(items);
@@ -406,7 +445,11 @@ private:
     PipelineOptions options_;
     const Graph& graph_;
     Grouping grouping_;
-    std::vector<int> level_;
+    static constexpr NodeId kNever = static_cast<NodeId>(~0u);
+    std::vector<int> level_;         // by node
+    std::vector<NodeId> last_use_;   // by value: the last node that reads it; kNever if it outlives the graph
+    std::vector<NodeId> use_before_;  // by value: the last but one
+    int era_ = 0;                    // ops that are no part of a group, so far
 };
 
 }  // namespace

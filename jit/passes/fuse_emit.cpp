@@ -50,6 +50,8 @@ uint32_t reduced_axes(const Graph& graph, const Node& node) {
 
 namespace {
 
+constexpr int64_t kManyElements = 16384;
+
 // Axes of a tensor in the order in which they lie in memory.
 std::vector<int> memory_order(Layout layout, int rank) {
     std::vector<int> order;
@@ -271,10 +273,15 @@ private:
 
 void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
     const Group& group = grouping.groups[static_cast<size_t>(g)];
-    const auto does_work = [&](NodeId id) { return part_of(grouping.graph.node(id)) == Part::elementwise || part_of(grouping.graph.node(id)) == Part::reduction; };
-    const auto parts = std::count_if(group.nodes.begin(), group.nodes.end(), does_work);
+    int parts = 0;
+    for (NodeId id : group.nodes) {
+        const Part part = part_of(grouping.graph.node(id));
+        parts += part == Part::elementwise || part == Part::reduction || (part == Part::broadcast && group.nodes.size() > 1);
+    }
+    // A long expression is computed faster by code of its own than step by step, if there is enough of it.
+    const bool is_worth_alone = group.heavy > 0 && group.shape.numel() >= kManyElements;
     // The eager kernels know row-major only.
-    if (parts < 2 && group.layout == Layout::row_major) {
+    if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major) {
         for (NodeId id : group.nodes) rewrite.copy(grouping.graph.node(id));
         return;
     }

@@ -26,6 +26,8 @@ struct Group {
     std::vector<int> readers = {};     // groups that read it; kNoGroup: nodes without one
     std::vector<NodeId> nodes = {};    // in recorded order
     std::vector<ValueId> operands = {};  // distinct, from outside
+    NodeId position = {};  // where in the recorded order it runs
+    int era = 0;           // how many other ops are recorded before it
     int heavy = 0;                  // nodes whose code is long and that need no reduction of the group
 
     runtime::Shape row_shape(Form form) const;

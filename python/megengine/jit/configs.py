@@ -94,7 +94,7 @@ class GraphOptimizationConfig:
         return {
             "fuse": bool(shuffle or reduce),
             "fuse_dimshuffle": opt_level >= 3 if shuffle is None else bool(shuffle),
-            "fuse_reduce": False,
+            "fuse_reduce": opt_level >= 3 if reduce is None else bool(reduce),
         }
 
     def __repr__(self) -> str:
