@@ -66,7 +66,7 @@ Graph expand(const Graph& graph, const PipelineOptions& options) {
     Rewriter rewrite(graph);
     for (const Node& node : graph.nodes())
         if (!options.fuse_reduce || !expand_node(node, rewrite)) rewrite.copy(node);
-    return rewrite.finish();
+    return drop_dead(rewrite.finish());  // results of the expansion that nobody reads
 }
 
 }  // namespace megjit::jit
