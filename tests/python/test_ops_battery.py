@@ -177,6 +177,11 @@ def normalized(x, axes, eps=1e-5):
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
 
+def batch_norm_sums(x, mean, var, dy):
+    normalized = (x - mean.reshape(-1, 1, 1)) / np.sqrt(var.reshape(-1, 1, 1) + 1e-5)
+    return (dy * normalized).sum((0, 2, 3)), dy.sum((0, 2, 3))
+
+
 def batch_normed(x, w, b):
     return (normalized(x, (0, 2, 3)) * w[:, None, None] + b[:, None, None], x.mean((0, 2, 3)), x.var((0, 2, 3)))
 
@@ -246,6 +251,8 @@ OTHERS = [
     Row("matmul_epilogue", lambda a, b, c, d: a @ b + c + d, (X, normal(4, 5), normal(5), normal(3, 5)), {"epilogue": "bias add"}, tolerance=1e-5),
     Row("batch_norm", batch_normed, (IMAGE, normal(4), normal(4)), {"eps": 1e-5}, (0, 1, 2), tolerance=1e-5),
     Row("batch_norm_grad", None, (IMAGE, normal(4), between(0.5, 1, 4), normal(4), normal(2, 4, 6, 5)), {"eps": 1e-5}),
+    Row("batch_norm_stats", lambda x: (x.mean((0, 2, 3)), x.var((0, 2, 3))), (IMAGE,), tolerance=1e-5),
+    Row("batch_norm_grad_sums", batch_norm_sums, (IMAGE, normal(4), between(0.5, 1, 4), normal(2, 4, 6, 5)), {"eps": 1e-5}, tolerance=1e-4),
     Row("layer_norm", layer_normed, (CUBE, normal(3, 4), normal(3, 4, seed=1)), {"axes": 2, "eps": 1e-5, "affine": 1}, (0, 1, 2), tolerance=1e-5),
     Row("layer_norm_grad", None, (CUBE, normal(2), between(0.5, 1, 2), normal(2, 3, 4, seed=2), normal(3, 4)), {"axes": 2, "affine": 1}),
     Row("max_pool", lambda x: windows(x, -np.inf).max((4, 5)), (IMAGE,), POOL, (0,)),
