@@ -2,6 +2,8 @@
 // which owns compilers, the cache in memory and on disk, and what is reported to users.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -12,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "codegen/compile_queue.h"
 #include "codegen/kernel_ir.h"
 
 namespace megjit::codegen {
@@ -32,8 +35,9 @@ public:
     virtual std::string compile(const KernelIR& kernel) = 0;
     // Object code to a callable; the code stays loaded until the process ends.
     virtual KernelFn load(const std::string& object) = 0;
-    // Readable code for fn.kernels(): the last stage before machine code.
+    // Readable code for fn.kernels(): the last stage before machine code, and that (where it can be shown).
     virtual std::string source(const KernelIR& kernel) = 0;
+    virtual std::string assembly(const KernelIR&) { return ""; }
 };
 
 struct CompiledKernel {
@@ -42,8 +46,43 @@ struct CompiledKernel {
     std::string backend;
     double compile_ms = 0;  // of the request that made it: compiling, or reading from disk, and loading
     bool cached = false;    // came from memory or disk
-    std::function<std::string()> source;
+    std::function<std::string()> source, assembly;  // compile again: slow
 };
+
+// A kernel that is wanted, and may still be compiling.
+class KernelRequest {
+public:
+    explicit KernelRequest(KernelIR kernel) : kernel_(std::move(kernel)) {}
+    const KernelIR& kernel() const { return kernel_; }
+    bool is_done() const { return done_.load(std::memory_order_acquire); }
+    // Once it is done:
+    const std::shared_ptr<const CompiledKernel>& compiled() const { return compiled_; }  // null: it failed
+    const std::string& error() const { return error_; }
+
+private:
+    friend class KernelService;
+    void succeed(std::shared_ptr<const CompiledKernel> compiled) {
+        compiled_ = std::move(compiled);
+        done_.store(true, std::memory_order_release);
+    }
+    void fail(std::string error) {
+        error_ = std::move(error);
+        done_.store(true, std::memory_order_release);
+    }
+    const KernelIR kernel_;
+    std::shared_ptr<const CompiledKernel> compiled_;
+    std::string error_;
+    std::atomic<bool> done_{false};
+};
+using KernelRequests = std::vector<std::shared_ptr<const KernelRequest>>;
+
+// MEGJIT_COMPILE: what a call does while kernels that it could use are not compiled yet.
+enum class CompileMode : uint8_t {
+    async,  // runs without them
+    sync,   // waits
+    off,    // none are compiled
+};
+CompileMode compile_mode();  // UserError when the variable has none of these values
 
 struct KernelCounters {
     int64_t memory_hits = 0;
@@ -64,26 +103,47 @@ public:
     std::vector<std::string_view> backends() const;
     // `backend` "" means: MGB_JIT_BACKEND, or the default of the device at hand (MLIR on a CPU).
     // Unknown values are a UserError that lists the valid ones; a value that cannot serve the CPU
-    // warns once and uses the default.
+    // warns once and uses the default. Compiles in the calling thread; throws Error on failure.
     std::shared_ptr<const CompiledKernel> get(const KernelIR& kernel, std::string_view backend = "");
+
+    // The same beside execution: done at once when the kernel is in memory or on disk, or has failed before.
+    // The first failure is told on stderr, with the path of a dump. When nobody holds a request any more, it
+    // is not compiled. UserError for an unknown MGB_JIT_BACKEND.
+    std::shared_ptr<const KernelRequest> request(const KernelIR& kernel);
+    // Until all are done, `until` has passed or stop() was called; Ctrl-C throws.
+    void wait(const KernelRequests& requests, CompileQueue::Clock::time_point until);
+    // Before the process ends: compiles no more, and gives the kernel at hand some time.
+    void stop(std::chrono::milliseconds grace) { queue_.stop(grace); }
+    bool is_stopped() const { return queue_.is_stopped(); }
+
     bool can_compile() const;  // is there any compiler for this machine?
     KernelCounters counters() const;
 
 private:
     using Entry = std::pair<std::string, std::shared_ptr<const CompiledKernel>>;
 
-    KernelCompiler& choose(std::string_view backend) const;
+    KernelCompiler* choose(std::string_view backend) const;  // null: none is installed
     std::shared_ptr<const CompiledKernel> find(const std::string& key);
     void keep(const std::string& key, std::shared_ptr<const CompiledKernel> kernel);
-    std::shared_ptr<CompiledKernel> make(KernelCompiler& compiler, const KernelIR& kernel, bool& from_disk);
+    struct Expanded;
+    // With compile_mutex_:
+    KernelFn load_from_disk(KernelCompiler& compiler, const Expanded& expanded);
+    std::shared_ptr<const CompiledKernel> produce(KernelCompiler& compiler, const KernelIR& kernel, const std::string& key, bool from_disk_only);
+    void serve(KernelCompiler& compiler, KernelRequest& request, const std::string& key);
+    static void register_fork_handlers();
 
     mutable std::mutex mutex_;   // guards the fields below
-    std::mutex compile_mutex_;   // one kernel is compiled at a time, so that no work is done twice
+    // One kernel is compiled at a time, so that no work is done twice; held around every call of a compiler. Taken
+    // before mutex_.
+    std::mutex compile_mutex_;
     std::vector<std::unique_ptr<KernelCompiler>> compilers_;
     std::list<Entry> recent_;    // most recently used first
     std::unordered_map<std::string_view, std::list<Entry>::iterator> kernels_;  // keys lie in recent_
     std::unique_ptr<DiskCache> disk_;  // made at the first compile; guarded by compile_mutex_
     KernelCounters counters_;
+    std::unordered_map<std::string, std::weak_ptr<KernelRequest>> wanted_;  // those that wait or run
+    std::unordered_map<std::string, std::string> failed_;  // key -> why
+    CompileQueue queue_{compile_mutex_};  // last: its thread ends first
 };
 
 }  // namespace megjit::codegen

@@ -1,5 +1,6 @@
 #include "codegen/launcher.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -20,6 +21,10 @@ Launchers& launchers() {
 void set_launcher(std::string_view device, LaunchKernel launch) {
     std::lock_guard lock(launchers().mutex);
     launchers().by_device.insert_or_assign(std::string(device), launch);
+}
+
+bool runs_without_code(const KernelIR& kernel) {
+    return kernel.reductions.empty() && std::none_of(kernel.inputs.begin(), kernel.inputs.end(), [](const Operand& input) { return input.by >= 0 || input.is_offset; });
 }
 
 LaunchKernel launcher(std::string_view device) {

@@ -1,5 +1,10 @@
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
 
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
@@ -9,6 +14,7 @@
 namespace megjit::codegen {
 namespace {
 
+namespace fs = std::filesystem;
 using runtime::cat;
 
 // Every name that MGB_JIT_BACKEND may have, on any machine.
@@ -27,6 +33,36 @@ std::shared_ptr<const CompiledKernel> as_cached(const std::shared_ptr<const Comp
     return copy;
 }
 
+runtime::Message no_compiler() {
+    const std::string& wanted = runtime::debug().jit_backend;
+    return {.what = "no kernel compiler is installed", .why = cat("the plug-in for ", wanted.empty() ? kDefaultOnCpu : std::string_view(wanted), " was not found"),
+            .fix = "build with MEGJIT_WITH_MLIR=ON, or name the plug-in's folder in MEGJIT_PLUGIN_DIR"};
+}
+
+// Where a kernel that could not be compiled is written; empty when it cannot be.
+fs::path write_dump(const KernelIR& kernel) {
+    fs::path folder = runtime::debug().dump_dir;
+    if (folder.empty()) folder = default_cache_folder().empty() ? fs::temp_directory_path() : default_cache_folder() / "failed";
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
+    const std::string text = print(kernel);
+    const fs::path file = folder / cat("kernel-", std::hex, std::hash<std::string>()(text), ".txt");
+    std::ofstream out(file);
+    out << text;
+    return out.flush() ? file : fs::path();
+}
+
+// One warning for each compiler: what breaks one kernel often breaks all.
+void report_failure(std::string_view backend, const KernelIR& kernel, const std::string& why) {
+    static std::mutex mutex;
+    static std::set<std::string, std::less<>> reported;
+    const std::lock_guard lock(mutex);
+    if (!reported.emplace(backend).second) return;
+    const fs::path dump = write_dump(kernel);
+    warn_once(cat(backend, " could not compile a kernel, whose operations run one by one: ", why.substr(0, why.find('\n')),
+                  dump.empty() ? "" : cat("; to see it again: python -m megengine compile ", dump.string())));
+}
+
 }  // namespace
 
 void refuse_unknown_backend(std::string_view backend) {
@@ -41,6 +77,8 @@ KernelService::~KernelService() = default;
 
 KernelService& KernelService::instance() {
     static KernelService* service = new KernelService;  // never destroyed: kernels may run during exit
+    static const bool registered = (register_fork_handlers(), true);
+    static_cast<void>(registered);
     return *service;
 }
 
@@ -64,25 +102,21 @@ KernelCounters KernelService::counters() const {
     return counters_;
 }
 
-KernelCompiler& KernelService::choose(std::string_view backend) const {
+KernelCompiler* KernelService::choose(std::string_view backend) const {
     const std::lock_guard lock(mutex_);
     if (backend.empty()) backend = runtime::debug().jit_backend;
     if (backend.empty()) backend = kDefaultOnCpu;
-    const auto named = [&](std::string_view name) -> KernelCompiler* {
-        for (const auto& compiler : compilers_)
-            if (compiler->name() == name && compiler->available()) return compiler.get();
-        return nullptr;
-    };
-    if (KernelCompiler* compiler = named(backend)) return *compiler;
     refuse_unknown_backend(backend);
-    KernelCompiler* fallback = named(kDefaultOnCpu);
-    if (!fallback)
-        runtime::user_error({.what = "no kernel compiler is installed", .why = cat("the plug-in for ", backend, " was not found"),
-                             .fix = "build with MEGJIT_WITH_MLIR=ON, or name the plug-in's folder in MEGJIT_PLUGIN_DIR"},
-                            runtime::ErrorKind::runtime);
-    warn_once(cat("kernel compiler ", backend, backend == "NVRTC" ? " serves GPUs only" : " cannot serve this CPU", "; ",
-                  fallback->name(), " is used"));
-    return *fallback;
+    KernelCompiler *fallback = nullptr, *named = nullptr;
+    for (const auto& compiler : compilers_) {
+        if (compiler->name() == backend) named = compiler.get();
+        if (compiler->available() && (!fallback || compiler->name() == kDefaultOnCpu)) fallback = compiler.get();
+    }
+    if (named && named->available()) return named;
+    if (fallback)
+        warn_once(cat("kernel compiler ", backend, backend == "NVRTC" ? " serves GPUs only" : named ? ": its plug-in is not installed" : " was not built in",
+                      "; ", fallback->name(), " is used"));
+    return fallback;
 }
 
 std::shared_ptr<const CompiledKernel> KernelService::find(const std::string& key) {
@@ -103,54 +137,154 @@ void KernelService::keep(const std::string& key, std::shared_ptr<const CompiledK
     recent_.pop_back();
 }
 
-std::shared_ptr<CompiledKernel> KernelService::make(KernelCompiler& compiler, const KernelIR& kernel, bool& from_disk) {
-    // The key holds the expanded program: better formulas make another key, never stale code.
-    const KernelIR expanded = expand_math(kernel);
-    const std::string disk_key = cat(compiler.name(), "\n", compiler.version_key(), "\n", print(expanded));
-    if (!disk_) disk_ = std::make_unique<DiskCache>(default_cache_folder());
-
-    auto made = std::make_shared<CompiledKernel>();
-    if (const auto object = disk_->find(disk_key)) {
-        // A file that passes its checksum and still does not load is compiled again.
-        try {
-            made->fn = compiler.load(*object);
-            from_disk = made->cached = true;
-        } catch (const runtime::Error&) {
-        }
+// What the disk and the compilers see: no transcendental instructions. The key holds the expanded program:
+// better formulas make another key, never stale code.
+struct KernelService::Expanded {
+    KernelIR kernel;
+    std::string disk_key;
+    Expanded(KernelCompiler& compiler, const KernelIR& original) : kernel(expand_math(original)) {
+        disk_key = cat(compiler.name(), "\n", compiler.version_key(), "\n", print(kernel));
     }
+};
+
+KernelFn KernelService::load_from_disk(KernelCompiler& compiler, const Expanded& expanded) {
+    if (!disk_) disk_ = std::make_unique<DiskCache>(default_cache_folder());
+    const auto object = disk_->find(expanded.disk_key);
+    if (!object) return nullptr;
+    try {
+        return compiler.load(*object);
+    } catch (const runtime::Error&) {
+        return nullptr;  // a file that passes its checksum and still does not load is compiled again
+    }
+}
+
+// Null only when `from_disk_only`.
+std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& compiler, const KernelIR& kernel, const std::string& key,
+                                                             bool from_disk_only) {
+    const auto start = std::chrono::steady_clock::now();
+    const Expanded expanded(compiler, kernel);
+    auto made = std::make_shared<CompiledKernel>();
+    made->fn = load_from_disk(compiler, expanded);
+    made->cached = made->fn;
     if (!made->fn) {
-        const std::string object = compiler.compile(expanded);
+        if (from_disk_only) return nullptr;
+        if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
+        const std::string object = compiler.compile(expanded.kernel);
         made->fn = compiler.load(object);
-        disk_->store(disk_key, object);
+        disk_->store(expanded.disk_key, object);
     }
     made->kernel = kernel;
     made->backend = compiler.name();
+    made->compile_ms = ms_since(start);
     // Compilers live as long as the service, which is for ever.
-    made->source = [&compiler, expanded] { return compiler.source(expanded); };
+    made->source = [this, &compiler, kernel = expanded.kernel] {
+        const std::lock_guard compiling(compile_mutex_);
+        return compiler.source(kernel);
+    };
+    made->assembly = [this, &compiler, kernel = expanded.kernel] {
+        const std::lock_guard compiling(compile_mutex_);
+        return compiler.assembly(kernel);
+    };
+    {
+        const std::lock_guard counting(mutex_);
+        ++(made->cached ? counters_.disk_hits : counters_.compiled);
+        counters_.compile_ms += made->compile_ms;
+    }
+    keep(key, made);
+    runtime::debug().dump("kernel", {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(expanded.kernel), "\n"); }}});
     return made;
 }
 
 std::shared_ptr<const CompiledKernel> KernelService::get(const KernelIR& kernel, std::string_view backend) {
-    KernelCompiler& compiler = choose(backend);
-    const std::string text = print(kernel);
-    const std::string key = cat(compiler.name(), "\n", text);
+    KernelCompiler* compiler = choose(backend);
+    if (!compiler) runtime::user_error(no_compiler(), runtime::ErrorKind::runtime);
+    const std::string key = cat(compiler->name(), "\n", print(kernel));
     if (auto found = find(key)) return found;
-    const std::lock_guard lock(compile_mutex_);
+    const std::lock_guard compiling(compile_mutex_);
     if (auto found = find(key)) return found;  // another thread was faster
-    if (const std::string fault = fault_of(kernel); !fault.empty())
-        throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", text));
-    const auto start = std::chrono::steady_clock::now();
-    bool from_disk = false;
-    auto made = make(compiler, kernel, from_disk);
-    made->compile_ms = ms_since(start);
-    {
-        const std::lock_guard counting(mutex_);
-        ++(from_disk ? counters_.disk_hits : counters_.compiled);
-        counters_.compile_ms += made->compile_ms;
+    return produce(*compiler, kernel, key, false);
+}
+
+std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kernel) {
+    auto made = std::make_shared<KernelRequest>(kernel);
+    KernelCompiler* compiler = choose("");
+    if (!compiler) {
+        const runtime::Message why = no_compiler();
+        warn_once(cat(why.what, ": ", why.why, "; operations run one by one; ", why.fix));
+        made->fail(why.what);
+        return made;
     }
-    keep(key, made);
-    runtime::debug().dump("kernel", {{".txt", [&] { return cat(text, "\n", made->source(), "\n"); }}});
+    std::string key = cat(compiler->name(), "\n", print(kernel));
+    if (auto found = find(key)) return made->succeed(std::move(found)), made;
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto it = failed_.find(key); it != failed_.end()) return made->fail(it->second), made;
+        if (const auto it = wanted_.find(key); it != wanted_.end())
+            if (auto same = it->second.lock()) return same;
+    }
+    // While nothing compiles, a look at the disk costs less than a wait for the other thread.
+    if (std::unique_lock compiling(compile_mutex_, std::try_to_lock); compiling.owns_lock()) {
+        try {
+            if (auto found = produce(*compiler, kernel, key, true)) return made->succeed(std::move(found)), made;
+        } catch (const runtime::Error&) {  // the other thread meets it again, and reports it
+        }
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        wanted_[key] = made;
+    }
+    const bool added = queue_.add([this, compiler, key = std::move(key), wanted = std::weak_ptr(made)] {
+        if (const auto request = wanted.lock()) serve(*compiler, *request, key);
+        const std::lock_guard lock(mutex_);
+        wanted_.erase(key);
+    });
+    if (!added) made->fail("too many kernels wait to be compiled, or the process ends");
     return made;
+}
+
+void KernelService::serve(KernelCompiler& compiler, KernelRequest& request, const std::string& key) {
+    std::string why;
+    try {
+        auto found = find(key);
+        return request.succeed(found ? std::move(found) : produce(compiler, request.kernel(), key, false));
+    } catch (const std::exception& error) {
+        why = error.what();
+    }
+    report_failure(compiler.name(), request.kernel(), why);
+    {
+        const std::lock_guard lock(mutex_);
+        failed_[key] = why;
+    }
+    request.fail(std::move(why));
+}
+
+void KernelService::wait(const KernelRequests& requests, CompileQueue::Clock::time_point until) {
+    queue_.wait([&] { return std::all_of(requests.begin(), requests.end(), [](const auto& request) { return request->is_done(); }); }, until);
+}
+
+// A child of fork() has none of our threads: what another thread was doing with a compiler would never end. So
+// a fork waits for the kernel at hand.
+void KernelService::register_fork_handlers() {
+    const auto before = [] {
+        instance().compile_mutex_.lock();
+        instance().mutex_.lock();
+        instance().queue_.before_fork();
+    };
+    const auto after = [](bool in_child) {
+        instance().queue_.after_fork(in_child);
+        instance().mutex_.unlock();
+        instance().compile_mutex_.unlock();
+    };
+    static void (*const unlock)(bool) = after;
+    pthread_atfork(before, [] { unlock(false); }, [] { unlock(true); });
+}
+
+CompileMode compile_mode() {
+    const std::string& mode = runtime::debug().compile;
+    if (mode.empty() || mode == "async") return CompileMode::async;
+    if (mode == "sync") return CompileMode::sync;
+    if (mode == "off") return CompileMode::off;
+    runtime::user_error({.what = cat("MEGJIT_COMPILE=", mode, " is no way of compiling"), .why = "valid are async, sync and off", .fix = "leave it unset, for async"});
 }
 
 }  // namespace megjit::codegen

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "codegen/checked_kernel.h"
 #include "codegen/launcher.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
@@ -23,6 +24,7 @@ constexpr size_t kAlign = 64;
 struct Prepared {
     NodeId node = {};
     std::shared_ptr<const Executable> executable = {};  // null: a view
+    std::string backend = {};  // compiler of the kernel
 };
 
 std::string describe(const Graph& graph, ValueId id) {
@@ -128,18 +130,30 @@ Program::~Program() {
     if (arena_) device_.allocator().release(arena_, arena_bytes_);
 }
 
+std::shared_ptr<const Executable> Program::prepare_fused(const Node& node, const LoweringOptions& options, size_t index) {
+    const codegen::KernelIR& kernel = node.kernel->kernel;
+    const codegen::LaunchKernel launcher = codegen::launcher(device_.name());
+    const auto compiled = options.kernels ? (*options.kernels)[index] : codegen::KernelService::instance().get(kernel);
+    auto executable = launcher(compiled ? compiled->fn : nullptr, kernel, launches_of(node));
+    if (!compiled) return executable;
+    kernels_.push_back({.compiled = compiled, .ops = node.ops, .where = node.where, .bytes = profile_of(node).bytes});
+    if (!options.check) return executable;
+    std::string name = runtime::cat("the ", compiled->backend, " kernel of");
+    for (const std::string& op : node.ops) name += " " + op;
+    return codegen::checked(std::move(executable), kernel, launches_of(node), runtime::cat(name, " (", node.where, ")"));
+}
+
 void Program::plan_memory(const Graph& recorded, const LoweringOptions& options) {
     std::vector<Prepared> prepared;
-    auto& service = codegen::KernelService::instance();
+    size_t fused = 0;
     for (size_t id = 0; id < graph_.nodes().size(); ++id) {
         const Node& node = graph_.nodes()[id];
         if (node.kind == NodeKind::input || node.kind == NodeKind::constant) continue;
         Prepared entry{static_cast<NodeId>(id)};
         if (node.kind == NodeKind::fused) {
-            auto kernel = service.get(node.kernel->kernel);
-            entry.executable = codegen::launcher(device_.name())(kernel->fn, node.kernel->kernel, launches_of(node));
-            kernels_.push_back(std::move(kernel));
-            kernel_ops_.push_back(node.ops);
+            const size_t kernels = kernels_.size();
+            entry.executable = prepare_fused(node, options, fused++);
+            if (kernels_.size() > kernels) entry.backend = kernels_.back().compiled->backend;
         } else if (!node.op->is_view) {
             const std::vector<Type> inputs = graph_.types(node.inputs);
             entry.executable = device_.prepare({*node.op, node.attrs, inputs}, graph_.types(node.outputs));
@@ -242,7 +256,10 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
             step.workspace = offset_of_buffer[aliasing.buffer_of[workspaces[s]]];
             plan_.workspace_bytes = std::max(plan_.workspace_bytes, schedule.values[workspaces[s]].bytes);
         }
-        if (options.profile) profile_.steps.push_back(profile_of(node));
+        if (options.profile) {
+            profile_.steps.push_back(profile_of(node));
+            profile_.steps.back().backend = prepared[s].backend;
+        }
         steps_.push_back(std::move(step));
     }
     add_copies(static_cast<uint32_t>(prepared.size()));

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,12 +38,24 @@ struct LoweringOptions {
     bool check = false;                  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     std::vector<bool> donatable = {};    // by slot: the caller gives its last reference
     bool profile = false;                // measure the time of each step
+    // For each fused node, in order; null: the device runs it without generated code (codegen/launcher.h).
+    // Not given: the service is asked for each.
+    std::optional<std::vector<std::shared_ptr<const codegen::CompiledKernel>>> kernels = {};
+};
+
+// A generated kernel and one place where the program runs it.
+struct KernelUse {
+    std::shared_ptr<const codegen::CompiledKernel> compiled;
+    std::vector<std::string> ops = {};
+    std::string where = {};
+    size_t bytes = 0;  // read and written by one run
 };
 
 // What one step cost, summed over the profiled runs.
 struct StepProfile {
     std::vector<std::string> ops = {};  // what the step stands for: one op, all ops of a kernel, or "copy"
     std::string where = {};             // the user's line
+    std::string backend = {};           // compiler of the kernel; empty: an operation of the device
     size_t bytes = 0;                   // read and written by one run
     double seconds = 0;
 };
@@ -65,8 +78,7 @@ public:
     const Graph& graph() const { return graph_; }
     const MemoryPlan& plan() const { return plan_; }
     Profile profile();  // no steps unless LoweringOptions asked for it
-    const std::vector<std::shared_ptr<const codegen::CompiledKernel>>& kernels() const { return kernels_; }
-    const std::vector<std::vector<std::string>>& kernel_ops() const { return kernel_ops_; }
+    const std::vector<KernelUse>& kernels() const { return kernels_; }
 
 private:
     struct Step {
@@ -90,6 +102,7 @@ private:
     void plan_memory(const Graph& recorded, const LoweringOptions& options);
     void run_step(const Step& step);
     void run_profiled_steps();
+    std::shared_ptr<const runtime::Executable> prepare_fused(const Node& node, const LoweringOptions& options, size_t index);
     StepProfile profile_of(const Node& node) const;
 
     Graph graph_;
@@ -103,8 +116,7 @@ private:
     std::vector<Result> results_;        // distinct output buffers
     std::vector<uint32_t> overwritten_;  // slots whose storage holds temporary values only
     std::vector<int> result_of_output_;  // graph output -> results_, or -1 - slot for an input passed through
-    std::vector<std::shared_ptr<const codegen::CompiledKernel>> kernels_;
-    std::vector<std::vector<std::string>> kernel_ops_;
+    std::vector<KernelUse> kernels_;
     void* arena_ = nullptr;
     size_t arena_bytes_ = 0;
     std::mutex mutex_;

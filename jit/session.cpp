@@ -413,8 +413,8 @@ void Session::enter_excluded() {
 }
 
 void Session::run_segment(uint32_t index) {
-    const std::lock_guard lock(version_->mutex);
-    Program& program = version_->program(index, function_.options);
+    std::unique_lock lock(version_->mutex);
+    const std::shared_ptr<Program> program = version_->program(index, function_.options, lock);
     const Segment& segment = version_->segments[index];
     const bool is_last = index + 1 == record().segments;
     // What an earlier segment had no reason to give: this call began by another version, which ended differently.
@@ -432,7 +432,7 @@ void Session::run_segment(uint32_t index) {
     }
     std::vector<TensorRef> outputs;
     try {
-        outputs = program.run(inputs);
+        outputs = program->run(inputs);
     } catch (...) {
         for (size_t i = 0; i < inputs.size(); ++i)
             if (const RecordedValue& value = record().values[segment.inputs[i]]; value.origin == Origin::outside) bound_[value.slot] = inputs[i];
@@ -511,7 +511,7 @@ void Session::finish() {
             raise_mismatch("a tensor is kept that was not kept when the function was recorded", "keep it in every call, or return it");
         value.is_output = grown = true;
     }
-    if (grown && version_->programs.size() == record().segments) version_->programs.back().reset();
+    if (grown) version_->drop_program(record().segments - 1);
     lock.unlock();
     run_segment(record().segments - 1);
     ++version_->calls;

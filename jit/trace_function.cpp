@@ -3,21 +3,14 @@
 #include <algorithm>
 #include <chrono>
 
-#include "jit/pipeline.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
 
-Program& Version::program(uint32_t index, const TraceOptions& options) {
-    if (programs.size() < record.segments) {
-        programs.resize(record.segments);
-        segments.resize(record.segments);
-    }
-    if (programs[index]) return *programs[index];
-    const auto start = std::chrono::steady_clock::now();
-    Segment segment = extract_segment(record, index);
-    Graph optimized = run_pipeline(segment.graph, options.pipeline);
+void Version::begin(uint32_t index, const TraceOptions& options) {
+    segments[index] = extract_segment(record, index);
+    const Segment& segment = segments[index];
     LoweringOptions lowering{.check = runtime::debug().check, .profile = options.profiling};
     // Only the last segment runs when the caller has let go of what it has rebound.
     if (index + 1 == record.segments)
@@ -25,10 +18,45 @@ Program& Version::program(uint32_t index, const TraceOptions& options) {
             const RecordedValue& value = record.values[input];
             lowering.donatable.push_back(value.origin == Origin::outside && value.slot < donatable.size() && donatable[value.slot]);
         }
-    programs[index] = std::make_unique<Program>(std::move(optimized), segment.graph, runtime::default_device(), lowering);
-    segments[index] = std::move(segment);
-    compile_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    return *programs[index];
+    PipelineOptions passes = options.pipeline;
+    if (codegen::compile_mode() == codegen::CompileMode::off) {
+        passes.opt_level = std::min(passes.opt_level, 2);
+        passes.fuse = false;
+    }
+    pending[index] = std::make_unique<PendingProgram>(segment.graph, passes, std::move(lowering));
+}
+
+std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock, bool final) {
+    const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync;
+    for (;;) {
+        programs.resize(record.segments);
+        pending.resize(record.segments);
+        segments.resize(record.segments);
+        if (programs[index] && !pending[index]) return programs[index];
+        const auto start = std::chrono::steady_clock::now();
+        if (!pending[index]) begin(index, options);
+        if (pending[index]->is_ready()) {
+            programs[index].reset();  // its arena first
+            programs[index] = pending[index]->finish(runtime::default_device());
+            if (programs[index]) pending[index].reset();
+        } else if (!waits && !programs[index]) {
+            programs[index] = pending[index]->without_kernels(runtime::default_device());
+        }
+        if (pending[index] && waits) {
+            const codegen::KernelRequests requests = pending[index]->requests();
+            const auto until = pending[index]->deadline();
+            lock.unlock();  // others may replay, and Ctrl-C needs the Python lock
+            codegen::KernelService::instance().wait(requests, until);
+            lock.lock();
+        }
+        compile_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+        if (!waits && programs[index]) return programs[index];
+    }
+}
+
+void Version::drop_program(uint32_t index) {
+    if (index < programs.size()) programs[index].reset();
+    if (index < pending.size()) pending[index].reset();
 }
 
 std::string TraceFunction::reason_for(const CallKey& key) const {

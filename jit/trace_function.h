@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jit/passes/passes.h"
+#include "jit/pending_program.h"
 #include "jit/program.h"
 #include "jit/record.h"
 
@@ -35,14 +36,15 @@ struct CallKey {
 // One record and its programs.
 struct Version {
     Version() = default;
-    Version(const Version&) = delete;  // owns programs
+    Version(const Version&) = delete;  // owns programs, and has a mutex
 
     Record record;
     CallKey key;
     std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
     std::string reason;         // why it was recorded: for fn.explain()
     std::vector<Segment> segments;
-    std::vector<std::unique_ptr<Program>> programs;  // by segment, compiled when first run
+    std::vector<std::shared_ptr<Program>> programs;  // by segment, compiled when first run
+    std::vector<std::unique_ptr<PendingProgram>> pending;  // by segment: takes over when its kernels are there
     std::vector<bool> donatable;                     // by outside slot, decided when recording ended
     // For dump, kept with capture_as_const only:
     std::vector<RecordId> results;                       // what the body returned, flat
@@ -54,8 +56,13 @@ struct Version {
     // and dropped, one at a time. Never wait for the Python lock while holding it.
     std::mutex mutex;
 
-    // Compiles segment `index` unless that is done.
-    Program& program(uint32_t index, const TraceOptions& options);
+    // The program of segment `index`, compiled at the first use: the one that runs now, or (`final`) the one with all
+    // kernels. `lock` is of `mutex`; it is given up while kernels are waited for, and Ctrl-C may throw then.
+    std::shared_ptr<Program> program(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock, bool final = false);
+    void drop_program(uint32_t index);
+
+private:
+    void begin(uint32_t index, const TraceOptions& options);
 };
 
 class TraceFunction {

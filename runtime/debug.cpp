@@ -12,9 +12,11 @@ namespace {
 
 constexpr Switch kSwitches[] = {
     {"MGB_JIT_BACKEND", "compiler of fused kernels: MLIR, HALIDE or NVRTC; default: what serves the device best"},
+    {"MEGJIT_COMPILE", "async (default): calls run without the kernels that are being compiled; sync: they wait for them; off: none are compiled"},
+    {"MEGJIT_COMPILE_BUDGET", "seconds until a traced function goes on without the kernels that are not compiled yet; default: 60"},
     {"MEGJIT_DUMP", "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` writes files"},
     {"MEGJIT_SKIP", "passes to leave out, separated by commas: the first thing to try on a wrong answer"},
-    {"MEGJIT_CHECK", "1: verify the graph after every pass and judge every memory plan"},
+    {"MEGJIT_CHECK", "1: verify the graph after every pass, judge every memory plan, compare every kernel with the interpreter"},
     {"MEGJIT_CACHE_DIR", "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
     {"MEGJIT_PLUGIN_DIR", "folder of the kernel compilers' plug-ins; default: the package's folder"},
     {"MEGJIT_NVRTC", "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
@@ -40,6 +42,8 @@ Debug load() {
     Debug debug;
     debug.check = !read("MEGJIT_CHECK").empty() && read("MEGJIT_CHECK") != "0";
     debug.jit_backend = read("MGB_JIT_BACKEND");
+    debug.compile = read("MEGJIT_COMPILE");
+    if (const std::string budget = read("MEGJIT_COMPILE_BUDGET"); !budget.empty()) debug.compile_budget = std::atof(budget.c_str());
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
     debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
     debug.nvrtc = read("MEGJIT_NVRTC");

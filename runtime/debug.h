@@ -20,6 +20,8 @@ std::span<const Switch> switches();
 struct Debug {
     bool check = false;          // MEGJIT_CHECK
     std::string jit_backend;     // MGB_JIT_BACKEND
+    std::string compile;         // MEGJIT_COMPILE
+    double compile_budget = 60;  // MEGJIT_COMPILE_BUDGET, seconds
     std::string cache_dir;       // MEGJIT_CACHE_DIR
     std::string plugin_dir;      // MEGJIT_PLUGIN_DIR
     std::string nvrtc;           // MEGJIT_NVRTC

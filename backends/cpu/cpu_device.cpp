@@ -105,6 +105,25 @@ private:
     int64_t grain_ = 1, align_ = 1;
 };
 
+// An element-wise kernel over several spaces, without generated code.
+class VmLaunches final : public Executable {
+public:
+    VmLaunches(const codegen::KernelIR& kernel, const std::vector<codegen::LaunchShape>& launches) : inputs_(kernel.inputs.size()), outputs_(kernel.outputs.size()) {
+        for (const codegen::LaunchShape& launch : launches) launches_.push_back(prepare_vm(kernel, launch));
+    }
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+        for (size_t i = 0; i < launches_.size(); ++i) launches_[i]->run(inputs + i * inputs_, outputs + i * outputs_, workspace);
+    }
+    bool may_alias(int out, int in) const override {
+        const size_t o = static_cast<size_t>(out), i = static_cast<size_t>(in), launch = o / outputs_;
+        return i / inputs_ == launch && launches_[launch]->may_alias(static_cast<int>(o % outputs_), static_cast<int>(i % inputs_));
+    }
+
+private:
+    size_t inputs_, outputs_;  // of one launch
+    std::vector<std::shared_ptr<const Executable>> launches_;
+};
+
 std::string types_of(std::span<const Type> types) {
     std::string text;
     for (const Type& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
@@ -136,6 +155,7 @@ void CpuDevice::copy_to_host(void* to, const void* from, size_t bytes) { std::me
 void CpuDevice::copy_from_host(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches) {
+    if (!fn) return std::make_shared<const VmLaunches>(kernel, launches);
     return std::make_shared<const KernelLaunch>(fn, kernel, std::move(launches));
 }
 

@@ -76,7 +76,7 @@ public:
     Fuser(const Graph& graph, const PipelineOptions& options)
         : options_(options), graph_(graph),
           grouping_{.graph = graph, .group_of = std::vector<int>(graph.nodes().size(), kNoGroup), .form_of = std::vector<Form>(graph.nodes().size()),
-                    .groups = {}, .escapes = {}, .fold_dimshuffle = options.fuse_dimshuffle},
+                    .groups = {}, .escapes = {}, .fold_dimshuffle = options.fuse_dimshuffle, .refused = options.refused},
           level_(graph.nodes().size()), last_use_(graph.value_count(), kNever), use_before_(graph.value_count()) {
         for (size_t n = 0; n < graph.nodes().size(); ++n)
             for (ValueId input : graph.nodes()[n].inputs) {

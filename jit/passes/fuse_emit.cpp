@@ -127,6 +127,10 @@ Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
 
 namespace {
 
+void copy_nodes(const Graph& graph, const Group& group, Rewriter& rewrite) {
+    for (NodeId id : group.nodes) rewrite.copy(graph.node(id));
+}
+
 class Emitter {
 public:
     Emitter(const Grouping& grouping, int g, Rewriter& rewrite)
@@ -156,6 +160,8 @@ public:
         }
         fused.inputs = rewrite_.map(sources_);
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
+        if (group_.layout == Layout::row_major && grouping_.refused && grouping_.refused->contains(print(fused.kernel->kernel)))
+            return copy_nodes(graph_, group_, rewrite_);
         const std::vector<ValueId> outputs = rewrite_.to.add(std::move(fused), graph_.types(escaping));
         for (size_t i = 0; i < escaping.size(); ++i) rewrite_.replace(escaping[i], outputs[i]);
     }
@@ -281,10 +287,7 @@ void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
     // A long expression is computed faster by code of its own than step by step, if there is enough of it.
     const bool is_worth_alone = group.heavy > 0 && group.shape.numel() >= kManyElements;
     // The eager kernels know row-major only.
-    if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major) {
-        for (NodeId id : group.nodes) rewrite.copy(grouping.graph.node(id));
-        return;
-    }
+    if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major) return copy_nodes(grouping.graph, group, rewrite);
     Emitter(grouping, g, rewrite).run();
 }
 

@@ -49,6 +49,7 @@ struct Grouping {
     std::vector<Group> groups;
     std::vector<bool> escapes;   // by value: somebody outside of its group reads it
     bool fold_dimshuffle = false;
+    const std::set<std::string>* refused = nullptr;  // as in PipelineOptions
 
     int group_of_value(ValueId id) const { return group_of[at(graph.value(id).producer)]; }
 };

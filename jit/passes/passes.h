@@ -2,6 +2,9 @@
 // order, dtypes and shapes. pipeline.cpp says in which order they run, and why.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "jit/graph.h"
 
 namespace megjit::jit {
@@ -12,6 +15,7 @@ struct PipelineOptions {
     bool fuse = false;             // generate kernels below level 3 too
     bool fuse_reduce = true;       // may kernels hold reductions?
     bool fuse_dimshuffle = true;   // may they read through transposes?
+    const std::set<std::string>* refused = nullptr;  // printed kernels that cannot be had: their groups stay as they are
 };
 
 // Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the same

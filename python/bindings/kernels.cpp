@@ -1,10 +1,12 @@
-// What `python -m megengine` asks about generated kernels: the cache on disk.
+// Generated kernels as Python sees them: the cache on disk, Ctrl-C while one is compiled, the end of the process.
 #include <nanobind/stl/pair.h>
 
 #include <map>
 
+#include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
 #include "python/bindings/handle.h"
+#include "runtime/interrupt.h"
 
 namespace megjit::python {
 namespace {
@@ -32,9 +34,32 @@ nb::dict cache_info() {
     return result;
 }
 
+// Ctrl-C, for waits that run without the Python lock. Only in the main thread does it find anything.
+void check_signals() {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// The thread that compiles must not meet the destructors of the libraries that it uses. A kernel takes a moment
+// as a rule, and who pressed Ctrl-C does not wait even for the others.
+void finish_compiling() {
+    const char* const name = PY_VERSION_HEX >= 0x030C0000 ? "last_exc" : "last_value";
+    PyObject* last = PySys_GetObject(name);
+    const bool interrupted = last && PyErr_GivenExceptionMatches(last, PyExc_KeyboardInterrupt);
+    nb::gil_scoped_release release;
+    codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 200 : 5000));
+}
+
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
+    runtime::set_interrupt_check(check_signals);
+    nb::module_::import_("atexit").attr("register")(nb::cpp_function(&finish_compiling));
+    // A kernel from its text, as dumps have it; gives the compiler's name and readable code.
+    m.def("compile_kernel", [](const std::string& text) {
+        const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
+        return std::pair(made->backend, made->source());
+    }, nb::arg("text"), nb::call_guard<nb::gil_scoped_release>());
     m.def("cache_info", &cache_info);
     m.def("cache_clear", [] { return cache().clear(); });
     m.def("cache_verify", [] {

@@ -213,13 +213,13 @@ public:
         return run(*current, arguments);
     }
 
-    // The last version that ran, with all its programs compiled.
+    // The last version that ran, with all its programs and their kernels compiled.
     std::shared_ptr<jit::Version> compiled() {
         const std::shared_ptr<jit::Version> version = latest;
         if (!version) runtime::user_error({.what = "this function has not been called yet", .fix = "call it once first"}, runtime::ErrorKind::runtime);
         nb::gil_scoped_release release;
-        const std::lock_guard lock(version->mutex);
-        for (uint32_t i = 0; i < version->record.segments; ++i) version->program(i, function.options);
+        std::unique_lock lock(version->mutex);
+        for (uint32_t i = 0; i < version->record.segments; ++i) version->program(i, function.options, lock, true);
         return version;
     }
 
@@ -266,11 +266,11 @@ private:
     nb::list run(Direct& direct, const nb::list& arguments) {
         jit::Version& version = *direct.version;
         const jit::Record& record = version.record;
-        jit::Program* program = nullptr;
+        std::shared_ptr<jit::Program> program;
         {
             nb::gil_scoped_release release;
-            const std::lock_guard lock(version.mutex);
-            program = &version.program(0, function.options);
+            std::unique_lock lock(version.mutex);
+            program = version.program(0, function.options, lock);
         }
         const jit::Segment& segment = version.segments[0];
         std::vector<TensorRef> by_slot(direct.sources.size());
@@ -460,18 +460,32 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     return result;
 }
 
+nb::list strings(const std::vector<std::string>& texts) {
+    nb::list result;
+    for (const std::string& text : texts) result.append(text);
+    return result;
+}
+
 nb::list kernels_of(PyTrace& self) {
     const auto version = self.compiled();
     nb::list result;
     for (const auto& program : version->programs)
-        for (size_t i = 0; i < program->kernels().size(); ++i) {
-            const codegen::CompiledKernel& kernel = *program->kernels()[i];
+        for (const jit::KernelUse& use : program->kernels()) {
+            const codegen::CompiledKernel& kernel = *use.compiled;
+            // Compiling again for its text takes a while: nobody waits with the Python lock.
+            const auto text = [](const std::function<std::string()>& make) {
+                return nb::cpp_function([make] {
+                    nb::gil_scoped_release release;
+                    return make ? make() : std::string();
+                });
+            };
             nb::dict row;
             row["backend"] = kernel.backend;
-            nb::list ops;
-            for (const std::string& op : program->kernel_ops()[i]) ops.append(op);
-            row["ops"] = ops;
-            row["source"] = kernel.source ? kernel.source() : codegen::print(kernel.kernel);
+            row["ops"] = strings(use.ops);
+            row["where"] = use.where;
+            row["bytes"] = use.bytes;
+            row["source"] = text(kernel.source);
+            row["assembly"] = text(kernel.assembly);
             row["ir"] = codegen::print(kernel.kernel);
             row["compile_ms"] = kernel.compile_ms;
             row["cached"] = kernel.cached;
@@ -497,10 +511,9 @@ nb::list profiles_of(PyTrace& self) {
         nb::list steps;
         for (const jit::StepProfile& step : profile.steps) {
             nb::dict row;
-            nb::list ops;
-            for (const std::string& op : step.ops) ops.append(op);
-            row["ops"] = ops;
+            row["ops"] = strings(step.ops);
             row["where"] = step.where;
+            row["backend"] = step.backend;
             row["bytes"] = step.bytes;
             row["seconds"] = step.seconds;
             steps.append(row);

@@ -3,6 +3,7 @@
 import argparse
 import platform
 import sys
+from pathlib import Path
 
 import numpy
 
@@ -56,6 +57,12 @@ def cache_import(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def compile_kernel(arguments: argparse.Namespace) -> int:
+    backend, source = _core.compile_kernel(Path(arguments.file).read_text(encoding="utf-8"))
+    print(f"; compiled by {backend}\n{source}")
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(prog="python -m megengine", description=__doc__)
     commands = main.add_subparsers(required=True, metavar="COMMAND")
@@ -74,6 +81,8 @@ def parser() -> argparse.ArgumentParser:
     add(cache, "export", cache_export, words).add_argument("file")
     words = "take the kernels of such a file; they are code that will run, so trust where it comes from"
     add(cache, "import", cache_import, words).add_argument("file")
+    words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"
+    add(commands, "compile", compile_kernel, words).add_argument("file")
     return main
 
 
@@ -81,7 +90,7 @@ def main() -> int:
     arguments = parser().parse_args()
     try:
         return arguments.run(arguments)
-    except (ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
 

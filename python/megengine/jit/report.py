@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 
@@ -38,14 +39,34 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class GeneratedKernel:
-    """One compiled kernel: the operations it stands for, its code, and what compiling cost."""
+    """One compiled kernel: the operations it stands for, its code, and what compiling cost.
+
+    where: the user's line; bytes: read and written by one run; cached: it came from memory or disk.
+    """
 
     backend: str
-    ops: tuple[str, ...]
-    source: str = field(repr=False)
+    ops: list[str]
+    where: str
+    bytes: int
     ir: str = field(repr=False)
     compile_ms: float
     cached: bool
+    _texts: tuple = field(repr=False)
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The last readable stage before machine code; compiles it again."""
+        return self._texts[0]()
+
+    @functools.cached_property
+    def assembly(self) -> str:
+        """Machine code as text; empty where the compiler cannot show it."""
+        return self._texts[1]()
+
+    @classmethod
+    def from_row(cls, row: dict) -> GeneratedKernel:
+        texts = (row.pop("source"), row.pop("assembly"))
+        return cls(**row, _texts=texts)
 
 
 def merge_plans(segments: list[dict]) -> MemoryPlan:

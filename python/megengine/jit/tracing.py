@@ -255,8 +255,11 @@ class trace(ManualSteps, Dumping):
         return merge_plans(self._function.plans())
 
     def kernels(self) -> list[GeneratedKernel]:
-        """The kernels that code generation made for the version that ran last."""
-        return [GeneratedKernel(**row) for row in self._function.kernels()]
+        """The kernels of the version that ran last, in the order in which they run.
+
+        Waits for those that are being compiled; the next call uses them all.
+        """
+        return [GeneratedKernel.from_row(row) for row in self._function.kernels()]
 
     def explain(self) -> str:
         """Which versions were recorded and why, one line each."""

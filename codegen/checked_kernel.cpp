@@ -1,0 +1,146 @@
+#include "codegen/checked_kernel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "codegen/expand_math.h"
+#include "runtime/error.h"
+#include "runtime/half.h"
+
+namespace megjit::codegen {
+namespace {
+
+using runtime::cat;
+
+double value_at(DType dtype, const void* data, int64_t i) {
+    const size_t size = size_of(dtype);
+    uint32_t bits = 0;
+    std::memcpy(&bits, static_cast<const std::byte*>(data) + static_cast<size_t>(i) * size, size);
+    switch (dtype) {
+        case DType::f32: return std::bit_cast<float>(bits);
+        case DType::f16: return runtime::half_to_float(static_cast<uint16_t>(bits));
+        case DType::bf16: return runtime::bfloat_to_float(static_cast<uint16_t>(bits));
+        case DType::i32: return static_cast<int32_t>(bits);
+        case DType::i16: return static_cast<int16_t>(bits);
+        case DType::i8: return static_cast<int8_t>(bits);
+        default: return bits;
+    }
+}
+
+bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+// From an operand's first element to its last.
+int64_t elements(const KernelIR& kernel, const LaunchShape& launch, size_t operand) {
+    if (launch.numel() == 0) return 0;
+    if (operand >= kernel.inputs.size() && kernel.reduced == 0) return launch.numel();
+    int64_t last = 0;
+    for (size_t axis = 0; axis < launch.extents.size(); ++axis) last += (launch.extents[axis] - 1) * launch.strides[operand * launch.extents.size() + axis];
+    return last + 1;
+}
+
+// One launch: what the interpreter makes of it, to be compared with what the kernel does.
+class Expected {
+public:
+    Expected(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs) : kernel_(kernel), launch_(launch) {
+        std::vector<void*> pointers;
+        for (size_t k = 0; k < kernel.outputs.size(); ++k) {
+            const auto* begin = static_cast<const std::byte*>(outputs[k]);  // gaps between elements stay as they are
+            outputs_.emplace_back(begin, begin + count(k) * static_cast<int64_t>(size_of(kernel.outputs[k].dtype)));
+        }
+        for (auto& output : outputs_) pointers.push_back(output.data());
+        largest_input_ = largest_input(inputs);
+        interpret(expand_math(kernel), launch, inputs, pointers.data());
+    }
+
+    // Where output k differs; "" when it does not.
+    std::string difference(size_t k, const void* got) const {
+        const DType dtype = kernel_.outputs[k].dtype;
+        const size_t size = size_of(dtype);
+        const double tolerance = allowed(k);
+        for (int64_t i = 0; i < count(k); ++i) {
+            const size_t offset = static_cast<size_t>(i) * size;
+            if (std::memcmp(static_cast<const std::byte*>(got) + offset, outputs_[k].data() + offset, size) == 0) continue;
+            const double a = value_at(dtype, got, i), b = value_at(dtype, outputs_[k].data(), i);
+            const bool both_nan = a != a && b != b;
+            if (!both_nan && !(tolerance > 0 && std::fabs(a - b) <= tolerance))
+                return cat(a, " at element ", i, " of output ", k, "; the interpreter gives ", b);
+        }
+        return "";
+    }
+
+private:
+    int64_t count(size_t k) const { return elements(kernel_, launch_, kernel_.inputs.size() + k); }
+
+    // What rounding errors of sums grow with. Gathered operands are left out: their extent is in the data.
+    double largest_input(void* const* inputs) const {
+        double largest = 1;
+        if (kernel_.reductions.empty()) return largest;
+        for (size_t i = 0; i < memory_inputs(kernel_); ++i) {
+            if (!is_float(kernel_.inputs[i].dtype) || kernel_.inputs[i].by >= 0) continue;
+            for (int64_t at = 0; at < elements(kernel_, launch_, i); ++at)
+                if (const double value = std::fabs(value_at(kernel_.inputs[i].dtype, inputs[i], at)); std::isfinite(value)) largest = std::max(largest, value);
+        }
+        return largest;
+    }
+
+    // Element-wise kernels give the same bits; sums may be added up in another order.
+    double allowed(size_t k) const {
+        if (kernel_.reductions.empty()) return 0;
+        const DType dtype = kernel_.outputs[k].dtype;
+        // Another order may turn a comparison, and so any integer that follows from it.
+        if (!is_float(dtype)) return std::numeric_limits<double>::infinity();
+        double largest = 0;
+        for (int64_t i = 0; i < count(k); ++i)
+            if (const double value = std::fabs(value_at(dtype, outputs_[k].data(), i)); std::isfinite(value)) largest = std::max(largest, value);
+        int64_t row = 1;
+        for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis) row *= launch_.extents[static_cast<size_t>(axis)];
+        const double rounding = dtype == DType::bf16 ? 0x1p-7 : 1e-3;
+        return rounding * largest + 1e-7 * largest_input_ * static_cast<double>(row);
+    }
+
+    const KernelIR& kernel_;
+    const LaunchShape& launch_;
+    std::vector<std::vector<std::byte>> outputs_;
+    double largest_input_ = 1;
+};
+
+class CheckedKernel final : public runtime::Executable {
+public:
+    CheckedKernel(std::shared_ptr<const runtime::Executable> inner, KernelIR kernel, std::vector<LaunchShape> launches, std::string name)
+        : inner_(std::move(inner)), kernel_(std::move(kernel)), launches_(std::move(launches)), name_(std::move(name)) {}
+
+    size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
+    bool may_alias(int out, int in) const override { return inner_->may_alias(out, in); }
+
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+        if (was_compared_.exchange(true)) return inner_->run(inputs, outputs, workspace);
+        // The interpreter comes first: the kernel may write over its inputs.
+        const size_t ins = memory_inputs(kernel_), outs = kernel_.outputs.size();
+        std::vector<Expected> expected;
+        for (size_t i = 0; i < launches_.size(); ++i) expected.emplace_back(kernel_, launches_[i], inputs + i * ins, outputs + i * outs);
+        inner_->run(inputs, outputs, workspace);
+        for (size_t i = 0; i < launches_.size(); ++i)
+            for (size_t k = 0; k < outs; ++k)
+                if (const std::string difference = expected[i].difference(k, outputs[i * outs + k]); !difference.empty())
+                    throw runtime::InternalError(cat(name_, " gives ", difference));
+    }
+
+private:
+    std::shared_ptr<const runtime::Executable> inner_;
+    KernelIR kernel_;
+    std::vector<LaunchShape> launches_;
+    std::string name_;
+    mutable std::atomic<bool> was_compared_{false};
+};
+
+}  // namespace
+
+std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner, KernelIR kernel, std::vector<LaunchShape> launches,
+                                                   std::string name) {
+    return std::make_shared<const CheckedKernel>(std::move(inner), std::move(kernel), std::move(launches), std::move(name));
+}
+
+}  // namespace megjit::codegen

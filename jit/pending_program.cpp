@@ -1,0 +1,73 @@
+#include "jit/pending_program.h"
+
+#include <algorithm>
+
+#include "codegen/disk_cache.h"
+#include "codegen/launcher.h"
+#include "jit/pipeline.h"
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+namespace {
+
+// Splitting a group makes no new kernels today, so that the second round is the last.
+constexpr int kMaxRounds = 3;
+
+}  // namespace
+
+PendingProgram::PendingProgram(const Graph& recorded, const PipelineOptions& passes, LoweringOptions lowering)
+    : recorded_(recorded), passes_(passes), lowering_(std::move(lowering)) {
+    const std::chrono::duration<double> budget(std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
+    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
+    run_passes();
+}
+
+void PendingProgram::run_passes() {
+    PipelineOptions passes = passes_;
+    passes.refused = &refused_;
+    graph_ = run_pipeline(recorded_, passes);
+    requests_.clear();
+    for (const Node& node : graph_.nodes())
+        if (node.kind == NodeKind::fused) requests_.push_back(codegen::KernelService::instance().request(node.kernel->kernel));
+}
+
+bool PendingProgram::is_ready() const {
+    const auto is_done = [](const auto& request) { return request->is_done(); };
+    return std::all_of(requests_.begin(), requests_.end(), is_done) || Clock::now() >= deadline_ || codegen::KernelService::instance().is_stopped();
+}
+
+std::shared_ptr<Program> PendingProgram::finish(runtime::Device& device) {
+    const size_t known = refused_.size();
+    LoweringOptions lowering = lowering_;
+    lowering.kernels.emplace();
+    for (const auto& request : requests_) {
+        lowering.kernels->push_back(request->is_done() ? request->compiled() : nullptr);
+        if (!lowering.kernels->back() && !codegen::runs_without_code(request->kernel())) refused_.insert(print(request->kernel()));
+    }
+    tell_what_is_late();
+    if (refused_.size() > known && rounds_ < kMaxRounds) {
+        ++rounds_;
+        run_passes();
+        return is_ready() ? finish(device) : nullptr;
+    }
+    if (refused_.size() > known) return without_kernels(device);
+    return std::make_shared<Program>(graph_, recorded_, device, lowering);
+}
+
+std::shared_ptr<Program> PendingProgram::without_kernels(runtime::Device& device) const {
+    PipelineOptions passes = passes_;
+    passes.opt_level = std::min(passes.opt_level, 2);
+    passes.fuse = false;
+    return std::make_shared<Program>(run_pipeline(recorded_, passes), recorded_, device, lowering_);
+}
+
+void PendingProgram::tell_what_is_late() const {
+    const auto late = std::count_if(requests_.begin(), requests_.end(), [](const auto& request) { return !request->is_done(); });
+    if (late == 0 || codegen::KernelService::instance().is_stopped()) return;
+    const auto first = std::find_if(graph_.nodes().begin(), graph_.nodes().end(), [](const Node& node) { return node.kind == NodeKind::fused; });
+    codegen::warn_once(runtime::cat(late, " of ", requests_.size(), " kernels of the function traced at ", first->where, " are not compiled after ",
+                                    runtime::debug().compile_budget, " s (MEGJIT_COMPILE_BUDGET): their operations run one by one"));
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,45 @@
+// jit/pending_program.h -- PendingProgram: a program whose kernels are being compiled, and the same without
+// generated kernels, which runs meanwhile.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "codegen/compiler.h"
+#include "jit/passes/passes.h"
+#include "jit/program.h"
+
+namespace megjit::jit {
+
+class PendingProgram {
+public:
+    using Clock = codegen::CompileQueue::Clock;
+    // Runs the passes and asks for the kernels. `recorded` outlives it.
+    PendingProgram(const Graph& recorded, const PipelineOptions& passes, LoweringOptions lowering);
+
+    // Has every kernel been compiled or refused, or is the time over that MEGJIT_COMPILE_BUDGET gives?
+    bool is_ready() const;
+    const codegen::KernelRequests& requests() const { return requests_; }
+    Clock::time_point deadline() const { return deadline_; }
+
+    // With the kernels that there are. A group whose kernel there is not runs unfused; where other groups come
+    // of that, their kernels are asked for, and the result is null: wait again.
+    std::shared_ptr<Program> finish(runtime::Device& device);
+    std::shared_ptr<Program> without_kernels(runtime::Device& device) const;
+
+private:
+    void run_passes();
+    void tell_what_is_late() const;
+
+    const Graph& recorded_;
+    PipelineOptions passes_;
+    LoweringOptions lowering_;
+    Clock::time_point deadline_;
+    Graph graph_;
+    codegen::KernelRequests requests_;  // for each fused node, in order
+    std::set<std::string> refused_;     // printed kernels that cannot be had
+    int rounds_ = 0;
+};
+
+}  // namespace megjit::jit
