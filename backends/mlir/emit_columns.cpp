@@ -1,5 +1,6 @@
 // Columns, lanes over the last kept axis: a unit is a block of kColumnBlock columns, or what is left of them. Groups of several
 // vectors walk down the reduced axes together, so that additions need not wait for each other; the rest goes vector by vector.
+// What wider groups cannot change is the order of additions within a column.
 #include "backends/mlir/emit.h"
 #include "backends/mlir/passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,7 +19,8 @@ using Pieces = std::vector<Piece>;
 class ColumnEmitter {
 public:
     explicit ColumnEmitter(Frame& frame) : f_(frame), b_(frame.b), lane_axis_(frame.kernel.lane_axis()), passes_(plan_passes(frame.kernel)) {
-        for (const Pass& pass : passes_) is_long_ = is_long_ || pass.elements.size() >= kLongBody;
+        for (const Pass& pass : passes_) longest_ = std::max(longest_, pass.elements.size());
+        group_ = longest_ <= 40 ? 4 : 1;
     }
 
     void emit() {
@@ -31,21 +33,56 @@ public:
         const Value columns = axes.back().extent, block = f_.index(kColumnBlock);
         axes.back().extent = arith::DivUIOp::create(b_, f_.add(columns, f_.index(kColumnBlock - 1)), block);
         for (Value& stride : axes.back().strides) stride = f_.mul(stride, block);
-        for_units(f_, axes, [&](Value, Value number, const Values& bases) {
-            emit_block(f_.gathered(bases), f_.smaller(block, f_.sub(columns, f_.mul(number, block))));
+        for_units(f_, axes, [&](Value unit, Value number, const Values& start) {
+            const Values bases = f_.gathered(start);
+            const auto alone = [&] {
+                emit_block(bases, f_.smaller(block, f_.sub(columns, f_.mul(number, block))));
+                return Values();
+            };
+            if (is_cheap()) f_.choose(is_in_a_broad_one(unit, number, columns), {}, [&] { return emit_broad(bases, number); }, alone);
+            else alone();
         });
     }
 
 private:
+    // Where memory is all that there is to wait for, kBroad blocks walk as one: a row of 64 columns is too short for the CPU to
+    // fetch it ahead. (Sums of 16 to 64 MB took half the time.)
+    static constexpr int64_t kBroad = 4;
+    bool is_cheap() const {
+        using codegen::Reduce;
+        if (f_.target.width * 4 < kColumnBlock || f_.kernel.reductions.size() != 1) return false;  // or registers would not do
+        const Reduce kind = f_.kernel.reductions[0].kind;
+        return kind != Reduce::variance && kind != Reduce::argmax && kind != Reduce::argmin && longest_ <= 3;
+    }
+
+    // Blocks kBroad * n, ... of a run of columns do so if they are whole, and all here.
+    Value is_in_a_broad_one(Value unit, Value number, Value columns) {
+        const Value place = arith::AndIOp::create(b_, number, f_.index(kBroad - 1)), first = f_.sub(unit, place);
+        const auto at_most = [&](Value a, Value c) -> Value { return arith::CmpIOp::create(b_, arith::CmpIPredicate::sle, a, c); };
+        const Value are_whole = at_most(f_.mul(f_.add(f_.sub(number, place), f_.index(kBroad)), f_.index(kColumnBlock)), columns);
+        const Value are_here = arith::AndIOp::create(b_, at_most(f_.lo, first), at_most(f_.add(first, f_.index(kBroad)), f_.hi));
+        return arith::AndIOp::create(b_, are_whole, are_here);
+    }
+
+    Values emit_broad(const Values& bases, Value number) {
+        const Value place = arith::AndIOp::create(b_, number, f_.index(kBroad - 1));
+        f_.branch(arith::CmpIOp::create(b_, arith::CmpIPredicate::eq, place, f_.index(0)), [&] {
+            Pieces pieces;
+            for (int64_t at = 0; at < kBroad * kColumnBlock; at += f_.target.width) pieces.push_back({f_.index(at)});
+            emit_group(bases, pieces);
+        });
+        return {};
+    }
+
     void emit_block(const Values& bases, Value columns) {
-        const int64_t width = f_.target.width, group = is_long_ ? 1 : 4;
+        const int64_t width = f_.target.width;
         Value rest = f_.index(0);
-        if (group > 1) {
-            const Value step = f_.index(group * width);
+        if (group_ > 1) {
+            const Value step = f_.index(group_ * width);
             rest = f_.mul(arith::DivUIOp::create(b_, columns, step), step);
-            f_.loop(f_.index(0), rest, group * width, {}, [&](Value at, const Values&) {
+            f_.loop(f_.index(0), rest, group_ * width, {}, [&](Value at, const Values&) {
                 Pieces pieces;
-                for (int64_t v = 0; v < group; ++v) pieces.push_back({f_.add(at, f_.index(v * width))});
+                for (int64_t v = 0; v < group_; ++v) pieces.push_back({f_.add(at, f_.index(v * width))});
                 return emit_group(bases, pieces);
             });
         }
@@ -118,7 +155,8 @@ private:
     ImplicitLocOpBuilder& b_;
     const int lane_axis_;
     const std::vector<Pass> passes_;
-    bool is_long_ = false;
+    size_t longest_ = 0;          // pass, in instructions
+    int64_t group_ = 1;           // vectors that walk together
     std::vector<Values> values_;  // per vector of the group and instruction: values of its columns so far
 };
 

@@ -52,8 +52,8 @@ private:
 
     // Vectors of one step of the loop.
     static int64_t vectors_of(const Pass& pass) {
-        if (pass.elements.size() >= kLongBody) return 0;  // none: all goes the way of the rest
-        return pass.elements.size() <= 8 ? 4 : pass.elements.size() <= 32 ? 2 : 1;
+        if (pass.elements.size() > 20) return 0;  // none: all goes the way of the rest
+        return pass.elements.size() <= 8 ? 4 : 2;
     }
 
     Values emit_run(const Pass& pass, Reducer& reducer, const Run& run, const Values& totals) {

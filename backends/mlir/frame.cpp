@@ -145,9 +145,10 @@ Piece Frame::partial(Value at, Value left) {
 }
 
 Piece Frame::either(Value at, Value ahead) {
-    Piece piece = partial(at, smaller(ahead, index(target.width)));
-    piece.is_whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, ahead, index(target.width));
-    return piece;
+    const Value is_whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, ahead, index(target.width));
+    const Values mask = choose(is_whole, scalars.vector_of(b.getI1Type()), [&] { return Values{scalars.constant(runtime::ScalarType::b1, 1)}; },
+                               [&] { return Values{partial(at, ahead).mask}; });
+    return {at, smaller(ahead, index(target.width)), mask[0], is_whole};
 }
 
 void Frame::evaluate(ArrayRef<int> ids, const Values& at, const Piece& piece, Values& values) {
