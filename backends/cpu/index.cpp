@@ -340,6 +340,25 @@ Prepared prepare_scatter_add(const OpCall& call, std::span<const Type> outputs) 
     });
 }
 
+Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel(), axis = call.integer("axis"), extent = call.integer("extent");
+    return executable([=, op = call.text("op")](void* const* in, void* const* out, void*) {
+        const auto* index = static_cast<const int32_t*>(in[0]);
+        auto* y = static_cast<int32_t*>(out[0]);
+        check_places(op, index, n, axis, extent);
+        for (int64_t i = 0; i < n; ++i) y[i] = static_cast<int32_t>(wrapped(index[i], extent));
+    }, 0, true);
+}
+
+Prepared prepare_coordinates(const OpCall& call, std::span<const Type> outputs) {
+    const Split s = split_at(outputs[0].shape, runtime::normalize_axis(call.integer("axis"), outputs[0].rank(), call.op.name));
+    return executable([=](void* const*, void* const* out, void*) {
+        auto* y = static_cast<int32_t*>(out[0]);
+        for (int64_t o = 0; o < s.outer; ++o)
+            for (int64_t i = 0; i < s.length; ++i, y += s.inner) std::fill(y, y + s.inner, static_cast<int32_t>(i));
+    });
+}
+
 // --- one_hot --------------------------------------------------------------------------------
 
 template <class L>
@@ -379,6 +398,8 @@ void register_index_kernels() {
     register_kernel("gather", prepare_gather);
     register_kernel("scatter", prepare_scatter);
     register_kernel("scatter_add", prepare_scatter_add);
+    register_kernel("checked_index", prepare_checked_index);
+    register_kernel("coordinates", prepare_coordinates);
     register_kernel("one_hot", prepare_one_hot);
 }
 

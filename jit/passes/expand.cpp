@@ -48,8 +48,20 @@ private:
     std::unordered_map<uint64_t, ValueId> values_;  // by the tensor's id
 };
 
+// Picking one place from each line pays where a kernel computes the lines anyhow, and putting one value on each
+// where nothing was there before. Else the op's own kernel touches less memory.
+bool pays(const Graph& graph, const Node& node) {
+    if (node.op->name == "gather") {
+        const Node& lines = graph.producer(node.inputs[0]);
+        return lines.kind == NodeKind::op && (lines.op->expand || lines.op->is_elementwise());
+    }
+    if (node.op->name != "scatter_add") return true;
+    const Node& lines = graph.producer(node.inputs[0]);
+    return lines.kind == NodeKind::op && lines.op->name == "full";
+}
+
 bool expand_node(const Node& node, Rewriter& rewrite) {
-    if (node.kind != NodeKind::op || !node.op->expand) return false;
+    if (node.kind != NodeKind::op || !node.op->expand || !pays(rewrite.from, node)) return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node.where);

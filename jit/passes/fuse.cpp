@@ -146,7 +146,8 @@ private:
             if (group_of(input) != kNoGroup) note_reader(group_of(input), kNoGroup);
         }
         level_[at(id)] = level;
-        if (node.kind == NodeKind::op && !node.op->is_view) ++era_;
+        const bool is_passing = node.kind != NodeKind::op || node.op->is_view || node.inputs.empty() || node.op->name == "checked_index";
+        if (!is_passing) ++era_;
     }
 
     int needed_level(const Node& node, int g) const {

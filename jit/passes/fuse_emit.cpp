@@ -172,16 +172,28 @@ private:
     // A row_drop operand is aligned with the kept axes, every other one with the whole space.
     bool is_dropped(NodeId reader) const { return grouping_.form_of[at(reader)] == Form::row_drop; }
 
-    // Every operand gets its place before the first reduction, whose value comes after the operands'.
+    // Every operand gets its place before the first reduction, whose value comes after the operands'; coordinates
+    // come after what lies in memory.
     void collect_operands() {
-        for (NodeId id : group_.nodes) {
-            const Node& node = graph_.node(id);
-            const bool dropped = is_dropped(id) && part_of(node) != Part::reduction;
-            for (ValueId value : node.inputs) {
-                const auto key = std::pair(value, dropped);
-                if (is_inside(value) || inputs_.contains(key) || number_of(graph_.producer(value))) continue;
-                Access access = access_of(grouping_, value, dropped ? group_.row_shape(Form::row_drop) : group_.shape);
-                inputs_[key] = static_cast<int>(spec_.inputs.size());
+        for (const bool coordinates : {false, true})
+            for (NodeId id : group_.nodes) collect_operands_of(id, coordinates);
+    }
+
+    void collect_operands_of(NodeId id, bool coordinates) {
+        const Node& node = graph_.node(id);
+        const bool dropped = is_dropped(id) && part_of(node) != Part::reduction;
+        for (ValueId value : node.inputs) {
+            const auto key = std::pair(value, dropped);
+            const Node& producer = graph_.producer(value);
+            if (is_inside(value) || inputs_.contains(key) || number_of(producer) || is_op(producer, "coordinates") != coordinates) continue;
+            inputs_[key] = static_cast<int>(spec_.inputs.size());
+            const Shape space = dropped ? group_.row_shape(Form::row_drop) : group_.shape;
+            if (coordinates) {
+                std::vector<int64_t> own(static_cast<size_t>(graph_.type(value).rank()), 0);
+                own[static_cast<size_t>(std::get<int64_t>(producer.attrs[1]))] = 1;
+                spec_.inputs.push_back({.dtype = runtime::DType::i32, .strides = in_space(broadcast_strides(graph_.type(value).shape, own, space), dropped), .is_offset = true});
+            } else {
+                const Access access = access_of(grouping_, value, space);
                 spec_.inputs.push_back({.dtype = graph_.type(value).dtype, .strides = in_space(access.strides, dropped),
                                         .is_scalar = graph_.type(value).rank() == 0});
                 sources_.push_back(access.source);

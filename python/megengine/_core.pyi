@@ -542,6 +542,10 @@ class ops:
         """x, or alpha * (exp(x / alpha) - 1) where x is negative."""
 
     @staticmethod
+    def checked_index(index: object, /, *, axis: int, extent: int, op: str) -> _Tensor:
+        """The index with negative places counted from the end. A place out of range is an IndexError that names axis and op."""
+
+    @staticmethod
     def complex(real: object, imag: object, /) -> _Tensor:
         """real + i imag."""
 
@@ -564,6 +568,10 @@ class ops:
     @staticmethod
     def conv_epilogue(x: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, epilogue: str) -> _Tensor:
         """conv, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes."""
+
+    @staticmethod
+    def coordinates(*, shape: int | Sequence[int], axis: int) -> _Tensor:
+        """int32: each element's place along the axis."""
 
     @staticmethod
     def cos(x: object, /) -> _Tensor:

@@ -154,6 +154,41 @@ Grads grad_scatter(const GradCall& g) {
     return grads;
 }
 
+// One place on each line along the axis: picked from (put into) the whole line by comparing coordinates, which a
+// kernel that computes the line anyhow does in passing. Nothing when the index has another form.
+TensorRef place_on_each_line(const OpCall& call, const TensorRef& index) {
+    const Shape& x = call.inputs[0].shape;
+    const int axis = normalize_axis(call.integer("axis"), x.rank(), call.op.name);
+    for (int i = 0; i < x.rank(); ++i)
+        if (call.inputs[1].shape[i] != (i == axis ? 1 : x[i])) return {};
+    const TensorRef place = build::op("checked_index", {index}, {int64_t{axis}, x[axis], call.op.name});
+    return build::op("equal", {build::op("coordinates", {}, {Ints(x.begin(), x.end()), int64_t{axis}}), place});
+}
+
+std::vector<TensorRef> expand_gather(const OpCall& call, std::span<const TensorRef> inputs) {
+    const TensorRef &x = inputs[0], here = place_on_each_line(call, inputs[1]);
+    if (!here || x->dtype() == DType::b8 || x->dtype() == DType::c64) return {};
+    const int64_t axis = normalize_axis(call.integer("axis"), x->type().rank(), call.op.name);
+    return {build::reduce_sum(build::where(here, x, build::number(0, x)), {axis}, true)};
+}
+
+std::vector<TensorRef> expand_scatter_add(const OpCall& call, std::span<const TensorRef> inputs) {
+    const TensorRef &x = inputs[0], here = place_on_each_line(call, inputs[1]);
+    if (!here || x->dtype() == DType::c64) return {};
+    return {build::add(x, build::where(here, inputs[2], build::number(0, x)))};
+}
+
+std::vector<Type> infer_checked_index(const OpCall& call) {
+    if (call.inputs[0].dtype != DType::i32) refuse(call, "the index is int32", "cast the index");
+    return {{DType::i32, call.inputs[0].shape}};
+}
+
+std::vector<Type> infer_coordinates(const OpCall& call) {
+    const Shape shape(std::span<const int64_t>(call.integers("shape")));
+    normalize_axis(call.integer("axis"), shape.rank(), call.op.name);
+    return {{DType::i32, shape}};
+}
+
 Grads grad_scatter_add(const GradCall& g) {
     Grads grads(3);
     grads[0] = g.out_grads[0];
@@ -292,13 +327,22 @@ std::vector<OpDef> by_index() {
          .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_add, .keeps = Keeps::inputs, .checks_values = true},
         {.name = "gather",
          .doc = "y[i, j] = x[index[i, j], j] for axis 0, and so on for others.",
-         .inputs = {"x", "index"}, .attrs = axis, .infer = infer_gather, .grad = grad_gather, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
+         .inputs = {"x", "index"}, .attrs = axis, .infer = infer_gather, .grad = grad_gather, .keeps = Keeps::inputs, .checks_values = true, .expand = expand_gather, .cost = moves},
         {.name = "scatter",
          .doc = "x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins.",
          .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
         {.name = "scatter_add",
          .doc = "x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order.",
-         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter_add, .keeps = Keeps::inputs, .checks_values = true},
+         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter_add, .keeps = Keeps::inputs, .checks_values = true, .expand = expand_scatter_add},
+        {.name = "checked_index",
+         .doc = "The index with negative places counted from the end. A place out of range is an IndexError that names axis and op.",
+         .inputs = {"index"},
+         .attrs = {{"axis", AttrKind::integer}, {"extent", AttrKind::integer}, {"op", AttrKind::text}},
+         .infer = infer_checked_index, .keeps = Keeps::nothing, .checks_values = true, .cost = moves},
+        {.name = "coordinates",
+         .doc = "int32: each element's place along the axis.",
+         .attrs = {{"shape", AttrKind::integers}, {"axis", AttrKind::integer}},
+         .infer = infer_coordinates, .keeps = Keeps::nothing, .cost = moves},
     };
 }
 

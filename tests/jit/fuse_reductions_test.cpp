@@ -103,6 +103,18 @@ TEST_F(FuseReductions, BatchNormGradient) {
     EXPECT_EQ(ops_in(graph), 2u) << print(graph);
 }
 
+// Cross-entropy: the logarithm at the label, and the gradient of the logits, are a kernel each.
+TEST_F(FuseReductions, ThePlaceOfALabelIsPickedInPassing) {
+    const Graph graph = fused(
+        "%0: f32[16, 40] = input 0\n%1: i32[16, 1] = const 0 39 5 7 1 2 3 4 -1 9 10 11 12 13 14 38\n%2: f32[16, 40] = log_softmax %0 {axis=1}\n"
+        "%3: f32[16, 1] = gather %2 %1 {axis=1}\n%4: f32[16] = reshape %3 {shape=[16]}\n%5: f32[16] = neg %4\n%6: f32[] = reduce_mean %5 {axes=[0], keepdims=0}\n"
+        "%7: f32[16, 40] = full {shape=[16, 40], value=0.0, dtype=\"float32\"}\n%8: f32[16, 1] = full {shape=[16, 1], value=-0.0625, dtype=\"float32\"}\n"
+        "%9: f32[16, 40] = scatter_add %7 %1 %8 {axis=1}\n%10: f32[16, 1] = reduce_sum %9 {axes=[1], keepdims=1}\n%11: f32[16, 40] = exp %2\n"
+        "%12: f32[16, 40] = mul %11 %10\n%13: f32[16, 40] = sub %9 %12\nreturn %6 %13\n");
+    EXPECT_LE(kernels_in(graph), 2u) << print(graph);
+    EXPECT_LE(ops_in(graph), 2u) << print(graph);  // the labels are checked
+}
+
 //  A row without its axis must not be taken for one along another axis of the same extent.
 TEST_F(FuseReductions, ASquareMatrixKeepsRowsAndColumnsApart) {
     fused(

@@ -220,6 +220,8 @@ OTHERS = [
     Row("index_get", lambda x, i, j: x[i, j], (X, ROWS, COLUMNS), {"axes": (0, 1)}, (0,)),
     Row("index_set", lambda x, v, i, j: changed(x, (i, j), v), (X, normal(3), np.array([0, 2, 1], np.int32), COLUMNS), {"axes": (0, 1)}, (0, 1)),
     Row("index_add", lambda x, v, i, j: changed(x, (i, j), v, True), (X, normal(3), ROWS, COLUMNS), {"axes": (0, 1)}, (0, 1)),
+    Row("checked_index", lambda i: np.where(i < 0, i + 5, i), (np.array([0, -1, 4, -5], np.int32),), {"axis": 0, "extent": 5, "op": "gather"}),
+    Row("coordinates", lambda: np.broadcast_to(np.arange(3)[:, None], (2, 3, 4)), (), {"shape": (2, 3, 4), "axis": 1}),
     Row("gather", lambda x, i: np.take_along_axis(x, i, 1), (X, INDEX), {"axis": 1}, (0,)),
     Row("scatter", lambda x, i, v: along(x, i, 1, v), (X, np.array([[0, 2], [3, 1]], np.int32), normal(2, 2)), {"axis": 1}, (0, 2)),
     Row("scatter_add", lambda x, i, v: along(x, i, 1, v, True), (X, INDEX, Y), {"axis": 1}, (0, 2)),
