@@ -6,7 +6,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize clean
+.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize test-peers clean
 
 setup:
 	@tools/setup.sh
@@ -31,6 +31,11 @@ lint: setup
 
 bench: build
 	benchmarks/run.sh
+
+# One process with torch, jax, numba and halide, in several import orders.
+test-peers: build
+	BENCH_SETUP_ONLY=1 benchmarks/run.sh
+	.venv-bench/bin/python benchmarks/living_together.py --ours $(PY)
 
 # Formats the lines of C++ that differ from the last commit, and no others.
 format: setup

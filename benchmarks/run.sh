@@ -34,4 +34,6 @@ if ! cmp -s benchmarks/requirements.txt "$stamp"; then
 fi
 "$peers" -c "import numpy" 2>/dev/null || { echo "bench: .venv-bench has no numpy, which the harness needs" >&2; exit 1; }
 
+[ -z "${BENCH_SETUP_ONLY:-}" ] || exit 0
+
 exec "$peers" benchmarks/harness.py --ours "$ours" "$@"
