@@ -8,7 +8,7 @@
 namespace megjit::codegen {
 namespace {
 
-constexpr std::string_view kMagic = "megjit gpu image 1\n";
+constexpr std::string_view kMagic = "megjit gpu image 2\n";
 constexpr int64_t kMaxGridX = INT32_MAX;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -73,13 +73,13 @@ private:
 Grid grid_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch) {
     const int64_t blocks = blocks_of(image, kernel, launch);
     if (blocks > kMaxGridX) throw runtime::DeviceError(runtime::cat("a kernel of ", blocks, " blocks is larger than a GPU's grid"));
-    Grid grid{{static_cast<uint32_t>(blocks), 1, 1}};
+    Grid grid{{static_cast<uint32_t>(blocks), image.parts, 1}};
     if (image.cover == Cover::fixed) std::copy(image.grid, image.grid + 3, grid.blocks);
     return grid;
 }
 
 std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch, std::span<const uint64_t> inputs,
-                                    std::span<const uint64_t> outputs) {
+                                    std::span<const uint64_t> outputs, std::span<const uint64_t> shared) {
     std::vector<uint64_t> addresses(inputs.begin(), inputs.end());
     addresses.insert(addresses.end(), outputs.begin(), outputs.end());
     for (uint64_t address : addresses)
@@ -92,6 +92,7 @@ std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& la
     words = std::move(addresses);
     for (const auto* numbers : {&launch.extents, &launch.strides})
         for (int64_t number : *numbers) words.push_back(static_cast<uint64_t>(number));
+    words.insert(words.end(), shared.begin(), shared.end());
     return words;
 }
 
@@ -107,6 +108,8 @@ std::string to_bytes(const GpuImage& image) {
         writer.value(image.block[axis]);
     }
     writer.value(image.shared_bytes);
+    writer.value(image.parts);
+    writer.value(image.part_bytes);
     writer.value(image.alignment);
     writer.value<uint64_t>(image.pointers.size());
     for (int pointer : image.pointers) writer.value(pointer);
@@ -127,6 +130,8 @@ std::optional<GpuImage> image_from_bytes(std::string_view bytes) {
         reader.value(image.block[axis]);
     }
     reader.value(image.shared_bytes);
+    reader.value(image.parts);
+    reader.value(image.part_bytes);
     reader.value(image.alignment);
     image.pointers.resize(reader.size(sizeof(int)));
     for (int& pointer : image.pointers) reader.value(pointer);

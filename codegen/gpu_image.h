@@ -36,6 +36,11 @@ struct GpuImage {
     uint32_t grid[3] = {1, 1, 1};  // Cover::fixed only
     uint32_t block[3] = {1, 1, 1};  // threads
     uint32_t shared_bytes = 0;     // dynamic shared memory
+    // Blocks that share a row, side by side along the grid's y. When there are several, each has memory for its
+    // part of the row, and two words follow the parameters: the address of all parts, and that of a counter
+    // (of 4 bytes, 0 before and after a launch) for each x of the grid.
+    uint32_t parts = 1;
+    uint32_t part_bytes = 0;
     uint32_t alignment = 16;       // of every address, in bytes
     Parameters parameters = Parameters::all;
     std::vector<int> pointers = {};    // Parameters::pointers only: k < memory_inputs: input k, else output k - memory_inputs
@@ -50,9 +55,9 @@ struct Grid {
 };
 Grid grid_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch);
 
-// The words of the parameters. `inputs` are those in memory.
+// The words of the parameters. `inputs` are those in memory; `shared` are the two addresses that parts need.
 std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch, std::span<const uint64_t> inputs,
-                                    std::span<const uint64_t> outputs);
+                                    std::span<const uint64_t> outputs, std::span<const uint64_t> shared = {});
 
 // For the cache on disk. Nothing when the bytes are not those of an image.
 std::string to_bytes(const GpuImage& image);

@@ -54,10 +54,24 @@ CudaLauncher::~CudaLauncher() {
     gpu_.driver().call().unload_module(module_);
 }
 
+std::vector<Address> CudaLauncher::memory_of_parts(const Grid& grid) const {
+    if (image_->parts == 1) return {};
+    const uint32_t blocks = grid.blocks[0];
+    if (blocks > blocks_) {
+        blocks_ = 0;  // until there is memory for more
+        parts_.emplace(gpu_, size_t{blocks} * image_->parts * image_->part_bytes);
+        counters_.emplace(gpu_, size_t{blocks} * sizeof(uint32_t));
+        gpu_.clear(counters_->address(), size_t{blocks} * sizeof(uint32_t));
+        blocks_ = blocks;
+    }
+    return {parts_->address(), counters_->address()};
+}
+
 void CudaLauncher::launch(const LaunchShape& launch, std::span<const Address> inputs, std::span<const Address> outputs) const {
     const Grid grid = grid_of(*image_, kernel_, launch);
     if (grid.blocks[0] == 0) return;
-    std::vector<uint64_t> words = parameters_of(*image_, launch, inputs, outputs);
+    const std::lock_guard lock(mutex_);
+    std::vector<uint64_t> words = parameters_of(*image_, launch, inputs, outputs, memory_of_parts(grid));
     size_t bytes = words.size() * sizeof(uint64_t);
     void* extra[] = {kParameterBuffer, words.data(), kParameterBytes, &bytes, kParameterEnd};
     const uint32_t* block = image_->block;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "backends/cuda/gpu.h"
 #include "codegen/gpu_image.h"
@@ -21,11 +24,17 @@ public:
     void launch(const codegen::LaunchShape& launch, std::span<const Address> inputs, std::span<const Address> outputs) const;
 
 private:
+    std::vector<Address> memory_of_parts(const codegen::Grid& grid) const;
+
     const Gpu& gpu_;
     std::shared_ptr<const codegen::GpuImage> image_;
     codegen::KernelIR kernel_;
     Module module_ = nullptr;
     Function function_ = nullptr;
+    // What blocks that share a row leave to each other. Launches follow each other on the stream, so one will do.
+    mutable std::mutex mutex_;
+    mutable std::optional<Buffer> parts_, counters_;
+    mutable uint32_t blocks_ = 0;  // for how many it is large enough
 };
 
 }  // namespace megjit::cuda

@@ -15,6 +15,16 @@ using namespace codegen;
 using runtime::cat;
 using runtime::DeviceError;
 
+GpuImage image_of(const KernelIR& kernel, const Plan& plan) {
+    GpuImage image;
+    image.cover = plan.cover;
+    image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    image.block[0] = static_cast<uint32_t>(plan.threads);
+    image.parts = static_cast<uint32_t>(plan.parts);
+    if (plan.parts > 1) image.part_bytes = static_cast<uint32_t>(plan.slots() * part_words(kernel)) * 4;
+    return image;
+}
+
 NvrtcCompiler::NvrtcCompiler() : NvrtcCompiler(Library::candidates()) {}
 NvrtcCompiler::NvrtcCompiler(std::vector<std::filesystem::path> candidates) : candidates_(std::move(candidates)) {}
 NvrtcCompiler::~NvrtcCompiler() = default;
@@ -50,12 +60,9 @@ GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launc
         warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch, "; kernels are compiled for compute_", newest[-1], " and finished by the driver"));
 
     const Plan plan = plan_of(kernel, launch);
-    GpuImage image;
+    GpuImage image = image_of(kernel, plan);
     image.code = nvrtc.compile(source(kernel, launch, arch), cat(is_known ? "sm_" : "compute_", newest[-1]));
     image.is_ptx = !is_known;
-    image.cover = plan.cover;
-    image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
-    image.block[0] = static_cast<uint32_t>(plan.threads);
     return image;
 }
 

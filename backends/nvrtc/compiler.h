@@ -11,6 +11,10 @@
 namespace megjit::nvrtc {
 
 class Library;
+struct Plan;
+
+// The image but for its code.
+codegen::GpuImage image_of(const codegen::KernelIR& kernel, const Plan& plan);
 
 class NvrtcCompiler final : public codegen::GpuCompiler {
 public:

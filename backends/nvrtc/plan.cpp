@@ -12,6 +12,8 @@ using namespace codegen;
 
 constexpr int kWarp = 32;
 constexpr size_t kLongProgram = 200;  // instructions: beyond it eight lanes cost more registers than they save loads
+constexpr int64_t kFullGrid = 256;    // blocks: about two for each multiprocessor of a large GPU
+constexpr int64_t kLeastPart = 4096;  // elements of a row: fewer are not worth another block
 // An index plus the stride of a grid must not overflow.
 constexpr int64_t kNarrowIndices = int64_t{1} << 30;
 
@@ -65,6 +67,15 @@ int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
     return vector;
 }
 
+// How many blocks share a row when `blocks` would work alone. A power of two, so that few images serve all
+// lengths; and a matter of extents alone, so that results do not depend on the GPU.
+int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length) {
+    const bool is_once = kernel.passes() == 1 && std::all_of(kernel.outputs.begin(), kernel.outputs.end(), [](const Operand& o) { return o.per_row; });
+    int parts = 1;
+    while (is_once && parts < 64 && blocks * parts < kFullGrid && length / (2 * parts) >= kLeastPart) parts *= 2;
+    return parts;
+}
+
 }  // namespace
 
 const Operand& operand(const KernelIR& kernel, size_t at) {
@@ -90,17 +101,21 @@ Plan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
         plan.cover = Cover::columns;  // of a warp's width, so that its loads are whole lines
         plan.team = length < 256 ? 8 : 32;
         plan.threads = kWarp * plan.team;
+        const int64_t columns = launch.extents[static_cast<size_t>(kernel.kept()) - 1];
+        plan.parts = parts_of(kernel, product(launch.extents, 0, kernel.kept() - 1) * ((columns + kWarp - 1) / kWarp), length);
     } else {
         plan.cover = Cover::rows;
         plan.team = length <= 1024 ? kWarp : length <= 8192 ? 256 : 1024;
         plan.threads = std::max(plan.team, 256);
+        if (plan.team > kWarp) plan.parts = parts_of(kernel, product(launch.extents, 0, kernel.kept()), length);
     }
     return plan;
 }
 
 std::string print(const Plan& plan) {
     const char* cover = plan.cover == Cover::elements ? "elements" : plan.cover == Cover::rows ? "rows" : "columns";
-    return runtime::cat(cover, " team=", plan.team, "/", plan.threads, plan.wide ? " i64 x" : " i32 x", plan.vector);
+    using runtime::cat;
+    return cat(cover, " team=", plan.team, "/", plan.threads, plan.parts > 1 ? cat(" parts=", plan.parts) : "", plan.wide ? " i64 x" : " i32 x", plan.vector);
 }
 
 }  // namespace megjit::nvrtc

@@ -17,11 +17,12 @@ struct Plan {
     int vector = 1;     // neighbours on the lane axis that one thread loads and stores together
     int threads = 256;  // of a block
     int team = 1;       // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
+    int parts = 1;      // blocks that share a row: of reductions that fill no GPU otherwise
     int slots() const { return threads / team; }  // rows of a block
 };
 
 Plan plan_of(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch);
-std::string print(const Plan& plan);  // "rows team=32/256 i32 x4"
+std::string print(const Plan& plan);  // "rows team=256/256 parts=8 i32 x4"
 
 // Operands are numbered as strides are: inputs, then outputs.
 const codegen::Operand& operand(const codegen::KernelIR& kernel, size_t at);

@@ -236,4 +236,37 @@ __device__ __forceinline__ A over_columns(A mine, int* scratch) {
     __syncthreads();
     return mine;
 }
+
+// --- a row that several blocks share ---
+template <class A>
+__device__ __forceinline__ void leave_part(int* to, const A& part) {
+    int words[sizeof(A) / 4];
+    memcpy(words, &part, sizeof(A));
+    for (int w = 0; w < (int)(sizeof(A) / 4); ++w) to[w] = words[w];
+}
+template <class A>
+__device__ __forceinline__ A all_parts(const volatile int* from, long long stride) {
+    A all;
+    for (unsigned block = 0; block < gridDim.y; ++block, from += stride) {
+        int words[sizeof(A) / 4];
+        for (int w = 0; w < (int)(sizeof(A) / 4); ++w) words[w] = from[w];
+        A part;
+        memcpy(&part, words, sizeof(A));
+        all.merge(part);
+    }
+    return all;
+}
+// Have all others that share the row left their parts? Then the ticket is 0 again, for the next launch.
+__device__ __forceinline__ bool is_last_block(unsigned* ticket) {
+    __shared__ bool is_last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(ticket, 1u) == gridDim.y - 1;
+        if (is_last) *ticket = 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return is_last;
+}
 )cuda"

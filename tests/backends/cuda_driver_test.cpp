@@ -93,6 +93,27 @@ TEST_F(CudaMock, LaunchesWhatWasMadeForOneLaunch) {
     EXPECT_NE(log().find("cuFuncSetAttribute 0xf0 8 102400\ncuLaunchKernel 0xf0 1 7 1 256 1 1 102400 0x57 8192,4096,\n"), std::string::npos) << log();
 }
 
+TEST_F(CudaMock, GivesMemoryToBlocksThatShareARow) {
+    auto parts = image();
+    parts->cover = Cover::rows;
+    parts->per_block = 1;
+    parts->parts = 4;
+    parts->part_bytes = 12;
+    KernelIR kernel;
+    kernel.rank = 2;
+    kernel.reduced = 1;
+    const CudaDriver driver(MEGJIT_CUDA_MOCK);
+    const Gpu gpu(driver);
+    const CudaLauncher launcher(gpu, parts, kernel);
+    reset_("", 0);
+    const Address in[] = {0x1000}, out[] = {0x2000};
+    for (int64_t rows : {2, 1, 3}) launcher.launch({{rows, 9000}, {9000, 1, 1, 0}}, in, out);
+    // Enough for the largest yet; counters start at 0, and kernels leave them so.
+    EXPECT_TRUE(log().starts_with("cuMemAlloc 96\ncuMemAlloc 8\ncuMemsetD8 8\ncuLaunchKernel 0xf0 2 4 1 256 1 1 0 0x57 4096,8192,2,9000,9000,1,1,0,")) << log();
+    EXPECT_NE(log().find("cuLaunchKernel 0xf0 1 4 1"), std::string::npos);
+    EXPECT_NE(log().find("cuMemAlloc 144\n"), std::string::npos);
+}
+
 TEST_F(CudaMock, CopiesAndMeasures) {
     const CudaDriver driver(MEGJIT_CUDA_MOCK);
     const Gpu gpu(driver);

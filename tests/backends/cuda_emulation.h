@@ -2,6 +2,7 @@
 // fibers that run one after the other, in a fixed order; they change places at barriers alone.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <bit>
@@ -21,7 +22,7 @@
 #define __shared__ static  // blocks run one after the other
 
 struct Dim {
-    unsigned x = 0;
+    unsigned x = 0, y = 0;
 };
 static Dim threadIdx, blockIdx, gridDim;
 
@@ -38,9 +39,14 @@ struct Barrier {
 
 struct Block {
     static constexpr size_t kStack = 64 << 10;
-    ucontext_t scheduler;
-    std::vector<ucontext_t> fibers;
-    std::vector<bool> done;
+    ucontext_t scheduler;                         // where fibers start from,
+    std::vector<ucontext_t> starts;
+    struct Place {
+        jmp_buf buffer;
+    };
+    Place scheduling;                             // and where they go back to: jumps need no system call
+    std::vector<Place> fibers;
+    std::vector<bool> started, done;
     std::unique_ptr<char[]> stacks;
     Barrier all;
     Barrier warps[32];
@@ -51,12 +57,24 @@ struct Block {
 };
 static Block block;
 
+static void leave_fiber() {
+    if (_setjmp(block.fibers[threadIdx.x].buffer) == 0) _longjmp(block.scheduling.buffer, 1);
+}
+
+static void enter_fiber(unsigned t) {
+    if (_setjmp(block.scheduling.buffer) != 0) return;
+    threadIdx.x = t;
+    if (block.started[t]) _longjmp(block.fibers[t].buffer, 1);
+    block.started[t] = true;
+    swapcontext(&block.scheduler, &block.starts[t]);
+}
+
 static void wait_at(Barrier& barrier) {
     const unsigned mine = barrier.generation;
     block.progress = true;
     ++barrier.arrived;
     barrier.release_when_full();
-    while (barrier.generation == mine) swapcontext(&block.fibers[threadIdx.x], &block.scheduler);
+    while (barrier.generation == mine) leave_fiber();
 }
 
 static void fiber() {
@@ -67,17 +85,19 @@ static void fiber() {
         --barrier->members;
         barrier->release_when_full();
     }
-    swapcontext(&block.fibers[self], &block.scheduler);
+    leave_fiber();
 }
 
 static void run_block(unsigned threads) {
     if (!block.stacks) block.stacks.reset(new char[1024 * Block::kStack]);
-    block.fibers.assign(threads, {});
+    block.starts.resize(threads);
+    block.fibers.resize(threads);
+    block.started.assign(threads, false);
     block.done.assign(threads, false);
     block.all = {threads};
     for (unsigned warp = 0; warp < threads / 32; ++warp) block.warps[warp] = {32};
     for (unsigned t = 0; t < threads; ++t) {
-        ucontext_t& it = block.fibers[t];
+        ucontext_t& it = block.starts[t];
         getcontext(&it);
         it.uc_stack.ss_sp = block.stacks.get() + t * Block::kStack;
         it.uc_stack.ss_size = Block::kStack;
@@ -85,11 +105,8 @@ static void run_block(unsigned threads) {
     }
     do {
         block.progress = false;
-        for (unsigned t = 0; t < threads; ++t) {
-            if (block.done[t]) continue;
-            threadIdx.x = t;
-            swapcontext(&block.scheduler, &block.fibers[t]);
-        }
+        for (unsigned t = 0; t < threads; ++t)
+            if (!block.done[t]) enter_fiber(t);
     } while (block.progress);
     for (unsigned t = 0; t < threads; ++t)
         if (!block.done[t]) {
@@ -100,7 +117,7 @@ static void run_block(unsigned threads) {
 
 // Calls `kernel` with its parameters as a launch packs them.
 template <class... Parameters>
-void emulate(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, const uint64_t* words) {
+void emulate(void (*kernel)(Parameters...), const unsigned* grid, unsigned threads, const uint64_t* words) {
     struct Call {
         void (*kernel)(Parameters...);
         const uint64_t* words;
@@ -110,8 +127,9 @@ void emulate(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, c
         const Call& call = *static_cast<const Call*>(argument);
         [&]<size_t... K>(std::index_sequence<K...>) { call.kernel((Parameters)call.words[K]...); }(std::index_sequence_for<Parameters...>());
     };
-    gridDim.x = blocks;
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) run_block(threads);
+    gridDim = {grid[0], grid[1]};
+    for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
+        for (blockIdx.x = 0; blockIdx.x < grid[0]; ++blockIdx.x) run_block(threads);
 }
 
 // --- the device functions that kernels call ---
@@ -126,6 +144,8 @@ static int __shfl_xor_sync(unsigned, int value, int mask) {
     __syncwarp();  // before the next exchange
     return other;
 }
+static void __threadfence() {}
+static unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
 static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 static float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }

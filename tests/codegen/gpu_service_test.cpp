@@ -22,7 +22,7 @@ KernelIR kernel_of_rank(int rank, int reduced = 0, Lanes lanes = Lanes::last) {
 
 TEST(GpuImage, ComesBackFromItsBytes) {
     const GpuImage image{.code = std::string("\0ELF", 4), .is_ptx = true, .entry = "f", .cover = Cover::columns, .per_block = 32, .block = {32, 8, 1},
-                         .shared_bytes = 7, .alignment = 4, .parameters = Parameters::pointers, .pointers = {2, 0, 1}};
+                         .shared_bytes = 7, .parts = 2, .part_bytes = 8, .alignment = 4, .parameters = Parameters::pointers, .pointers = {2, 0, 1}};
     EXPECT_EQ(image_from_bytes(to_bytes(image)), image);
 }
 
@@ -52,6 +52,8 @@ TEST(GpuImage, PacksAllParametersOrPointersAlone) {
     const uint64_t in[] = {0x100}, out[] = {0x200};
     EXPECT_EQ(parameters_of({}, launch, in, out), (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0}));
     EXPECT_EQ(parameters_of({.parameters = Parameters::pointers, .pointers = {1, 0}}, launch, in, out), (std::vector<uint64_t>{0x200, 0x100}));
+    const uint64_t shared[] = {0x300, 0x400};
+    EXPECT_EQ(parameters_of({.parts = 2}, launch, in, out, shared), (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0, 0x300, 0x400}));
     const uint64_t odd[] = {0x104};
     EXPECT_THROW(parameters_of({}, launch, odd, out), runtime::InternalError);
 }
