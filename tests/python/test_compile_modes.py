@@ -1,0 +1,235 @@
+"""When calls wait for kernels, and what happens when one cannot be compiled: with compilers that are slow, broken or wrong."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROLOGUE = """
+import os, time
+import numpy as np
+import megengine as mge
+import megengine.functional as F
+from megengine.jit import trace
+x = mge.tensor(np.linspace(-2, 2, 1000, dtype=np.float32))
+right = x.numpy() * 2 + 1
+f = trace(lambda x: x * 2 + 1, symbolic=True, opt_level=3)
+def call():
+    start = time.perf_counter()
+    np.testing.assert_array_equal(f(x).numpy(), right)
+    return time.perf_counter() - start
+"""
+
+
+@pytest.fixture(scope="module")
+def fake_compiler(tmp_path_factory):
+    """A folder with a plug-in that does what MEGJIT_FAKE says."""
+    compiler = shutil.which("c++")
+    if not compiler:
+        pytest.skip("needs a C++ compiler")
+    folder = tmp_path_factory.mktemp("plug-in")
+    command = [compiler, "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}", "-o", folder / "libmegjit_mlir.so"]
+    subprocess.run([*command, Path(__file__).parent / "fake_compiler.cpp"], check=True)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return {**os.environ, "MEGJIT_COMPILE": "async", "MEGJIT_CACHE_DIR": str(tmp_path / "kernels")}
+
+
+def run(program, environment, status=0):
+    done = subprocess.run(
+        [sys.executable, "-c", PROLOGUE + program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def with_fake(environment, folder, what):
+    return {**environment, "MEGJIT_PLUGIN_DIR": str(folder), "MEGJIT_FAKE": what}
+
+
+def test_the_first_calls_do_not_wait_and_later_ones_use_the_kernel(environment, fake_compiler):
+    program = """
+assert max(call() for _ in range(5)) < 0.5
+(kernel,) = f.kernels()  # waits
+assert kernel.backend == "MLIR" and not kernel.cached and kernel.bytes == 8000
+call()
+"""
+    assert run(program, with_fake(environment, fake_compiler, "slow")).stderr == ""
+
+
+def test_the_fused_program_takes_over_by_itself(environment, fake_compiler):
+    program = """
+assert call() < 0.5
+deadline = time.perf_counter() + 20
+while f(x).numpy()[0] != 7:  # what the wrong kernel stores
+    assert time.perf_counter() < deadline
+    time.sleep(0.01)
+"""
+    run(program, with_fake(environment, fake_compiler, "wrong"))
+
+
+def test_sync_waits_and_off_compiles_nothing(environment, fake_compiler):
+    slow = with_fake(environment, fake_compiler, "slow")
+    run("assert call() > 0.6; assert call() < 0.5", {**slow, "MEGJIT_COMPILE": "sync"})
+    run("call(); assert f.kernels() == []", {**slow, "MEGJIT_COMPILE": "off"})
+
+
+def test_an_unknown_mode_is_an_error(environment):
+    done = run("call()", {**environment, "MEGJIT_COMPILE": "later"}, status=1)
+    assert "async, sync and off" in done.stderr
+
+
+def test_what_is_on_disk_is_used_in_the_first_call(environment, fake_compiler):
+    wrong = with_fake(environment, fake_compiler, "wrong")
+    run("f(x); f.kernels()", wrong)
+    run("assert f(x).numpy()[0] == 7", wrong)
+
+
+def test_after_the_budget_calls_go_on_without_the_kernel(environment, fake_compiler):
+    slow = {**with_fake(environment, fake_compiler, "slow"), "MEGJIT_COMPILE": "sync", "MEGJIT_COMPILE_BUDGET": "0.1"}
+    done = run("assert call() < 0.6; assert call() < 0.5; assert f.kernels() == []", slow)
+    assert done.stderr.count("\n") == 1 and "1 of 1 kernels" in done.stderr and "BUDGET" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_group_whose_kernel_fails_runs_unfused_with_one_warning(environment, fake_compiler, mode):
+    program = """
+for _ in range(3): call()
+assert f.kernels() == []
+g = trace(lambda x: F.softmax(x * 2) + F.sum(x * x) + F.exp(x), symbolic=True, opt_level=3)
+for _ in range(3): y = g(x)
+assert g.kernels() == []
+z = F.softmax(x * 2) + F.sum(x * x) + F.exp(x)
+np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-5)
+"""
+    broken = {**with_fake(environment, fake_compiler, "fail"), "MEGJIT_COMPILE": mode}
+    done = run(program, broken)
+    assert done.stderr.count("\n") == 1 and "no register is left" in done.stderr, done.stderr
+    dump = done.stderr.split()[-1]
+    again = subprocess.run([sys.executable, "-m", "megengine", "compile", dump], env=broken, capture_output=True, text=True)
+    assert again.returncode == 1 and "no register is left" in again.stderr
+    whole = subprocess.run([sys.executable, "-m", "megengine", "compile", dump], env=environment, capture_output=True, text=True)
+    assert whole.returncode == 0 and "MLIR" in whole.stdout
+
+
+def test_a_plug_in_that_cannot_be_opened_is_one_warning(environment, tmp_path):
+    (tmp_path / "libmegjit_mlir.so").write_bytes(b"not a library")
+    done = run("for _ in range(3): call()\nf.kernels()", {**environment, "MEGJIT_PLUGIN_DIR": str(tmp_path)})
+    assert done.stderr.count("\n") == 1 and "cannot open its plug-in" in done.stderr
+
+
+def test_without_a_compiler_operations_run_one_by_one(environment, tmp_path):
+    done = run("for _ in range(3): call()\nf.kernels()", {**environment, "MEGJIT_PLUGIN_DIR": str(tmp_path)})
+    assert done.stderr.count("\n") == 1 and "no kernel compiler is installed" in done.stderr
+
+
+def test_a_compiler_that_is_not_built_in_is_replaced_with_one_warning(environment):
+    done = run("for _ in range(3): call()\nassert f.kernels()", {**environment, "MGB_JIT_BACKEND": "NVRTC"})
+    assert done.stderr.count("\n") == 1 and "serves GPUs only; MLIR is used" in done.stderr
+
+
+def test_an_unknown_compiler_is_an_error_that_lists_the_three(environment):
+    done = run("call()", {**environment, "MGB_JIT_BACKEND": "TVM"}, status=1)
+    assert all(name in done.stderr for name in ("TVM", "NVRTC", "HALIDE", "MLIR"))
+
+
+def test_check_finds_a_wrong_kernel(environment, fake_compiler):
+    wrong = {**with_fake(environment, fake_compiler, "wrong"), "MEGJIT_CHECK": "1", "MEGJIT_COMPILE": "sync"}
+    done = run("call()", wrong, status=1)
+    assert "the MLIR kernel of mul add" in done.stderr and "gives 7 at element 0 of output 0; the interpreter gives -3" in done.stderr
+
+
+@pytest.mark.parametrize("where", ["call()", "f(x); f.kernels()"])
+def test_ctrl_c_leaves_a_wait_within_half_a_second(environment, fake_compiler, where):
+    program = f"""
+g = trace(lambda x: x * 3 + 1, symbolic=True, opt_level=3)
+os.environ["MEGJIT_COMPILE"] = "sync" if {where!r} == "call()" else "async"
+mge._core.reload_debug()
+print("ready", flush=True)
+try:
+    {where}
+except KeyboardInterrupt:
+    pass
+else:
+    raise SystemExit("was not interrupted")
+call()  # waits for what still compiles
+assert len(f.kernels()) == 1
+"""
+    slow = with_fake(environment, fake_compiler, "slow")
+    process = subprocess.Popen([sys.executable, "-c", PROLOGUE + program], env=slow, stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    time.sleep(0.25)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+
+
+def test_ctrl_c_ends_the_process_within_half_a_second(environment, fake_compiler):
+    program = """
+print("ready", flush=True)
+for i in range(50):
+    trace(lambda x: x * i + 1, symbolic=True, opt_level=3)(x)
+"""
+    slow = {**with_fake(environment, fake_compiler, "slow"), "MEGJIT_COMPILE": "sync"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROLOGUE + program], env=slow, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    process.stdout.readline()
+    time.sleep(0.3)
+    start = time.perf_counter()
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=30)
+    assert time.perf_counter() - start < 0.5
+    assert process.returncode != 0
+
+
+def test_a_process_ends_while_kernels_compile(environment):
+    program = """
+for i in range(40):
+    g = trace(lambda x: F.tanh(x * i) + F.exp(x) * i, symbolic=True, opt_level=3)
+    g(x), g(x)
+"""
+    start = time.perf_counter()
+    assert run(program, environment).stderr == ""
+    assert time.perf_counter() - start < 30
+
+
+def test_a_forked_child_compiles_and_runs_what_is_cached(environment):
+    program = """
+g = trace(lambda x: F.tanh(x) * 3 + x, symbolic=True, opt_level=3)
+call(), f.kernels(), call(), g(x), g(x)  # one kernel is ready, one compiles
+child = os.fork()
+if child == 0:
+    import signal
+    signal.alarm(30)
+    call()
+    fresh = trace(lambda x: F.exp(x) * 5 - x, symbolic=True, opt_level=3)
+    for traced in (g, fresh):
+        traced(x)
+        assert len(traced.kernels()) == 1
+        np.testing.assert_array_equal(traced(x).numpy(), traced.__wrapped__(x).numpy())
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert len(g.kernels()) == 1
+"""
+    run(program, environment)
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("name", ["torch", "jax", "numba", "llvmlite.binding", "halide"])
+def test_other_libraries_with_an_llvm_of_their_own(environment, name, order):
+    try:
+        __import__(name.split(".")[0])
+    except ImportError:
+        pytest.skip(f"{name} is not installed")
+    program = f"import {name}\n" + PROLOGUE if order == "before" else f"call(); f.kernels(); import {name}"
+    run(program + "\ncall(); assert len(f.kernels()) == 1; call()", environment)
