@@ -20,6 +20,7 @@
 namespace megjit::codegen {
 
 class DiskCache;
+class ImportedKernels;
 
 // UserError that lists the valid names when `backend` is none of NVRTC, HALIDE and MLIR.
 void refuse_unknown_backend(std::string_view backend);
@@ -30,7 +31,7 @@ public:
     virtual ~KernelCompiler() = default;
     virtual std::string_view name() const = 0;      // "MLIR"
     virtual bool available() const { return true; } // false: its plug-in is not installed, so it is passed over
-    virtual std::string version_key() const = 0;    // compiler version, target CPU and features
+    virtual std::string version_key() const = 0;    // compiler version and build: one line
     // KernelIR to relocatable object code that defines `megjit_kernel`. Throws Error on failure.
     virtual std::string compile(const KernelIR& kernel) = 0;
     // Object code to a callable; the code stays loaded until the process ends.
@@ -103,7 +104,8 @@ public:
     std::vector<std::string_view> backends() const;
     // `backend` "" means: MGB_JIT_BACKEND, or the default of the device at hand (MLIR on a CPU).
     // Unknown values are a UserError that lists the valid ones; a value that cannot serve the CPU
-    // warns once and uses the default. Compiles in the calling thread; throws Error on failure.
+    // warns once and uses the default. Without any compiler it finds what was imported into the cache. Compiles in the
+    // calling thread; throws Error on failure.
     std::shared_ptr<const CompiledKernel> get(const KernelIR& kernel, std::string_view backend = "");
 
     // The same beside execution: done at once when the kernel is in memory or on disk, or has failed before.
@@ -125,10 +127,11 @@ private:
     KernelCompiler* choose(std::string_view backend) const;  // null: none is installed
     std::shared_ptr<const CompiledKernel> find(const std::string& key);
     void keep(const std::string& key, std::shared_ptr<const CompiledKernel> kernel);
-    struct Expanded;
     // With compile_mutex_:
-    KernelFn load_from_disk(KernelCompiler& compiler, const Expanded& expanded);
+    DiskCache& disk();
+    KernelFn load_from_disk(KernelCompiler& compiler, const std::string& key);
     std::shared_ptr<const CompiledKernel> produce(KernelCompiler& compiler, const KernelIR& kernel, const std::string& key, bool from_disk_only);
+    std::shared_ptr<const CompiledKernel> import(const KernelIR& kernel);  // null: not in the cache either
     void serve(KernelCompiler& compiler, KernelRequest& request, const std::string& key);
     static void register_fork_handlers();
 
@@ -139,7 +142,8 @@ private:
     std::vector<std::unique_ptr<KernelCompiler>> compilers_;
     std::list<Entry> recent_;    // most recently used first
     std::unordered_map<std::string_view, std::list<Entry>::iterator> kernels_;  // keys lie in recent_
-    std::unique_ptr<DiskCache> disk_;  // made at the first compile; guarded by compile_mutex_
+    std::unique_ptr<DiskCache> disk_;  // made at the first compile; guarded by compile_mutex_, as is the next one
+    std::unique_ptr<ImportedKernels> imported_;  // made when there is no compiler
     KernelCounters counters_;
     std::unordered_map<std::string, std::weak_ptr<KernelRequest>> wanted_;  // those that wait or run
     std::unordered_map<std::string, std::string> failed_;  // key -> why

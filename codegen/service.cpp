@@ -9,6 +9,7 @@
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
 #include "codegen/expand_math.h"
+#include "codegen/imported_kernels.h"
 #include "runtime/debug.h"
 
 namespace megjit::codegen {
@@ -36,7 +37,7 @@ std::shared_ptr<const CompiledKernel> as_cached(const std::shared_ptr<const Comp
 runtime::Message no_compiler() {
     const std::string& wanted = runtime::debug().jit_backend;
     return {.what = "no kernel compiler is installed", .why = cat("the plug-in for ", wanted.empty() ? kDefaultOnCpu : std::string_view(wanted), " was not found"),
-            .fix = "build with MEGJIT_WITH_MLIR=ON, or name the plug-in's folder in MEGJIT_PLUGIN_DIR"};
+            .fix = "build with MEGJIT_WITH_MLIR=ON, name the plug-in's folder in MEGJIT_PLUGIN_DIR, or import a cache of kernels"};
 }
 
 // Where a kernel that could not be compiled is written; empty when it cannot be.
@@ -137,19 +138,13 @@ void KernelService::keep(const std::string& key, std::shared_ptr<const CompiledK
     recent_.pop_back();
 }
 
-// What the disk and the compilers see: no transcendental instructions. The key holds the expanded program:
-// better formulas make another key, never stale code.
-struct KernelService::Expanded {
-    KernelIR kernel;
-    std::string disk_key;
-    Expanded(KernelCompiler& compiler, const KernelIR& original) : kernel(expand_math(original)) {
-        disk_key = cat(compiler.name(), "\n", compiler.version_key(), "\n", print(kernel));
-    }
-};
-
-KernelFn KernelService::load_from_disk(KernelCompiler& compiler, const Expanded& expanded) {
+DiskCache& KernelService::disk() {
     if (!disk_) disk_ = std::make_unique<DiskCache>(default_cache_folder());
-    const auto object = disk_->find(expanded.disk_key);
+    return *disk_;
+}
+
+KernelFn KernelService::load_from_disk(KernelCompiler& compiler, const std::string& key) {
+    const auto object = disk().find(key);
     if (!object) return nullptr;
     try {
         return compiler.load(*object);
@@ -158,30 +153,53 @@ KernelFn KernelService::load_from_disk(KernelCompiler& compiler, const Expanded&
     }
 }
 
+std::shared_ptr<const CompiledKernel> KernelService::import(const KernelIR& kernel) {
+    const std::string key = cat("imported\n", print(kernel));
+    if (auto found = find(key)) return found;
+    const auto start = std::chrono::steady_clock::now();
+    const std::lock_guard compiling(compile_mutex_);
+    if (!imported_) imported_ = std::make_unique<ImportedKernels>(disk());
+    const ImportedKernels::Found found = imported_->find(expand_math(kernel));
+    if (!found.fn) return nullptr;
+    auto made = std::make_shared<CompiledKernel>();
+    made->fn = found.fn;
+    made->kernel = kernel;
+    made->backend = found.backend;
+    made->compile_ms = ms_since(start);
+    made->cached = true;
+    made->source = [kernel] { return print(kernel); };  // nobody is here who could tell more
+    keep(key, made);
+    const std::lock_guard counting(mutex_);
+    ++counters_.disk_hits;
+    return made;
+}
+
 // Null only when `from_disk_only`.
 std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& compiler, const KernelIR& kernel, const std::string& key,
                                                              bool from_disk_only) {
     const auto start = std::chrono::steady_clock::now();
-    const Expanded expanded(compiler, kernel);
+    // Compilers and the disk see no transcendental instructions: better formulas make another key, never stale code.
+    const KernelIR expanded = expand_math(kernel);
+    const std::string on_disk = disk_key(compiler.name(), compiler.version_key(), expanded);
     auto made = std::make_shared<CompiledKernel>();
-    made->fn = load_from_disk(compiler, expanded);
+    made->fn = load_from_disk(compiler, on_disk);
     made->cached = made->fn;
     if (!made->fn) {
         if (from_disk_only) return nullptr;
         if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
-        const std::string object = compiler.compile(expanded.kernel);
+        const std::string object = compiler.compile(expanded);
         made->fn = compiler.load(object);
-        disk_->store(expanded.disk_key, object);
+        disk_->store(on_disk, object);
     }
     made->kernel = kernel;
     made->backend = compiler.name();
     made->compile_ms = ms_since(start);
     // Compilers live as long as the service, which is for ever.
-    made->source = [this, &compiler, kernel = expanded.kernel] {
+    made->source = [this, &compiler, kernel = expanded] {
         const std::lock_guard compiling(compile_mutex_);
         return compiler.source(kernel);
     };
-    made->assembly = [this, &compiler, kernel = expanded.kernel] {
+    made->assembly = [this, &compiler, kernel = expanded] {
         const std::lock_guard compiling(compile_mutex_);
         return compiler.assembly(kernel);
     };
@@ -191,13 +209,16 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
         counters_.compile_ms += made->compile_ms;
     }
     keep(key, made);
-    runtime::debug().dump("kernel", {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(expanded.kernel), "\n"); }}});
+    runtime::debug().dump("kernel", {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(expanded), "\n"); }}});
     return made;
 }
 
 std::shared_ptr<const CompiledKernel> KernelService::get(const KernelIR& kernel, std::string_view backend) {
     KernelCompiler* compiler = choose(backend);
-    if (!compiler) runtime::user_error(no_compiler(), runtime::ErrorKind::runtime);
+    if (!compiler) {
+        if (auto imported = import(kernel)) return imported;
+        runtime::user_error(no_compiler(), runtime::ErrorKind::runtime);
+    }
     const std::string key = cat(compiler->name(), "\n", print(kernel));
     if (auto found = find(key)) return found;
     const std::lock_guard compiling(compile_mutex_);
@@ -209,6 +230,7 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kern
     auto made = std::make_shared<KernelRequest>(kernel);
     KernelCompiler* compiler = choose("");
     if (!compiler) {
+        if (auto imported = import(kernel)) return made->succeed(std::move(imported)), made;
         const runtime::Message why = no_compiler();
         warn_once(cat(why.what, ": ", why.why, "; operations run one by one; ", why.fix));
         made->fail(why.what);

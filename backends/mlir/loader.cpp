@@ -1,9 +1,9 @@
 #include "backends/mlir/loader.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include "backends/mlir/abi.h"
+#include "codegen/build_id.h"
 #include "codegen/expand_math.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
@@ -65,10 +65,8 @@ const MlirCompiler::Plugin& MlirCompiler::plugin() const {
     symbol("megjit_mlir_source", opened->source);
     symbol("megjit_mlir_load", opened->load);
     version(append, &opened->version);
-    // A plug-in that was built again may emit other code: its time and size belong to the key.
-    struct stat file {};
-    if (::stat(path_.c_str(), &file) == 0)
-        opened->version += cat(" plugin ", file.st_size, "-", file.st_mtim.tv_sec, ".", file.st_mtim.tv_nsec);
+    // A plug-in that was built from other sources may emit other code.
+    opened->version += cat(" build ", codegen::build_id(path_));
     plugin_ = std::move(opened);
     return *plugin_;
 }

@@ -65,6 +65,17 @@ def test_kernels_travel_in_an_archive(cache, tmp_path, monkeypatch):
     assert run("-c", PROGRAM) == "True\n"
 
 
+def test_imported_kernels_run_without_a_compiler(cache, tmp_path, monkeypatch):
+    run("-c", PROGRAM)
+    cache("export", tmp_path / "archive")
+    monkeypatch.setenv("MEGJIT_CACHE_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("MEGJIT_PLUGIN_DIR", str(tmp_path))  # there is none
+    said = run("-c", PROGRAM.replace("print(f.kernels()[0].cached)", "assert not f.kernels()"))
+    assert said.count("\n") == 1 and "no kernel compiler is installed" in said
+    cache("import", tmp_path / "archive")
+    assert run("-c", PROGRAM) == "True\n"
+
+
 @pytest.mark.parametrize("content", [b"", b"no archive" * 10, b"megjita1" + b"\xff" * 16, None])
 def test_a_bad_archive_is_an_error_of_a_few_lines(cache, tmp_path, content):
     if content is not None:

@@ -1,0 +1,14 @@
+// codegen/host_cpu.h -- the CPU as the keys of cached kernels name it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace megjit::codegen {
+
+// The architecture and what it has of all that a compiler may use: "x86-64 avx avx2 fma".
+const std::string& host_features();
+// May code that was made for `features` run here?
+bool runs_here(std::string_view features);
+
+}  // namespace megjit::codegen

@@ -1,0 +1,221 @@
+#include "codegen/object_loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/error.h"
+
+// What code generation may call where the CPU has no instruction for it; nothing else is visible to a kernel.
+extern "C" {
+float __extendhfsf2(uint16_t);
+uint16_t __truncsfhf2(float);
+}
+
+namespace megjit::codegen {
+namespace {
+
+using runtime::cat;
+
+void* external(std::string_view name) {
+    using Unary = float (*)(float);
+    const auto address = [](auto* function) { return reinterpret_cast<void*>(function); };
+    static const std::map<std::string_view, void*> known = {
+        {"fmodf", address(static_cast<float (*)(float, float)>(std::fmod))},
+        {"fmaf", address(static_cast<float (*)(float, float, float)>(std::fma))},
+        {"sqrtf", address(static_cast<Unary>(std::sqrt))},
+        {"floorf", address(static_cast<Unary>(std::floor))},
+        {"ceilf", address(static_cast<Unary>(std::ceil))},
+        {"truncf", address(static_cast<Unary>(std::trunc))},
+        {"roundevenf", address(static_cast<Unary>(std::nearbyint))},  // in the default rounding mode the same
+        {"floor", address(static_cast<double (*)(double)>(std::floor))},
+        {"memcpy", address(&std::memcpy)},
+        {"memset", address(&std::memset)},
+        {"__extendhfsf2", address(&__extendhfsf2)},
+        {"__truncsfhf2", address(&__truncsfhf2)},
+    };
+    const auto found = known.find(name);
+    return found == known.end() ? nullptr : found->second;
+}
+
+[[noreturn]] void refuse(const std::string& why) { throw runtime::DeviceError("cannot load a kernel: " + why); }
+
+// The object's bytes, read with checked bounds.
+class Object {
+public:
+    explicit Object(std::string_view bytes) : bytes_(bytes) {
+        const auto header = at<Elf64_Ehdr>(0);
+        constexpr unsigned char kIdent[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+        if (std::memcmp(header.e_ident, kIdent, sizeof kIdent) != 0 || header.e_type != ET_REL || header.e_machine != EM_X86_64)
+            refuse("it is no object code for x86-64");
+        if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > 1024) refuse("its sections are unusual");
+        for (size_t i = 0; i < header.e_shnum; ++i) sections.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
+    }
+
+    template <class T>
+    T at(uint64_t offset) const {
+        T value;
+        std::memcpy(&value, range(offset, sizeof(T)).data(), sizeof(T));
+        return value;
+    }
+    std::string_view range(uint64_t offset, uint64_t size) const {
+        if (offset > bytes_.size() || size > bytes_.size() - offset) refuse("it is cut");
+        return bytes_.substr(offset, size);
+    }
+    const Elf64_Shdr& section(uint64_t index) const {
+        if (index >= sections.size()) refuse("it names a section that there is not");
+        return sections[index];
+    }
+    template <class T>
+    T entry(const Elf64_Shdr& table, uint64_t index) const {
+        if (index >= table.sh_size / sizeof(T)) refuse("it names an entry that there is not");
+        return at<T>(table.sh_offset + index * sizeof(T));
+    }
+    std::string_view name(const Elf64_Shdr& symbols, uint32_t offset) const {
+        const Elf64_Shdr& table = section(symbols.sh_link);
+        const std::string_view text = range(table.sh_offset, table.sh_size);
+        if (offset >= text.size()) refuse("it names a string that there is not");
+        return text.substr(offset, text.substr(offset).find('\0'));
+    }
+
+    std::vector<Elf64_Shdr> sections;
+
+private:
+    std::string_view bytes_;
+};
+
+// One mapping: the sections, then a slot for each address that code asks for, then a jump for each function outside.
+class Image {
+public:
+    explicit Image(const Object& object) : object_(object), offsets_(object.sections.size(), kNowhere) {
+        uint64_t size = 0, relocations = 0;
+        for (size_t i = 0; i < object.sections.size(); ++i) {
+            const Elf64_Shdr& section = object.sections[i];
+            if (section.sh_type == SHT_RELA) relocations += section.sh_size / sizeof(Elf64_Rela);
+            if (!(section.sh_flags & SHF_ALLOC)) continue;
+            if (section.sh_flags & (SHF_WRITE | SHF_TLS)) refuse("it has data that changes");
+            if (section.sh_type != SHT_PROGBITS && section.sh_type != SHT_X86_64_UNWIND) refuse("it has a section of an unusual type");
+            const uint64_t align = std::max<uint64_t>(1, section.sh_addralign);
+            if (align > 4096 || (align & (align - 1)) || section.sh_size > kMaxBytes) refuse("it has a section of an unusual size");
+            size = (size + align - 1) / align * align;
+            offsets_[i] = size;
+            size += section.sh_size;
+            if (size > kMaxBytes) refuse("it is too large");
+        }
+        slots_ = (size + 15) / 16 * 16;
+        capacity_ = std::min<uint64_t>(relocations, kMaxBytes / kSlotBytes);
+        bytes_ = slots_ + capacity_ * kSlotBytes;
+        void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) refuse("there is no memory for it");
+        base_ = static_cast<std::byte*>(memory);
+        for (size_t i = 0; i < object.sections.size(); ++i)
+            if (offsets_[i] != kNowhere) {
+                const std::string_view content = object.range(object.sections[i].sh_offset, object.sections[i].sh_size);
+                std::memcpy(base_ + offsets_[i], content.data(), content.size());
+            }
+    }
+    ~Image() {
+        if (base_) ::munmap(base_, bytes_);
+    }
+    Image(const Image&) = delete;
+    Image& operator=(const Image&) = delete;
+
+    void relocate() {
+        for (const Elf64_Shdr& table : object_.sections) {
+            if (table.sh_type == SHT_REL) refuse("its relocations are unusual");
+            if (table.sh_type != SHT_RELA) continue;
+            static_cast<void>(object_.section(table.sh_info));  // is there one?
+            if (offsets_[table.sh_info] == kNowhere) continue;
+            const Elf64_Shdr& symbols = object_.section(table.sh_link);
+            for (uint64_t i = 0; i < table.sh_size / sizeof(Elf64_Rela); ++i) apply(object_.entry<Elf64_Rela>(table, i), table.sh_info, symbols);
+        }
+    }
+
+    KernelFn run_as(std::string_view wanted) {
+        for (const Elf64_Shdr& symbols : object_.sections) {
+            if (symbols.sh_type != SHT_SYMTAB) continue;
+            for (uint64_t i = 0; i < symbols.sh_size / sizeof(Elf64_Sym); ++i) {
+                const auto symbol = object_.entry<Elf64_Sym>(symbols, i);
+                if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || object_.name(symbols, symbol.st_name) != wanted) continue;
+                if (!(object_.section(symbol.st_shndx).sh_flags & SHF_EXECINSTR)) refuse("its function is no code");
+                std::byte* entry = address_of(symbol, symbols);
+                if (::mprotect(base_, bytes_, PROT_READ | PROT_EXEC) != 0) refuse("this system does not let it run");
+                base_ = nullptr;  // stays
+                return reinterpret_cast<KernelFn>(entry);
+            }
+        }
+        refuse(cat("it has no ", wanted));
+    }
+
+private:
+    static constexpr uint64_t kNowhere = ~uint64_t{0}, kMaxBytes = 64u << 20;
+    static constexpr uint64_t kSlotBytes = 16;
+
+    // Null: a function outside of the object.
+    std::byte* address_of(const Elf64_Sym& symbol, const Elf64_Shdr& symbols) const {
+        if (symbol.st_shndx == SHN_UNDEF) return nullptr;
+        if (symbol.st_shndx >= offsets_.size() || offsets_[symbol.st_shndx] == kNowhere || symbol.st_value > object_.section(symbol.st_shndx).sh_size)
+            refuse(cat("its symbol ", object_.name(symbols, symbol.st_name), " lies outside"));
+        return base_ + offsets_[symbol.st_shndx] + symbol.st_value;
+    }
+
+    // 16 bytes: the address `to`, or code that jumps there.
+    std::byte* slot(const void* to, bool jumps) {
+        if (used_ == capacity_) refuse("it has too many relocations");
+        std::byte* place = base_ + slots_ + used_++ * kSlotBytes;
+        constexpr unsigned char kJump[] = {0xff, 0x25, 0, 0, 0, 0};  // jmp [rip + 0]
+        if (jumps) std::memcpy(place, kJump, sizeof kJump);
+        std::memcpy(place + (jumps ? sizeof kJump : 0), &to, sizeof to);
+        return place;
+    }
+
+    void apply(const Elf64_Rela& relocation, uint64_t section, const Elf64_Shdr& symbols) {
+        const auto type = ELF64_R_TYPE(relocation.r_info);
+        const uint64_t size = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4, end = object_.section(section).sh_size;
+        if (relocation.r_offset > end || end - relocation.r_offset < size) refuse("a relocation lies outside");
+        const auto symbol = object_.entry<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info));
+        std::byte* place = base_ + offsets_[section] + relocation.r_offset;
+        std::byte* target = address_of(symbol, symbols);
+        void* outside = target ? nullptr : external(object_.name(symbols, symbol.st_name));
+        if (!target && !outside) refuse(cat("it calls ", object_.name(symbols, symbol.st_name), ", which kernels may not"));
+        const void* known = target ? target : outside;
+        switch (type) {
+            case R_X86_64_64: return store<int64_t>(place, reinterpret_cast<int64_t>(known) + relocation.r_addend);
+            case R_X86_64_PC64: return store<int64_t>(place, static_cast<const std::byte*>(known) - place + relocation.r_addend);
+            case R_X86_64_PC32:
+            case R_X86_64_PLT32: target = target ? target : slot(outside, true); break;
+            case R_X86_64_GOTPCREL:
+            case R_X86_64_GOTPCRELX:
+            case R_X86_64_REX_GOTPCRELX: target = slot(known, false); break;
+            default: refuse(cat("relocation ", type, " is unknown"));
+        }
+        // All lies in one mapping of less than 2 GiB; only the addend is the object's.
+        const int64_t distance = target - place + relocation.r_addend;
+        if (distance != static_cast<int32_t>(distance)) refuse("a relocation points too far");
+        store<int32_t>(place, static_cast<int32_t>(distance));
+    }
+
+    template <class T>
+    static void store(std::byte* place, T value) { std::memcpy(place, &value, sizeof value); }
+
+    const Object& object_;
+    std::vector<uint64_t> offsets_;  // by section, in the mapping
+    uint64_t slots_ = 0, capacity_ = 0, used_ = 0, bytes_ = 0;
+    std::byte* base_ = nullptr;
+};
+
+}  // namespace
+
+KernelFn load_object(std::string_view bytes) {
+    const Object object(bytes);
+    Image image(object);
+    image.relocate();
+    return image.run_as("megjit_kernel");
+}
+
+}  // namespace megjit::codegen
