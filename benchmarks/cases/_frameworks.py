@@ -6,6 +6,18 @@ from case import Subject
 CHECKED_STEPS = 3
 
 
+def by_backend(backend, builder):
+    """The builder, in a process whose kernels are compiled by that back-end (MLIR, HALIDE)."""
+
+    def build():
+        import os
+
+        os.environ["MGB_JIT_BACKEND"] = backend
+        return builder()
+
+    return build
+
+
 def setup_megjit():
     import megengine as mge
 
@@ -19,6 +31,45 @@ def setup_torch():
 
     torch.set_num_threads(2)
     logging.disable(logging.WARNING)
+
+
+def _calling(function, inputs, read, wait):
+    """Subject of ``function``, which takes tensors and returns a tuple of them."""
+
+    def run(calls):
+        for _ in range(calls):
+            outputs = function(*inputs)
+        wait(outputs)
+
+    def result():
+        return {f"output {i}": read(y) for i, y in enumerate(function(*inputs))}
+
+    return Subject(run, result)
+
+
+def calling_megjit(function, arrays, **trace_options):
+    import megengine as mge
+    from megengine.jit import trace
+
+    traced = trace(function, **{"symbolic": True, "opt_level": 3, **trace_options})
+    inputs = [mge.tensor(array) for array in arrays]
+    return _calling(traced, inputs, lambda y: y.numpy(), lambda outputs: outputs[0].shape)
+
+
+def calling_torch(function, arrays, compiled=False):
+    import torch
+
+    function = torch.compile(function) if compiled else function
+    inputs = [torch.from_numpy(array) for array in arrays]
+    return _calling(function, inputs, lambda y: y.detach().numpy(), lambda outputs: None)
+
+
+def calling_jax(function, arrays):
+    import jax
+    import jax.numpy as jnp
+
+    inputs = [jnp.asarray(array) for array in arrays]
+    return _calling(jax.jit(function), inputs, np.asarray, jax.block_until_ready)
 
 
 def _training(step, batches, now, read, wait):

@@ -1,37 +1,86 @@
-"""ResNet-18 and its training step (cross entropy, SGD with momentum) in four frameworks."""
+"""ResNet-18 and -50 and their training step (cross entropy, SGD with momentum) in four frameworks."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from cases import _frameworks as on
 
 RATE, MOMENTUM = 0.001, 0.9
-STAGES = [  # prefix, input channels, width, stride
-    (f"{stage}.{block}", inner if block else outer, inner, 2 if stage and not block else 1)
-    for stage, (outer, inner) in enumerate([(64, 64), (64, 128), (128, 256), (256, 512)])
-    for block in (0, 1)
-]
-COMPARED = ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.1.conv2", "fc.weight")
 
 
-def convolutions():
-    """(name, shape of the kernel, stride) of all convolutions."""
-    yield "stem.conv", (64, 3, 7, 7), 2
-    for prefix, channels, width, stride in STAGES:
-        yield f"{prefix}.conv1", (width, channels, 3, 3), stride
-        yield f"{prefix}.conv2", (width, width, 3, 3), 1
-        if stride > 1:
-            yield f"{prefix}.down.conv", (width, channels, 1, 1), stride
+@dataclass(frozen=True)
+class Net:
+    """blocks: of each stage. bottleneck: 1x1, 3x3, 1x1 in place of two 3x3, and results four times as wide.
+
+    compared: convolutions whose movement is compared, besides that of the last layer.
+    """
+
+    blocks: tuple[int, ...]
+    bottleneck: bool
+    compared: tuple[str, ...]
+
+    @property
+    def features(self):
+        return 2048 if self.bottleneck else 512
+
+    def stages(self):
+        """(prefix, input channels, width, stride, whether the shortcut has a convolution) of all blocks."""
+        channels = 64
+        for stage, count in enumerate(self.blocks):
+            width = 64 << stage
+            for block in range(count):
+                stride = 2 if stage and not block else 1
+                result = 4 * width if self.bottleneck else width
+                yield f"{stage}.{block}", channels, width, stride, channels != result
+                channels = result
+
+    def convolutions(self):
+        """(name, shape of the kernel, stride) of all convolutions."""
+        yield "stem.conv", (64, 3, 7, 7), 2
+        for prefix, channels, width, stride, down in self.stages():
+            if self.bottleneck:
+                yield f"{prefix}.conv1", (width, channels, 1, 1), 1
+                yield f"{prefix}.conv2", (width, width, 3, 3), stride
+                yield f"{prefix}.conv3", (4 * width, width, 1, 1), 1
+            else:
+                yield f"{prefix}.conv1", (width, channels, 3, 3), stride
+                yield f"{prefix}.conv2", (width, width, 3, 3), 1
+            if down:
+                result = 4 * width if self.bottleneck else width
+                yield f"{prefix}.down.conv", (result, channels, 1, 1), stride
+
+    def last(self):
+        """Name of the last convolution."""
+        return [name for name, _, _ in self.convolutions() if "down" not in name][-1]
+
+    def forward(self, x, conv_bn, relu, max_pool, head):
+        """The network; conv_bn(x, name) does a convolution and its batch norm."""
+        x = max_pool(relu(conv_bn(x, "stem.conv")))
+        for prefix, _, _, _, down in self.stages():
+            y = relu(conv_bn(x, f"{prefix}.conv1"))
+            y = conv_bn(y, f"{prefix}.conv2")
+            if self.bottleneck:
+                y = conv_bn(relu(y), f"{prefix}.conv3")
+            x = relu(y + (conv_bn(x, f"{prefix}.down.conv") if down else x))
+        return head(x)
 
 
-def data(batch, size, classes=1000):
+RESNET18 = Net((2, 2, 2, 2), False, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.1.conv2"))
+RESNET50 = Net((3, 4, 6, 3), True, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.2.conv3"))
+
+
+def data(net, batch, size, classes=1000):
     rng = np.random.RandomState(0)
     weights = {}
-    for name, shape, _ in convolutions():
+    for name, shape, _ in net.convolutions():
         scale = np.sqrt(2 / (shape[0] * shape[2] * shape[3]))
         weights[name] = (scale * rng.randn(*shape)).astype(np.float32)
         norm = name.replace("conv", "bn")
         weights[f"{norm}.weight"] = np.ones(shape[0], np.float32)
         weights[f"{norm}.bias"] = np.zeros(shape[0], np.float32)
-    weights["fc.weight"] = (rng.randn(classes, 512) / np.sqrt(512)).astype(np.float32)
+    weights["fc.weight"] = (rng.randn(classes, net.features) / np.sqrt(net.features)).astype(
+        np.float32
+    )
     weights["fc.bias"] = np.zeros(classes, np.float32)
     batches = [
         (
@@ -45,20 +94,10 @@ def data(batch, size, classes=1000):
 
 def movement(weights, trained):
     """How far training took the weights: their own size would hide a wrong gradient."""
-    return {f"moved {name}": trained[name] - weights[name] for name in COMPARED}
+    return {f"moved {name}": trained[name] - weights[name] for name in trained}
 
 
-def forward(x, conv_bn, relu, max_pool, head):
-    """The network; conv_bn(x, name) does a convolution and its batch norm."""
-    x = max_pool(relu(conv_bn(x, "stem.conv")))
-    for prefix, _, _, stride in STAGES:
-        y = relu(conv_bn(x, f"{prefix}.conv1"))
-        y = conv_bn(y, f"{prefix}.conv2")
-        x = relu(y + (conv_bn(x, f"{prefix}.down.conv") if stride > 1 else x))
-    return head(x)
-
-
-def megjit(batch, size, traced=True, **trace_options):
+def megjit(net, batch, size, traced=True, **trace_options):
     import megengine as mge
     import megengine.functional as F
     import megengine.module as M
@@ -67,7 +106,7 @@ def megjit(batch, size, traced=True, **trace_options):
     from megengine.optimizer import SGD
 
     on.setup_megjit()
-    weights, batches = data(batch, size)
+    weights, batches = data(net, batch, size)
 
     class ConvNorm(M.Module):
         def __init__(self, shape, stride):
@@ -79,15 +118,15 @@ def megjit(batch, size, traced=True, **trace_options):
         def forward(self, x):
             return self.bn(self.conv(x))
 
-    class Net(M.Module):
+    class Model(M.Module):
         def __init__(self):
             super().__init__()
             self.parts = {
                 name.replace(".", "_"): ConvNorm(shape, stride)
-                for name, shape, stride in convolutions()
+                for name, shape, stride in net.convolutions()
             }
             self.pool = M.MaxPool2d(3, 2, 1)
-            self.fc = M.Linear(512, 1000)
+            self.fc = M.Linear(net.features, 1000)
 
         def forward(self, x):
             def head(x):
@@ -96,23 +135,23 @@ def megjit(batch, size, traced=True, **trace_options):
             def conv_bn(x, name):
                 return self.parts[name.replace(".", "_")](x)
 
-            return forward(x, conv_bn, F.relu, self.pool, head)
+            return net.forward(x, conv_bn, F.relu, self.pool, head)
 
-    net = Net()
-    for name, _, _ in convolutions():
-        part, norm = net.parts[name.replace(".", "_")], name.replace("conv", "bn")
+    model = Model()
+    for name, _, _ in net.convolutions():
+        part, norm = model.parts[name.replace(".", "_")], name.replace("conv", "bn")
         part.conv.weight[...] = mge.tensor(weights[name])
         for target, key in ((part.bn.weight, "weight"), (part.bn.bias, "bias")):
             target[...] = mge.tensor(weights[f"{norm}.{key}"].reshape(target.shape))
-    net.fc.weight[...] = mge.tensor(weights["fc.weight"])
-    net.fc.bias[...] = mge.tensor(weights["fc.bias"])
-    optimizer = SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
-    gm = GradManager().attach(net.parameters())
-    net.train()
+    model.fc.weight[...] = mge.tensor(weights["fc.weight"])
+    model.fc.bias[...] = mge.tensor(weights["fc.bias"])
+    optimizer = SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+    gm = GradManager().attach(model.parameters())
+    model.train()
 
-    def step(image, label, *, net, optimizer, gm):
+    def step(image, label, *, model, optimizer, gm):
         with gm:
-            loss = F.loss.cross_entropy(net(image), label)
+            loss = F.loss.cross_entropy(model(image), label)
             gm.backward(loss)
             optimizer.step().clear_grad()
         return loss
@@ -121,23 +160,23 @@ def megjit(batch, size, traced=True, **trace_options):
         step = trace(step, **{"symbolic": True, "opt_level": 3, **trace_options})
 
     def now():
-        parts = {name.replace("_", "."): part for name, part in net.parts.items()}
-        arrays = {name: parts[name].conv.weight.numpy() for name in COMPARED if name in parts}
-        mean = parts["3.1.conv2"].bn.running_mean.numpy().ravel()
-        arrays["fc.weight"] = net.fc.weight.numpy()
+        parts = {name.replace("_", "."): part for name, part in model.parts.items()}
+        arrays = {name: parts[name].conv.weight.numpy() for name in net.compared}
+        mean = parts[net.last()].bn.running_mean.numpy().ravel()
+        arrays["fc.weight"] = model.fc.weight.numpy()
         return movement(weights, arrays) | {"mean": mean}
 
     return on.training_megjit(
-        lambda x, y: step(x, y, net=net, optimizer=optimizer, gm=gm), batches, now
+        lambda x, y: step(x, y, model=model, optimizer=optimizer, gm=gm), batches, now
     )
 
 
-def torch(batch, size, compiled=False, channels_last=False):
+def torch(net, batch, size, compiled=False, channels_last=False):
     import torch
     import torch.nn.functional as F
 
     on.setup_torch()
-    weights, batches = data(batch, size)
+    weights, batches = data(net, batch, size)
 
     def arranged(tensor):
         last = channels_last and tensor.ndim == 4
@@ -148,9 +187,9 @@ def torch(batch, size, compiled=False, channels_last=False):
         for name, array in weights.items()
     }
     running = {
-        name: (torch.zeros(shape[0]), torch.ones(shape[0])) for name, shape, _ in convolutions()
+        name: (torch.zeros(shape[0]), torch.ones(shape[0])) for name, shape, _ in net.convolutions()
     }
-    strides = {name: stride for name, _, stride in convolutions()}
+    strides = {name: stride for name, _, stride in net.convolutions()}
     optimizer = torch.optim.SGD(p.values(), lr=RATE, momentum=MOMENTUM, fused=True)
 
     def conv_bn(x, name):
@@ -166,7 +205,7 @@ def torch(batch, size, compiled=False, channels_last=False):
         def max_pool(x):
             return F.max_pool2d(x, 3, 2, 1)
 
-        return F.cross_entropy(forward(x, conv_bn, F.relu, max_pool, head), y)
+        return F.cross_entropy(net.forward(x, conv_bn, F.relu, max_pool, head), y)
 
     if compiled:
         loss_of = torch.compile(loss_of)
@@ -179,24 +218,26 @@ def torch(batch, size, compiled=False, channels_last=False):
         return loss
 
     def now():
-        arrays = {name: p[name].detach().numpy() for name in COMPARED}
-        return movement(weights, arrays) | {"mean": running["3.1.conv2"][0].numpy()}
+        arrays = {name: p[name].detach().numpy() for name in (*net.compared, "fc.weight")}
+        return movement(weights, arrays) | {"mean": running[net.last()][0].numpy()}
 
     return on.training_torch(step, batches, now, prepare=arranged)
 
 
-def jax(batch, size):
+def jax(net, batch, size):
     import jax
     import jax.numpy as jnp
     from jax import lax
 
-    weights, batches = data(batch, size)
+    weights, batches = data(net, batch, size)
     batches = [(images.transpose(0, 2, 3, 1).copy(), labels) for images, labels in batches]
     axes = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}  # NHWC with HWIO kernels: XLA's best on a CPU
     p = {name: jnp.asarray(array.transpose(axes[array.ndim])) for name, array in weights.items()}
     v = {name: jnp.zeros_like(w) for name, w in p.items()}
-    running = {name: (jnp.zeros(shape[0]), jnp.ones(shape[0])) for name, shape, _ in convolutions()}
-    strides = {name: stride for name, _, stride in convolutions()}
+    running = {
+        name: (jnp.zeros(shape[0]), jnp.ones(shape[0])) for name, shape, _ in net.convolutions()
+    }
+    strides = {name: stride for name, _, stride in net.convolutions()}
     state = [p, v, running]
 
     def loss_of(p, x, y):
@@ -222,7 +263,7 @@ def jax(batch, size):
         def head(x):
             return jnp.mean(x, (1, 2)) @ p["fc.weight"] + p["fc.bias"]
 
-        logits = forward(x, conv_bn, jax.nn.relu, max_pool, head)
+        logits = net.forward(x, conv_bn, jax.nn.relu, max_pool, head)
         return on.cross_entropy_jax(logits, y), statistics
 
     def whole(p, v, running, x, y):
@@ -239,9 +280,9 @@ def jax(batch, size):
         return loss
 
     def now():
-        kernels = {name: np.asarray(state[0][name]) for name in COMPARED}
+        kernels = {name: np.asarray(state[0][name]) for name in (*net.compared, "fc.weight")}
         back = {4: (3, 2, 0, 1), 2: (1, 0)}
         arrays = {name: array.transpose(back[array.ndim]) for name, array in kernels.items()}
-        return movement(weights, arrays) | {"mean": np.asarray(state[2]["3.1.conv2"][0])}
+        return movement(weights, arrays) | {"mean": np.asarray(state[2][net.last()][0])}
 
     return on.training_jax(step, batches, now)

@@ -1,0 +1,34 @@
+"""How long does a training step of four transformer blocks take (768 wide, 12 heads, 4 x 256 tokens)?"""
+
+from functools import partial
+
+from case import Case, Target
+from cases import _frameworks as on
+from cases import _transformer
+
+PEERS = ("torch", "torch_compile", "jax")
+# Multiply-adds a token and block: four projections, the two of the MLP, and twice the attention.
+FORWARD = 12 * _transformer.WIDTH**2 + 2 * _transformer.TOKENS * _transformer.WIDTH
+FLOPS = 2 * 3 * FORWARD * _transformer.BLOCKS * _transformer.TOKENS * _transformer.BATCH
+
+CASES = [
+    Case(
+        name="transformer_step",
+        builders={
+            "megjit": on.by_backend("MLIR", _transformer.megjit),
+            "megjit_halide": on.by_backend("HALIDE", _transformer.megjit),
+            "torch": _transformer.torch,
+            "torch_compile": partial(_transformer.torch, compiled=True),
+            "jax": _transformer.jax,
+        },
+        targets=(
+            Target("transformer step, MLIR", against=PEERS, at_most=0.85),
+            Target("transformer step, Halide", of="megjit_halide", against=PEERS, at_most=0.85),
+        ),
+        rtol=1e-3,
+        atol=1e-4,
+        rounds=(5, 2),
+        seconds=0.5,
+        work={"flops": FLOPS},
+    )
+]
