@@ -1,5 +1,5 @@
 // codegen/object_loader.h -- relocatable object code to a callable without any compiler's linker: how kernels that
-// were compiled elsewhere run on a machine without LLVM. A compiler that is installed loads its own.
+// were compiled elsewhere run on a machine without LLVM. MLIR that is installed loads its own.
 #pragma once
 
 #include <string_view>

@@ -7,6 +7,9 @@
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
 #include "runtime/parallel.h"
+#ifdef MEGJIT_WITH_HALIDE
+#include "backends/halide/loader.h"
+#endif
 #ifdef MEGJIT_WITH_MLIR
 #include "backends/mlir/loader.h"
 #endif
@@ -20,6 +23,9 @@ void start() {
     codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
     codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
+#endif
+#ifdef MEGJIT_WITH_HALIDE
+    codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());
 #endif
 }
 

@@ -3,19 +3,12 @@
 
 #include <cmath>
 
-#include "backends/mlir/loader.h"
 #include "codegen/expand_math.h"
+#include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/random_kernels.h"
 
-namespace megjit::mlir_backend {
+namespace megjit::codegen {
 namespace {
-
-using namespace codegen;
-
-KernelFn compile(const KernelIR& kernel) {
-    static MlirCompiler* compiler = new MlirCompiler(MEGJIT_MLIR_PLUGIN);
-    return compiler->load(compiler->compile(kernel));
-}
 
 // What fn stores when it does all units in parts that end at `ends`; a byte behind each output stays 0.
 std::vector<std::vector<char>> run(KernelFn fn, Case& c, std::vector<int64_t> ends = {}) {
@@ -66,8 +59,8 @@ Out reduce(std::string_view kind, DType dtype, std::vector<In> values) {
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
 
-TEST(MlirReductions, AgreeWithTheInterpreterOnRandomKernels) {
-    for (uint64_t seed = 0; seed < 400; ++seed) {
+TEST(CompiledReductions, AgreeWithTheInterpreterOnRandomKernels) {
+    for (uint64_t seed = 0; seed < kReductionSeeds; ++seed) {
         Case c = random_reduction_case(seed);
         const KernelFn fn = compile(expand_math(c.kernel));
         const auto expected = c.expected(), whole = run(fn, c);
@@ -82,7 +75,7 @@ constexpr std::string_view kFiveKinds =
     "reduce max %0\nreduce sum %2\nreduce argmin %0\nreduce variance %0\nreduce mean %0\n";
 
 // One compiled kernel serves rows of every length: shorter than a vector, whole vectors and rests.
-TEST(MlirReductions, ServeRowsOfEveryLength) {
+TEST(CompiledReductions, ServeRowsOfEveryLength) {
     Case c;
     c.kernel = parse_kernel(cat("kernel rank=2 reduced=1 lanes=last\nin f32 contiguous\n", kFiveKinds, "out f32 %2\nout f32 broadcast row %3\n"
                                 "out i32 broadcast row %4\nout f32 broadcast row %5\nout f32 broadcast row %6\n"));
@@ -96,7 +89,7 @@ TEST(MlirReductions, ServeRowsOfEveryLength) {
     }
 }
 
-TEST(MlirReductions, ServeEveryNumberOfColumns) {
+TEST(CompiledReductions, ServeEveryNumberOfColumns) {
     Case c;
     c.kernel = parse_kernel(cat("kernel rank=2 reduced=1 lanes=kept\nin f32 contiguous\n", kFiveKinds, "out f32 %2\nout f32 row %3\n"
                                 "out i32 row %4\nout f32 strided row %5\nout f32 row %6\n"));
@@ -111,7 +104,7 @@ TEST(MlirReductions, ServeEveryNumberOfColumns) {
 }
 
 // All additions of one accumulator in a chain would be off by some 1e-3 here.
-TEST(MlirReductions, LongRowsKeepTheirDigits) {
+TEST(CompiledReductions, LongRowsKeepTheirDigits) {
     constexpr int64_t kLength = 3'000'001;
     std::vector<float> values(kLength);
     Random random(7);
@@ -124,13 +117,13 @@ TEST(MlirReductions, LongRowsKeepTheirDigits) {
     EXPECT_NEAR(reduce<float>("variance", DType::f32, values) / (squares / kLength), 1, 1e-5);
 }
 
-TEST(MlirReductions, AVarianceFarFromZeroKeepsItsDigits) {
+TEST(CompiledReductions, AVarianceFarFromZeroKeepsItsDigits) {
     std::vector<float> values(1000);
     for (size_t i = 0; i < values.size(); ++i) values[i] = 10000.f + static_cast<float>(i % 2);
     EXPECT_NEAR(reduce<float>("variance", DType::f32, values), 0.25, 1e-4);
 }
 
-TEST(MlirReductions, NaNWins) {
+TEST(CompiledReductions, NaNWins) {
     for (const size_t place : {0u, 5u, 16u, 63u, 64u, 99u}) {
         std::vector<float> values(100, 1);
         values[99] = kInf;
@@ -143,7 +136,7 @@ TEST(MlirReductions, NaNWins) {
     }
 }
 
-TEST(MlirReductions, OfEqualElementsTheFirstIsTheLargest) {
+TEST(CompiledReductions, OfEqualElementsTheFirstIsTheLargest) {
     EXPECT_EQ(reduce<int32_t>("argmax", DType::f32, std::vector<float>(200, -kInf)), 0);
     std::vector<int32_t> values(200, INT32_MIN);
     EXPECT_EQ(reduce<int32_t>("argmax", DType::i32, values), 0);
@@ -152,7 +145,7 @@ TEST(MlirReductions, OfEqualElementsTheFirstIsTheLargest) {
     EXPECT_EQ(reduce<int32_t>("argmin", DType::i32, values), 0);
 }
 
-TEST(MlirReductions, IntegersWrapAndTruthsAreAnyAndAll) {
+TEST(CompiledReductions, IntegersWrapAndTruthsAreAnyAndAll) {
     std::vector<int32_t> values(77, 2);
     EXPECT_EQ(reduce<int32_t>("sum", DType::i32, values), 154);
     EXPECT_EQ(reduce<int32_t>("prod", DType::i32, values), 0);
@@ -170,7 +163,7 @@ TEST(MlirReductions, IntegersWrapAndTruthsAreAnyAndAll) {
 }
 
 // Only rows far behind the first 2^31 are computed; the pointers are moved back by as much.
-TEST(MlirReductions, OffsetsHaveSixtyFourBits) {
+TEST(CompiledReductions, OffsetsHaveSixtyFourBits) {
     const KernelIR kernel = parse_kernel("kernel rank=2 reduced=1 lanes=last\nin f32 contiguous\n%0: f32 = input 0\n%1: f32 = input 1\nreduce sum %0\nout f32 broadcast row %1\n");
     constexpr int64_t kRow = (int64_t{1} << 31) + 3, kLength = 24;
     std::vector<float> data(2 * kLength, 1.5f), sums(2);
@@ -181,7 +174,7 @@ TEST(MlirReductions, OffsetsHaveSixtyFourBits) {
     EXPECT_EQ(sums, std::vector<float>(2, 36));
 }
 
-TEST(MlirReductions, AnOutputMayLieOnItsInput) {
+TEST(CompiledReductions, AnOutputMayLieOnItsInput) {
     const KernelIR kernel = parse_kernel("kernel rank=2 reduced=1 lanes=last\nin f32 contiguous\n%0: f32 = input 0\n%1: f32 = input 1\n%2: f32 = sub %0 %1\n"
                                          "reduce mean %0\nout f32 %2\n");
     std::vector<float> data(3 * 77);
@@ -193,7 +186,7 @@ TEST(MlirReductions, AnOutputMayLieOnItsInput) {
 }
 
 // The index is one for all lanes, or one a lane; the table's rows lie side by side, apart, or are one element.
-TEST(MlirElements, GatherAndCountLikeTheInterpreter) {
+TEST(CompiledElements, GatherAndCountLikeTheInterpreter) {
     for (const int rank : {1, 2})
         for (const int64_t index_stride : {0, 1, 2})
             for (const int64_t table_stride : {0, 1, 3}) {
@@ -226,4 +219,4 @@ TEST(MlirElements, GatherAndCountLikeTheInterpreter) {
 }
 
 }  // namespace
-}  // namespace megjit::mlir_backend
+}  // namespace megjit::codegen

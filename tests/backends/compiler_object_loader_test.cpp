@@ -1,21 +1,16 @@
-// Objects that MLIR made, loaded without LLVM.
+// Objects that the compiler made, loaded without its own linker.
 #include <gtest/gtest.h>
 
-#include "backends/mlir/loader.h"
 #include "codegen/expand_math.h"
 #include "codegen/object_loader.h"
 #include "runtime/error.h"
+#include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/random_kernels.h"
 
-namespace megjit::mlir_backend {
+namespace megjit::codegen {
 namespace {
 
-using namespace codegen;
-
-std::string object_of(const KernelIR& kernel) {
-    static MlirCompiler* compiler = new MlirCompiler(MEGJIT_MLIR_PLUGIN);
-    return compiler->compile(expand_math(kernel));
-}
+std::string object_of(const KernelIR& kernel) { return compiler().compile(expand_math(kernel)); }
 
 class ObjectLoader : public testing::Test {
 protected:
@@ -78,4 +73,4 @@ TEST_F(ObjectLoader, SurvivesChangedAndCutObjects) {
 }
 
 }  // namespace
-}  // namespace megjit::mlir_backend
+}  // namespace megjit::codegen

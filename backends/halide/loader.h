@@ -1,0 +1,21 @@
+// backends/halide/ -- kernels as machine code of this CPU, by Halide.
+// In: the text of a KernelIR. Out: object code, and its address once loaded.
+// Halide lives in a plug-in that is opened at the first compile; this loader is all that others see.
+#pragma once
+
+#include "codegen/plugin_compiler.h"
+
+namespace megjit::halide_backend {
+
+class HalideCompiler final : public codegen::PluginCompiler {
+public:
+    HalideCompiler();
+    explicit HalideCompiler(std::filesystem::path plugin);
+    bool available() const override;  // not without libHalide, or on another CPU than an x86-64
+    codegen::KernelFn load(const std::string& object) override;
+
+private:
+    std::filesystem::path folder_;
+};
+
+}  // namespace megjit::halide_backend

@@ -1,0 +1,95 @@
+// The C ABI of libmegjit_halide.so.
+#include <exception>
+#include <mutex>
+#include <sstream>
+#include <string_view>
+
+#include "backends/halide/abi.h"
+#include "backends/halide/emit.h"
+#include "runtime/error.h"
+
+namespace megjit::halide_backend {
+namespace {
+
+// The CPU we run on. Nothing of Halide's runtime is linked: kernels allocate nothing, start no threads and check nothing.
+const Halide::Target& host() {
+    static const Halide::Target target = [] {
+        using enum Halide::Target::Feature;
+        Halide::Target host = Halide::get_host_target();
+        for (const auto feature : {NoRuntime, NoAsserts, NoBoundsQuery, StrictFloat}) host.set_feature(feature);
+        // A tuning for one CPU may prefer half-wide vectors, into which LLVM would cut ours.
+        host.processor_tune = Halide::Target::ProcessorGeneric;
+        return host;
+    }();
+    return target;
+}
+
+Halide::Module module_of(std::string_view text) {
+    const codegen::KernelIR kernel = codegen::parse_kernel(text);
+    if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
+    for (const runtime::ScalarInst& inst : kernel.program.insts())
+        if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
+            throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+    Halide::Module module("megjit", host());
+    module.set_any_strict_float(true);
+    module.append(emit(kernel, host().natural_vector_size(Halide::Float(32))));
+    return module;
+}
+
+std::string object_of(std::string_view text) {
+    const Halide::Buffer<uint8_t> object = module_of(text).compile_to_buffer();
+    return {reinterpret_cast<const char*>(object.data()), object.size_in_bytes()};
+}
+
+std::string source_of(std::string_view text) {
+    std::ostringstream out;
+    out << module_of(text);
+    return out.str();
+}
+
+// Runs `make`, hands its text to the sink; an exception becomes its message and status 1. One kernel at a
+// time: Halide's use of LLVM has global state.
+template <class Make>
+int answer(megjit_halide_sink sink, void* to, const Make& make) noexcept {
+    static std::mutex mutex;
+    const auto failed = [&](std::string_view why) {
+        sink(to, why.data(), why.size());
+        return 1;
+    };
+    try {
+        const std::lock_guard lock(mutex);
+        const std::string result = make();
+        sink(to, result.data(), result.size());
+        return 0;
+    } catch (const Halide::Error& error) {  // not a std::exception
+        return failed(error.what());
+    } catch (const std::exception& error) {
+        return failed(error.what());
+    }
+}
+
+}  // namespace
+}  // namespace megjit::halide_backend
+
+#define MEGJIT_EXPORT __attribute__((visibility("default")))
+using namespace megjit::halide_backend;
+
+extern "C" {
+
+MEGJIT_EXPORT int megjit_halide_abi(void) { return kMegjitHalideAbi; }
+
+MEGJIT_EXPORT void megjit_halide_version(megjit_halide_sink sink, void* to) {
+    answer(sink, to, [] {
+        return megjit::runtime::cat("Halide ", HALIDE_VERSION_MAJOR, ".", HALIDE_VERSION_MINOR, ".", HALIDE_VERSION_PATCH, " ", host().to_string());
+    });
+}
+
+MEGJIT_EXPORT int megjit_halide_compile(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to) {
+    return answer(sink, to, [&] { return object_of({kernel, bytes}); });
+}
+
+MEGJIT_EXPORT int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to) {
+    return answer(sink, to, [&] { return source_of({kernel, bytes}); });
+}
+
+}  // extern "C"

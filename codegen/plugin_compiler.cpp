@@ -1,0 +1,90 @@
+#include "codegen/plugin_compiler.h"
+
+#include <dlfcn.h>
+
+#include "codegen/build_id.h"
+#include "codegen/expand_math.h"
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::codegen {
+
+namespace fs = std::filesystem;
+using runtime::cat;
+using runtime::DeviceError;
+
+namespace {
+
+void append(void* to, const char* data, size_t bytes) { static_cast<std::string*>(to)->append(data, bytes); }
+
+}  // namespace
+
+fs::path plugin_path(std::string_view file) {
+    fs::path folder = runtime::debug().plugin_dir;
+    if (folder.empty()) {
+        Dl_info self{};
+        static const char anchor = 0;
+        if (dladdr(&anchor, &self) && self.dli_fname) folder = fs::path(self.dli_fname).parent_path();
+    }
+    return folder / file;
+}
+
+struct PluginCompiler::Library {
+    void* handle = nullptr;
+    Answer compile = nullptr, source = nullptr;
+    std::string version;
+};
+
+PluginCompiler::PluginCompiler(std::string name, fs::path file, std::string prefix, int abi)
+    : name_(std::move(name)), file_(std::move(file)), prefix_(std::move(prefix)), abi_(abi) {}
+PluginCompiler::~PluginCompiler() = default;
+
+bool PluginCompiler::available() const {
+    std::error_code ignored;
+    return fs::is_regular_file(file_, ignored);
+}
+
+const PluginCompiler::Library& PluginCompiler::library() const {
+    const std::lock_guard lock(mutex_);
+    if (library_) return *library_;
+    auto opened = std::make_unique<Library>();
+    // Never closed: kernels that it made may run until the process ends.
+    opened->handle = dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!opened->handle) throw DeviceError(cat(name_, ": cannot open its plug-in: ", dlerror()));
+    const auto symbol = [&]<class Fn>(const char* suffix, Fn& fn) {
+        fn = reinterpret_cast<Fn>(dlsym(opened->handle, (prefix_ + suffix).c_str()));
+        if (!fn) throw DeviceError(cat(name_, ": ", file_.string(), " lacks ", prefix_, suffix, "; install megjit again"));
+    };
+    int (*abi)() = nullptr;
+    void (*version)(PluginSink, void*) = nullptr;
+    symbol("_abi", abi);
+    if (abi() != abi_) throw DeviceError(cat(name_, ": ", file_.string(), " is of another version of megjit"));
+    symbol("_version", version);
+    symbol("_compile", opened->compile);
+    symbol("_source", opened->source);
+    version(append, &opened->version);
+    // A plug-in that was built from other sources may emit other code.
+    opened->version += cat(" build ", build_id(file_));
+    library_ = std::move(opened);
+    return *library_;
+}
+
+void* PluginCompiler::function(std::string_view suffix) const {
+    const std::string symbol = cat(prefix_, suffix);
+    if (void* address = dlsym(library().handle, symbol.c_str())) return address;
+    throw DeviceError(cat(name_, ": ", file_.string(), " lacks ", symbol, "; install megjit again"));
+}
+
+std::string PluginCompiler::version_key() const { return library().version; }
+
+std::string PluginCompiler::ask(Answer answer, const KernelIR& kernel) const {
+    const std::string text = print(expand_math(kernel));
+    std::string result;
+    if (answer(text.data(), text.size(), append, &result) != 0) throw DeviceError(cat(name_, ": cannot compile a kernel: ", result, "\n", text));
+    return result;
+}
+
+std::string PluginCompiler::compile(const KernelIR& kernel) { return ask(library().compile, kernel); }
+std::string PluginCompiler::source(const KernelIR& kernel) { return ask(library().source, kernel); }
+
+}  // namespace megjit::codegen

@@ -1,0 +1,50 @@
+// codegen/plugin_compiler.h -- a KernelCompiler that lives in a shared library of its own, behind a C ABI:
+// <prefix>_abi, _version, _compile and _source, as backends/mlir/abi.h describes them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+#include "codegen/compiler.h"
+
+namespace megjit::codegen {
+
+// Of a library that is installed with us: in MEGJIT_PLUGIN_DIR when that is set, else beside the library
+// that holds this code.
+std::filesystem::path plugin_path(std::string_view file);
+
+// Receives the whole result, or the text of what went wrong, in one call.
+using PluginSink = void (*)(void* to, const char* data, size_t bytes);
+
+class PluginCompiler : public KernelCompiler {
+public:
+    // `name` is the compiler's, "MLIR"; `prefix` that of the functions, "megjit_mlir"; `abi` what <prefix>_abi() gives.
+    PluginCompiler(std::string name, std::filesystem::path file, std::string prefix, int abi);
+    ~PluginCompiler() override;
+
+    std::string_view name() const override { return name_; }
+    bool available() const override;  // the file is there; it is opened at the first use
+    std::string version_key() const override;
+    std::string compile(const KernelIR& kernel) override;
+    std::string source(const KernelIR& kernel) override;
+
+protected:
+    // DeviceError when the library cannot be opened, is of another version, or lacks the function `prefix` + `suffix`.
+    void* function(std::string_view suffix) const;
+
+private:
+    struct Library;
+    const Library& library() const;
+    using Answer = int (*)(const char* kernel, size_t bytes, PluginSink sink, void* to);
+    std::string ask(Answer answer, const KernelIR& kernel) const;
+
+    std::string name_;
+    std::filesystem::path file_;
+    std::string prefix_;
+    int abi_;
+    mutable std::mutex mutex_;
+    mutable std::unique_ptr<Library> library_;
+};
+
+}  // namespace megjit::codegen

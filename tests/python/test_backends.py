@@ -1,0 +1,73 @@
+"""MGB_JIT_BACKEND on a CPU: the kernels of every compiler give the same bits, and live in one process with anything."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import megengine._core as core
+
+PROGRAM = """
+import hashlib, sys
+import numpy as np, megengine as mge, megengine.functional as F
+from megengine.jit import trace
+
+@trace(symbolic=True, opt_level=3)
+def elements(x, y):
+    z = F.tanh(x * y + 1) * F.sigmoid(y) - F.gelu(x) / (F.abs(y) + 0.5)
+    return z, F.where(z > 0, F.exp(-z), F.log1p(F.abs(z))).astype("float16"), F.floor(x * 100).astype("int32") // 7
+
+@trace(symbolic=True, opt_level=3)
+def rows(x):
+    return F.softmax(x, axis=1), F.mean(x * x, axis=0)
+
+generator = np.random.RandomState(3)
+x, y = (mge.tensor(generator.randn(37, 101).astype("float32") * 3) for _ in range(2))
+for _ in range(2):
+    bits = [z.numpy() for z in elements(x, y)]
+    softmax, mean = rows(x)
+a = x.numpy().astype("float64")
+e = np.exp(a - a.max(1, keepdims=True))
+np.testing.assert_allclose(softmax.numpy(), e / e.sum(1, keepdims=True), rtol=2e-6, atol=1e-9)
+np.testing.assert_allclose(mean.numpy(), (a * a).mean(0), rtol=2e-6)
+print(hashlib.sha256(b"".join(b.tobytes() for b in bits)).hexdigest())
+print(*sorted({kernel.backend for f in (elements, rows) for kernel in f.kernels()}))
+"""
+
+needs_halide = pytest.mark.skipif("HALIDE" not in core.backends(), reason="built without Halide")
+
+
+def run(program, tmp_path, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MEGJIT_COMPILE": "sync", "MEGJIT_CACHE_DIR": str(tmp_path / "kernels"), **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+    return done.stdout.splitlines()
+
+
+@needs_halide
+def test_all_compilers_give_the_same_bits(tmp_path):
+    halide, used = run(PROGRAM, tmp_path, MGB_JIT_BACKEND="HALIDE")
+    assert used == "HALIDE"
+    mlir, used = run(PROGRAM, tmp_path, MGB_JIT_BACKEND="MLIR")
+    assert used == "MLIR"
+    assert halide == mlir
+
+
+@needs_halide
+def test_kernels_of_halide_come_back_from_disk(tmp_path):
+    program = PROGRAM + "print(all(k.cached for f in (elements, rows) for k in f.kernels()))"
+    assert run(program, tmp_path, MGB_JIT_BACKEND="HALIDE")[-1] == "False"
+    assert run(program, tmp_path, MGB_JIT_BACKEND="HALIDE")[-1] == "True"
+
+
+@needs_halide
+@pytest.mark.parametrize("program", ["import halide\n" + PROGRAM, PROGRAM + "import halide\n"], ids=["before", "after"])
+def test_the_python_package_halide_may_be_used_too(tmp_path, program):
+    use = "x = halide.Var('x'); f = halide.Func('f'); f[x] = x * 2; assert f.realize([4])[3] == 6\n"
+    assert run(program + use, tmp_path, MGB_JIT_BACKEND="HALIDE")[1] == "HALIDE"
