@@ -32,7 +32,9 @@ int64_t blocks_of(const GpuImage& image, const KernelIR& kernel, const LaunchSha
 class Writer {
 public:
     template <class T>
-    void value(T number) { bytes.append(reinterpret_cast<const char*>(&number), sizeof number); }
+    void value(T number) {
+        bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+    }
     void text(std::string_view text) {
         value<uint64_t>(text.size());
         bytes += text;
@@ -72,7 +74,8 @@ private:
 
 Grid grid_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch) {
     const int64_t blocks = blocks_of(image, kernel, launch);
-    if (blocks > kMaxGridX) throw runtime::DeviceError(runtime::cat("a kernel of ", blocks, " blocks is larger than a GPU's grid"));
+    if (blocks > kMaxGridX)
+        throw runtime::DeviceError(runtime::cat("a kernel of ", blocks, " blocks is larger than a GPU's grid"));
     Grid grid{{static_cast<uint32_t>(blocks), image.parts, 1}};
     if (image.cover == Cover::fixed) std::copy(image.grid, image.grid + 3, grid.blocks);
     return grid;
@@ -83,7 +86,9 @@ std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& la
     std::vector<uint64_t> addresses(inputs.begin(), inputs.end());
     addresses.insert(addresses.end(), outputs.begin(), outputs.end());
     for (uint64_t address : addresses)
-        if (address % image.alignment != 0) throw runtime::InternalError(runtime::cat("a GPU kernel's operand is not aligned to ", image.alignment, " bytes"));
+        if (address % image.alignment != 0)
+            throw runtime::InternalError(
+                runtime::cat("a GPU kernel's operand is not aligned to ", image.alignment, " bytes"));
     std::vector<uint64_t> words;
     if (image.parameters == Parameters::pointers) {
         for (int k : image.pointers) words.push_back(addresses.at(static_cast<size_t>(k)));

@@ -43,7 +43,8 @@ struct GpuImage {
     uint32_t part_bytes = 0;
     uint32_t alignment = 16;       // of every address, in bytes
     Parameters parameters = Parameters::all;
-    std::vector<int> pointers = {};    // Parameters::pointers only: k < memory_inputs: input k, else output k - memory_inputs
+    std::vector<int> pointers =
+        {};    // Parameters::pointers only: k < memory_inputs: input k, else output k - memory_inputs
     bool operator==(const GpuImage&) const = default;
 };
 

@@ -52,29 +52,35 @@ GpuCompiler& GpuService::choose(std::string_view backend) const {
     for (std::string_view name : kByDefault) {
         GpuCompiler* compiler = named(name);
         if (!compiler) continue;
-        if (!backend.empty()) warn_once(cat("kernel compiler ", backend, " is not installed for GPUs; ", name, " is used"));
+        if (!backend.empty())
+            warn_once(cat("kernel compiler ", backend, " is not installed for GPUs; ", name, " is used"));
         return *compiler;
     }
-    runtime::user_error({.what = "no kernel compiler for GPUs is installed", .why = "neither NVRTC nor a plug-in was found",
+    runtime::user_error({.what = "no kernel compiler for GPUs is installed",
+                         .why = "neither NVRTC nor a plug-in was found",
                          .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
                         runtime::ErrorKind::runtime);
 }
 
-std::shared_ptr<const GpuImage> GpuService::make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch,
-                                                 const std::string& key) {
+std::shared_ptr<const GpuImage> GpuService::make(GpuCompiler& compiler, const KernelIR& expanded,
+                                                 const LaunchShape& launch, int arch, const std::string& key) {
     if (!disk_) disk_ = std::make_unique<DiskCache>(default_cache_folder());
     if (const auto bytes = disk_->find(key))
         if (auto image = image_from_bytes(*bytes)) return std::make_shared<const GpuImage>(std::move(*image));
     auto image = std::make_shared<const GpuImage>(compiler.compile(expanded, launch, arch));
     disk_->store(key, to_bytes(*image));
-    runtime::debug().dump("kernel", {{".txt", [&] { return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n"); }}});
+    runtime::debug().dump(
+        "kernel",
+        {{".txt", [&] { return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n"); }}});
     return image;
 }
 
-std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch, int arch, std::string_view backend) {
+std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch, int arch,
+                                                std::string_view backend) {
     GpuCompiler& compiler = choose(backend);
     const KernelIR expanded = expand_math(kernel);
-    const std::string key = cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n", compiler.version_key(), "\n", print(expanded));
+    const std::string key = cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n",
+                                compiler.version_key(), "\n", print(expanded));
     const auto find = [&]() -> std::shared_ptr<const GpuImage> {
         const std::lock_guard lock(mutex_);
         const auto it = images_.find(key);

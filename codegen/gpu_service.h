@@ -27,11 +27,13 @@ public:
     std::vector<std::string_view> backends() const;  // those available
     // `backend` "" means MGB_JIT_BACKEND, or the first available of NVRTC, MLIR, HALIDE. UserError when the
     // name is unknown or none is available; one that is known and missing is replaced with a warning.
-    std::shared_ptr<const GpuImage> get(const KernelIR& kernel, const LaunchShape& launch, int arch, std::string_view backend = "");
+    std::shared_ptr<const GpuImage> get(const KernelIR& kernel, const LaunchShape& launch, int arch,
+                                        std::string_view backend = "");
 
 private:
     GpuCompiler& choose(std::string_view backend) const;
-    std::shared_ptr<const GpuImage> make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch, const std::string& key);
+    std::shared_ptr<const GpuImage> make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch,
+                                         int arch, const std::string& key);
 
     mutable std::mutex mutex_;  // guards the compilers and the images
     std::mutex compile_mutex_;  // one image is compiled at a time, so that no work is done twice

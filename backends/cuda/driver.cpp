@@ -41,7 +41,8 @@ void CudaDriver::check(Result result, const char* call) const {
     const char *name = nullptr, *text = nullptr;
     functions_.error_name(result, &name);
     functions_.error_text(result, &text);
-    throw DeviceError(cat("CUDA: ", call, " failed: ", name ? name : "unknown error", " (", result, ")", text ? ": " : "", text ? text : ""));
+    throw DeviceError(cat("CUDA: ", call, " failed: ", name ? name : "unknown error", " (", result, ")",
+                          text ? ": " : "", text ? text : ""));
 }
 
 }  // namespace megjit::cuda

@@ -21,6 +21,7 @@ using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
 
 // X(name in the library, our name, parameters)
+// clang-format off
 #define MEGJIT_CUDA_FUNCTIONS(X)                                                                                   \
     X(cuInit, init, (unsigned flags))                                                                              \
     X(cuGetErrorName, error_name, (Result, const char** name))                                                     \
@@ -53,6 +54,7 @@ using Event = struct OpaqueEvent*;
     X(cuEventRecord, record_event, (Event, Stream))                                                                \
     X(cuEventSynchronize, synchronize_event, (Event))                                                              \
     X(cuEventElapsedTime, elapsed, (float* ms, Event from, Event to))
+// clang-format on
 
 struct Functions {
 #define MEGJIT_X(symbol, name, parameters) Result(*name) parameters = nullptr;

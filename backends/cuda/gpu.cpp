@@ -54,7 +54,8 @@ Address Gpu::allocate(size_t bytes) const {
     if (result == kOutOfMemory) {
         size_t free = 0, total = 0;
         driver_.call().memory_info(&free, &total);
-        throw DeviceError(cat(name_, ": out of memory: ", bytes, " bytes were asked for, ", free, " of ", total, " are free"));
+        throw DeviceError(
+            cat(name_, ": out of memory: ", bytes, " bytes were asked for, ", free, " of ", total, " are free"));
     }
     driver_.check(result, "cuMemAlloc");
     return address;

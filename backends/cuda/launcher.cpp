@@ -29,7 +29,8 @@ Module load(const Gpu& gpu, const GpuImage& image) {
     try {
         gpu.driver().check(result, "cuModuleLoadDataEx");
     } catch (const DeviceError& error) {
-        throw DeviceError(cat(error.what(), "\n  ", gpu.name(), " (sm_", gpu.arch(), ") does not load a kernel's ", image.is_ptx ? "PTX" : "CUBIN", ": ", log.c_str()));
+        throw DeviceError(cat(error.what(), "\n  ", gpu.name(), " (sm_", gpu.arch(), ") does not load a kernel's ",
+                              image.is_ptx ? "PTX" : "CUBIN", ": ", log.c_str()));
     }
     return nullptr;
 }
@@ -42,7 +43,9 @@ CudaLauncher::CudaLauncher(const Gpu& gpu, std::shared_ptr<const GpuImage> image
     try {
         driver.check(driver.call().function(&function_, module_, image_->entry.c_str()), "cuModuleGetFunction");
         if (image_->shared_bytes > kSharedBytesForAll)
-            driver.check(driver.call().set_function_attribute(function_, kMaxDynamicSharedBytes, static_cast<int>(image_->shared_bytes)), "cuFuncSetAttribute");
+            driver.check(driver.call().set_function_attribute(function_, kMaxDynamicSharedBytes,
+                                                              static_cast<int>(image_->shared_bytes)),
+                         "cuFuncSetAttribute");
     } catch (const DeviceError&) {
         driver.call().unload_module(module_);
         throw;
@@ -67,7 +70,8 @@ std::vector<Address> CudaLauncher::memory_of_parts(const Grid& grid) const {
     return {parts_->address(), counters_->address()};
 }
 
-void CudaLauncher::launch(const LaunchShape& launch, std::span<const Address> inputs, std::span<const Address> outputs) const {
+void CudaLauncher::launch(const LaunchShape& launch, std::span<const Address> inputs,
+                          std::span<const Address> outputs) const {
     const Grid grid = grid_of(*image_, kernel_, launch);
     if (grid.blocks[0] == 0) return;
     const std::lock_guard lock(mutex_);
@@ -76,9 +80,10 @@ void CudaLauncher::launch(const LaunchShape& launch, std::span<const Address> in
     void* extra[] = {kParameterBuffer, words.data(), kParameterBytes, &bytes, kParameterEnd};
     const uint32_t* block = image_->block;
     gpu_.make_current();
-    gpu_.driver().check(gpu_.driver().call().launch(function_, grid.blocks[0], grid.blocks[1], grid.blocks[2], block[0], block[1], block[2],
-                                                    image_->shared_bytes, gpu_.stream(), nullptr, extra),
-                        "cuLaunchKernel");
+    gpu_.driver().check(
+        gpu_.driver().call().launch(function_, grid.blocks[0], grid.blocks[1], grid.blocks[2], block[0], block[1],
+                                    block[2], image_->shared_bytes, gpu_.stream(), nullptr, extra),
+        "cuLaunchKernel");
 }
 
 }  // namespace megjit::cuda

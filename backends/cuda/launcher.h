@@ -21,7 +21,8 @@ public:
     CudaLauncher& operator=(const CudaLauncher&) = delete;
 
     // Queued on the GPU's stream. `launch` has the variant for which the image was made; inputs are those in memory.
-    void launch(const codegen::LaunchShape& launch, std::span<const Address> inputs, std::span<const Address> outputs) const;
+    void launch(const codegen::LaunchShape& launch, std::span<const Address> inputs,
+                std::span<const Address> outputs) const;
 
 private:
     std::vector<Address> memory_of_parts(const codegen::Grid& grid) const;

@@ -37,7 +37,9 @@ const Library& NvrtcCompiler::library() const {
 
 bool NvrtcCompiler::available() const { return library().found(); }
 
-std::string NvrtcCompiler::version_key() const { return cat("nvrtc ", library().version(), " ", std::hash<std::string_view>()(prelude())); }
+std::string NvrtcCompiler::version_key() const {
+    return cat("nvrtc ", library().version(), " ", std::hash<std::string_view>()(prelude()));
+}
 
 // With a hash of the text, so that a printer which prints better never meets what an older one left in the cache.
 std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
@@ -54,10 +56,13 @@ GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launc
     if (!nvrtc.found()) throw DeviceError(cat("NVRTC is missing: ", nvrtc.why_not()));
     const std::vector<int>& known = nvrtc.archs();
     const auto newest = std::upper_bound(known.begin(), known.end(), arch);
-    if (newest == known.begin()) throw DeviceError(cat("NVRTC ", nvrtc.version(), " no longer compiles for sm_", arch, "; its oldest is sm_", known.front()));
+    if (newest == known.begin())
+        throw DeviceError(
+            cat("NVRTC ", nvrtc.version(), " no longer compiles for sm_", arch, "; its oldest is sm_", known.front()));
     const bool is_known = newest[-1] == arch;
     if (!is_known)
-        warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch, "; kernels are compiled for compute_", newest[-1], " and finished by the driver"));
+        warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch, "; kernels are compiled for compute_",
+                      newest[-1], " and finished by the driver"));
 
     const Plan plan = plan_of(kernel, launch);
     GpuImage image = image_of(kernel, plan);

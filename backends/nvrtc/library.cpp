@@ -66,7 +66,8 @@ struct Library::Functions {
         if (result != 0) throw DeviceError(cat("NVRTC: ", call, " failed: ", error_text(result)));
     }
     // A text whose size is asked for first.
-    std::string read(Program program, Result (*size_of)(Program, size_t*), Result (*get)(Program, char*), const char* call) const {
+    std::string read(Program program, Result (*size_of)(Program, size_t*), Result (*get)(Program, char*),
+                     const char* call) const {
         size_t size = 0;
         check(size_of(program, &size), call);
         std::string bytes(size, '\0');
@@ -105,7 +106,7 @@ void Library::open(const fs::path& path) {
         return;
     }
     try {
-        const auto functions = std::make_unique<Functions>(library);
+        const auto functions = std::make_shared<const Functions>(library);
         int major = 0, minor = 0, count = 0;
         functions->check(functions->version(&major, &minor), "nvrtcVersion");
         functions->check(functions->arch_count(&count), "nvrtcGetNumSupportedArchs");
@@ -113,11 +114,9 @@ void Library::open(const fs::path& path) {
         functions->check(functions->archs(archs_.data()), "nvrtcGetSupportedArchs");
         std::sort(archs_.begin(), archs_.end());
         version_ = cat(major, ".", minor);
-        functions_ = new Functions(*functions);  // for ever, as the library
+        functions_ = functions;
         handle_ = library;
-    } catch (const DeviceError& error) {
-        why_not_ = cat(path.string(), ": ", error.what());
-    }
+    } catch (const DeviceError& error) { why_not_ = cat(path.string(), ": ", error.what()); }
 }
 
 std::string Library::compile(const std::string& text, const std::string& target) const {
@@ -128,10 +127,12 @@ std::string Library::compile(const std::string& text, const std::string& target)
     const std::unique_ptr<OpaqueProgram, decltype(destroy)> owner(program, destroy);
     const std::string arch = "--gpu-architecture=" + target;
     // The bits of eager kernels: nothing contracted, flushed or approximated.
-    const char* const options[] = {arch.c_str(), "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
+    const char* const options[] = {arch.c_str(),  "--std=c++17",     "--fmad=false",
+                                   "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
     if (const Result result = nvrtc.compile(program, static_cast<int>(std::size(options)), options); result != 0)
         throw DeviceError(cat("NVRTC: cannot compile a kernel for ", target, ": ", nvrtc.error_text(result), "\n",
-                              nvrtc.read(program, nvrtc.log_size, nvrtc.log, "nvrtcGetProgramLog").c_str(), "\n", text));
+                              nvrtc.read(program, nvrtc.log_size, nvrtc.log, "nvrtcGetProgramLog").c_str(), "\n",
+                              text));
     if (target.starts_with("sm_")) return nvrtc.read(program, nvrtc.cubin_size, nvrtc.cubin, "nvrtcGetCUBIN");
     return nvrtc.read(program, nvrtc.ptx_size, nvrtc.ptx, "nvrtcGetPTX");
 }

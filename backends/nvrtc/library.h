@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ private:
     void open(const std::filesystem::path& path);
 
     void* handle_ = nullptr;  // never closed
-    const Functions* functions_ = nullptr;
+    std::shared_ptr<const Functions> functions_;
     std::string why_not_, version_;
     std::vector<int> archs_;
 };

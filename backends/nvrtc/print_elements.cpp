@@ -9,12 +9,19 @@ using namespace codegen;
 using namespace runtime;
 
 ElementPrinter::ElementPrinter(const KernelIR& kernel, const Plan& plan)
-    : kernel_(kernel), plan_(plan), levels_(kernel.levels()), operands_(kernel.inputs.size() + kernel.outputs.size()),
+    : kernel_(kernel),
+      plan_(plan),
+      levels_(kernel.levels()),
+      operands_(kernel.inputs.size() + kernel.outputs.size()),
       first_walked_(kernel.reduced ? kernel.kept() : 0) {}
 
-void ElementPrinter::line(const std::string& text) { text_.append(static_cast<size_t>(4 * depth_), ' ').append(text) += '\n'; }
+void ElementPrinter::line(const std::string& text) {
+    text_.append(static_cast<size_t>(4 * depth_), ' ').append(text) += '\n';
+}
 
-void ElementPrinter::value(int id, const std::string& text) { line(cat("const ", type_name(kernel_.program[id].type), " v", id, " = ", text, ";")); }
+void ElementPrinter::value(int id, const std::string& text) {
+    line(cat("const ", type_name(kernel_.program[id].type), " v", id, " = ", text, ";"));
+}
 
 std::string ElementPrinter::product(int first, int last) const {
     std::string text;
@@ -61,7 +68,8 @@ std::vector<bool> ElementPrinter::needed_in(int pass) const {
     for (int id = kernel_.program.size() - 1; id >= 0; --id) {
         const auto at = static_cast<size_t>(id);
         if (is_row_value(id)) needed[at] = false;
-        for (int k = 0; needed[at] && k < arity_of(kernel_.program[id].op); ++k) needed[static_cast<size_t>(kernel_.program[id].args[k])] = true;
+        for (int k = 0; needed[at] && k < arity_of(kernel_.program[id].op); ++k)
+            needed[static_cast<size_t>(kernel_.program[id].args[k])] = true;
     }
     return needed;
 }
@@ -69,19 +77,23 @@ std::vector<bool> ElementPrinter::needed_in(int pass) const {
 std::vector<bool> ElementPrinter::read_inputs(const std::vector<bool>& needed) const {
     std::vector<bool> read(kernel_.inputs.size(), false);
     for (int id = 0; id < kernel_.program.size(); ++id)
-        if (const ScalarInst& inst = kernel_.program[id]; needed[static_cast<size_t>(id)] && inst.op == ScalarOp::input) read[inst.bits] = true;
+        if (const ScalarInst& inst = kernel_.program[id]; needed[static_cast<size_t>(id)] && inst.op == ScalarOp::input)
+            read[inst.bits] = true;
     return read;
 }
 
 void ElementPrinter::offsets(const std::vector<bool>& read, int pass) {
     std::vector<bool> used = read;
     for (size_t i = 0; i < kernel_.inputs.size(); ++i)
-        if (const int by = kernel_.inputs[i].by; read[i] && by >= 0 && is_walked(by)) used[static_cast<size_t>(by)] = true;
+        if (const int by = kernel_.inputs[i].by; read[i] && by >= 0 && is_walked(by))
+            used[static_cast<size_t>(by)] = true;
     for (size_t k = 0; k < kernel_.outputs.size(); ++k) used.push_back(stores_in(k, pass));
     for (size_t at = 0; at < operands_; ++at) {
         if (!used[at]) continue;
         const bool is_row_major = kernel_.reduced == 0 && is_output(kernel_, at);
-        line(cat("const Index e", at, " = ", is_row_major ? "j" : offset(kernel_.reduced ? cat("o", at) : "", at, first_walked_, kernel_.rank), ";"));
+        line(cat("const Index e", at, " = ",
+                 is_row_major ? "j" : offset(kernel_.reduced ? cat("o", at) : "", at, first_walked_, kernel_.rank),
+                 ";"));
     }
 }
 
@@ -89,9 +101,11 @@ void ElementPrinter::packs(const std::vector<bool>& read, int pass) {
     for (size_t i = 0; i < kernel_.inputs.size(); ++i) {
         if (!read[i]) continue;
         const int by = kernel_.inputs[i].by;
-        if (is_gathered_once(i) && is_walked(by)) line(cat("const long long t", i, " = in", by, "[e", by, "] * g", i, ";"));
+        if (is_gathered_once(i) && is_walked(by))
+            line(cat("const long long t", i, " = in", by, "[e", by, "] * g", i, ";"));
         if (is_packed(i))
-            line(cat("const auto p", i, " = load_pack<", plan_.vector, ">(in", i, " + e", i, by >= 0 ? cat(" + t", i) : "", has_tail() ? ", some" : "", ");"));
+            line(cat("const auto p", i, " = load_pack<", plan_.vector, ">(in", i, " + e", i,
+                     by >= 0 ? cat(" + t", i) : "", has_tail() ? ", some" : "", ");"));
     }
     for (size_t k = 0; k < kernel_.outputs.size(); ++k)
         if (const size_t at = kernel_.inputs.size() + k; stores_in(k, pass) && is_packed(at))
@@ -123,7 +137,8 @@ std::string ElementPrinter::element_of(size_t i) const {
     if (is_packed(i)) return widened(input.dtype, cat("p", i, ".at[k]"));
     std::string gathered;
     if (is_gathered_once(i)) gathered = cat(" + t", i);
-    else if (input.by >= 0) gathered = cat(" + in", input.by, "[e", input.by, lane_offset(static_cast<size_t>(input.by)), "] * g", i);
+    else if (input.by >= 0)
+        gathered = cat(" + in", input.by, "[e", input.by, lane_offset(static_cast<size_t>(input.by)), "] * g", i);
     return widened(input.dtype, cat("in", i, "[", place, gathered, "]"));
 }
 
@@ -134,7 +149,8 @@ void ElementPrinter::lanes(const std::vector<bool>& needed, int pass) {
         value(id, inst.op == ScalarOp::input ? element_of(inst.bits) : expression(kernel_.program, id));
     }
     for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-        if (reduces_in(r, pass)) line(cat("a", r, ".add(v", kernel_.reductions[r].arg, ", (int)j", plan_.vector > 1 ? " + k" : "", ");"));
+        if (reduces_in(r, pass))
+            line(cat("a", r, ".add(v", kernel_.reductions[r].arg, ", (int)j", plan_.vector > 1 ? " + k" : "", ");"));
     for (size_t k = 0; k < kernel_.outputs.size(); ++k) {
         if (!stores_in(k, pass)) continue;
         const size_t at = kernel_.inputs.size() + k;

@@ -30,7 +30,9 @@ protected:
     bool is_row_value(int id) const { return levels_[static_cast<size_t>(id)].per_row; }
     int pass_of(int id) const { return levels_[static_cast<size_t>(id)].pass; }
     bool reduces_in(size_t r, int pass) const { return pass_of(kernel_.reductions[r].arg) == pass; }
-    bool stores_in(size_t k, int pass) const { return !kernel_.outputs[k].per_row && pass_of(kernel_.results[k]) == pass; }
+    bool stores_in(size_t k, int pass) const {
+        return !kernel_.outputs[k].per_row && pass_of(kernel_.results[k]) == pass;
+    }
     bool is_walked(int input) const { return !kernel_.inputs[static_cast<size_t>(input)].per_row; }
 
     const codegen::KernelIR& kernel_;

@@ -32,7 +32,8 @@ std::string accumulator(const KernelIR& kernel, const Reduction& reduction) {
 // Words of 4 bytes that such an accumulator takes.
 int accumulator_words(Reduce kind) {
     switch (kind) {
-        case Reduce::argmax: case Reduce::argmin: return 2;
+        case Reduce::argmax:
+        case Reduce::argmin: return 2;
         case Reduce::variance: return 3;
         default: return 1;
     }
@@ -57,8 +58,10 @@ private:
 
     void signature(std::string_view entry) {
         std::vector<std::string> parameters;
-        for (size_t i = 0; i < memory_inputs(kernel_); ++i) parameters.push_back(cat("const ", storage_name(kernel_.inputs[i].dtype), "* in", i));
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k) parameters.push_back(cat(storage_name(kernel_.outputs[k].dtype), "* out", k));
+        for (size_t i = 0; i < memory_inputs(kernel_); ++i)
+            parameters.push_back(cat("const ", storage_name(kernel_.inputs[i].dtype), "* in", i));
+        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
+            parameters.push_back(cat(storage_name(kernel_.outputs[k].dtype), "* out", k));
         for (int axis = 0; axis < kernel_.rank; ++axis) parameters.push_back(cat("long long n", axis));
         for (size_t at = 0; at < operands_; ++at)
             for (int axis = 0; axis < kernel_.rank; ++axis) parameters.push_back(cat("long long s", at, "_", axis));
@@ -66,7 +69,8 @@ private:
             if (kernel_.inputs[i].by >= 0) parameters.push_back(cat("long long g", i));
         if (plan_.parts > 1) parameters.insert(parameters.end(), {"int* parts", "unsigned* tickets"});
         if (parameters.size() > kMaxGpuParameters)
-            throw DeviceError(cat("NVRTC: a kernel has ", parameters.size(), " parameters; a GPU takes ", kMaxGpuParameters));
+            throw DeviceError(
+                cat("NVRTC: a kernel has ", parameters.size(), " parameters; a GPU takes ", kMaxGpuParameters));
         text_ = cat("extern \"C\" __global__ void __launch_bounds__(", plan_.threads, ") ", entry, "(");
         for (size_t p = 0; p < parameters.size(); ++p) text_ += (p ? ", " : "") + parameters[p];
         text_ += ") {\n";
@@ -85,8 +89,8 @@ private:
             if (is_row_value(id)) value(id, expression(kernel_.program, id));  // constants
         line(cat("const Index count = ", product(0, kernel_.rank), ";"));
         const std::string first = cat("Index(blockIdx.x) * ", plan_.threads, " + threadIdx.x");
-        loop(cat("for (Index j = ", plan_.vector > 1 ? cat("(", first, ") * ", plan_.vector) : first, "; j < count; j += Index(gridDim.x) * ",
-                 plan_.threads * plan_.vector, ") {"),
+        loop(cat("for (Index j = ", plan_.vector > 1 ? cat("(", first, ") * ", plan_.vector) : first,
+                 "; j < count; j += Index(gridDim.x) * ", plan_.threads * plan_.vector, ") {"),
              0);
     }
 
@@ -106,7 +110,8 @@ private:
     void scratch() {
         if (is_warp()) return;
         int words = 1;
-        for (const Reduction& reduction : kernel_.reductions) words = std::max(words, accumulator_words(reduction.kind));
+        for (const Reduction& reduction : kernel_.reductions)
+            words = std::max(words, accumulator_words(reduction.kind));
         line(cat("__shared__ int scratch[", words * (is_columns() ? plan_.threads : plan_.threads / 32), "];"));
     }
 
@@ -121,7 +126,8 @@ private:
         } else {
             line(cat("const int slot = threadIdx.x / ", plan_.team, ", lane = threadIdx.x % ", plan_.team, ";"));
             line(cat("const Index row = Index(blockIdx.x) * ", slots, " + slot;"));
-            if (slots > 1) line(cat("if (row >= ", product(0, kept), ") return;"));  // a whole warp, and no others wait for it
+            if (slots > 1)
+                line(cat("if (row >= ", product(0, kept), ") return;"));  // a whole warp, and no others wait for it
             coordinates("row", 0, kept);
         }
         for (size_t at = 0; at < operands_; ++at) line(cat("const Index o", at, " = ", offset("", at, 0, kept), ";"));
@@ -147,7 +153,8 @@ private:
     std::string row_input(size_t i) const {
         const Operand& input = kernel_.inputs[i];
         if (input.is_offset) return cat("(int)o", i);
-        return widened(input.dtype, cat("(", guarded(cat("in", i, "[o", i, input.by >= 0 ? cat(" + t", i) : "", "]")), ")"));
+        return widened(input.dtype,
+                       cat("(", guarded(cat("in", i, "[o", i, input.by >= 0 ? cat(" + t", i) : "", "]")), ")"));
     }
 
     void walk(int pass) {
@@ -155,20 +162,23 @@ private:
             if (reduces_in(r, pass)) line(cat(accumulator(kernel_, kernel_.reductions[r]), " a", r, ";"));
         std::string first = plan_.parts > 1 ? cat("Index(blockIdx.y) * ", plan_.team, " + lane") : "lane";
         if (plan_.vector > 1) first = cat("(", first, ") * ", plan_.vector);
-        loop(cat("for (Index j = ", first, "; ", is_columns() ? "active && " : "", "j < count; j += ", plan_.parts > 1 ? "Index(gridDim.y) * " : "",
-                 plan_.team * plan_.vector, ") {"),
+        loop(cat("for (Index j = ", first, "; ", is_columns() ? "active && " : "",
+                 "j < count; j += ", plan_.parts > 1 ? "Index(gridDim.y) * " : "", plan_.team * plan_.vector, ") {"),
              pass);
         for (size_t r = 0; r < kernel_.reductions.size(); ++r)
             if (reduces_in(r, pass)) line(cat("a", r, " = ", of_team(r), ";"));
         if (plan_.parts > 1) merge_parts();
         for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-            if (reduces_in(r, pass)) line(cat("const ", type_name(kernel_.type_of(kernel_.reductions[r])), " r", r, " = a", r, ".result((float)count);"));
+            if (reduces_in(r, pass))
+                line(cat("const ", type_name(kernel_.type_of(kernel_.reductions[r])), " r", r, " = a", r,
+                         ".result((float)count);"));
     }
 
     // The accumulators of all threads of a team as one.
     std::string of_team(size_t r) const {
         if (is_warp()) return cat("over_warp(a", r, ")");
-        return cat(is_columns() ? "over_columns<" : "over_block<", accumulator(kernel_, kernel_.reductions[r]), ", ", plan_.threads, ">(a", r, ", scratch)");
+        return cat(is_columns() ? "over_columns<" : "over_block<", accumulator(kernel_, kernel_.reductions[r]), ", ",
+                   plan_.threads, ">(a", r, ", scratch)");
     }
 
     // Each of the blocks that share a row leaves its part in memory; the last to come merges all, in their order.
@@ -182,7 +192,8 @@ private:
         line("if (!is_last_block(tickets + blockIdx.x)) return;");
         at = 0;
         for (size_t r = 0; r < kernel_.reductions.size(); at += accumulator_words(kernel_.reductions[r++].kind))
-            line(cat("a", r, " = all_parts<", accumulator(kernel_, kernel_.reductions[r]), ">(part + ", at, ", stride);"));
+            line(cat("a", r, " = all_parts<", accumulator(kernel_, kernel_.reductions[r]), ">(part + ", at,
+                     ", stride);"));
     }
 
     void row_outputs() {
@@ -212,6 +223,8 @@ int part_words(const KernelIR& kernel) {
     return words;
 }
 
-std::string print_kernel(const KernelIR& kernel, const Plan& plan, std::string_view entry) { return Printer(kernel, plan).run(entry); }
+std::string print_kernel(const KernelIR& kernel, const Plan& plan, std::string_view entry) {
+    return Printer(kernel, plan).run(entry);
+}
 
 }  // namespace megjit::nvrtc

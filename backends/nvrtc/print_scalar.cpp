@@ -82,9 +82,12 @@ std::string i32(ScalarOp op, const std::string& a, const std::string& b) {
 
 std::string b1(ScalarOp op, const std::string& a, const std::string& b) {
     switch (op) {
-        case ScalarOp::bit_and: case ScalarOp::min: return cat(a, " && ", b);
-        case ScalarOp::bit_or: case ScalarOp::max: return cat(a, " || ", b);
-        case ScalarOp::bit_xor: case ScalarOp::ne: return cat(a, " != ", b);
+        case ScalarOp::bit_and:
+        case ScalarOp::min: return cat(a, " && ", b);
+        case ScalarOp::bit_or:
+        case ScalarOp::max: return cat(a, " || ", b);
+        case ScalarOp::bit_xor:
+        case ScalarOp::ne: return cat(a, " != ", b);
         case ScalarOp::bit_not: return cat("!", a);
         case ScalarOp::eq: return cat(a, " == ", b);
         case ScalarOp::lt: return cat("!", a, " && ", b);
@@ -109,10 +112,13 @@ std::string_view storage_name(DType dtype) {
     switch (dtype) {
         case DType::f32: return "float";
         case DType::i32: return "int";
-        case DType::f16: case DType::bf16: case DType::u16: return "unsigned short";
+        case DType::f16:
+        case DType::bf16:
+        case DType::u16: return "unsigned short";
         case DType::i16: return "short";
         case DType::i8: return "signed char";
-        case DType::u8: case DType::b8: return "unsigned char";
+        case DType::u8:
+        case DType::b8: return "unsigned char";
         case DType::c64: break;
     }
     throw InternalError("NVRTC: complex64 has no scalar");
@@ -129,7 +135,8 @@ std::string widened(DType dtype, const std::string& value) {
 
 std::string narrowed(DType dtype, const std::string& value) {
     switch (dtype) {
-        case DType::f32: case DType::i32: return value;
+        case DType::f32:
+        case DType::i32: return value;
         case DType::f16: return cat("to_f16(", value, ")");
         case DType::bf16: return cat("to_bf16(", value, ")");
         default: return cat("(", storage_name(dtype), ")", value);

@@ -5,8 +5,7 @@
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
-namespace megjit::cuda {
-namespace {
+namespace megjit::cuda { namespace {
 
 using namespace codegen;
 using runtime::DeviceError;
@@ -16,9 +15,7 @@ template <class Body>
 std::string error_of(const Body& body) {
     try {
         body();
-    } catch (const DeviceError& error) {
-        return error.what();
-    }
+    } catch (const DeviceError& error) { return error.what(); }
     return "no error";
 }
 
@@ -90,7 +87,10 @@ TEST_F(CudaMock, LaunchesWhatWasMadeForOneLaunch) {
     const CudaLauncher launcher(gpu, fixed, KernelIR());
     const Address in[] = {0x1000}, out[] = {0x2000};
     launcher.launch(of(2049), in, out);
-    EXPECT_NE(log().find("cuFuncSetAttribute 0xf0 8 102400\ncuLaunchKernel 0xf0 1 7 1 256 1 1 102400 0x57 8192,4096,\n"), std::string::npos) << log();
+    EXPECT_NE(
+        log().find("cuFuncSetAttribute 0xf0 8 102400\ncuLaunchKernel 0xf0 1 7 1 256 1 1 102400 0x57 8192,4096,\n"),
+        std::string::npos)
+        << log();
 }
 
 TEST_F(CudaMock, GivesMemoryToBlocksThatShareARow) {
@@ -109,7 +109,9 @@ TEST_F(CudaMock, GivesMemoryToBlocksThatShareARow) {
     const Address in[] = {0x1000}, out[] = {0x2000};
     for (int64_t rows : {2, 1, 3}) launcher.launch({{rows, 9000}, {9000, 1, 1, 0}}, in, out);
     // Enough for the largest yet; counters start at 0, and kernels leave them so.
-    EXPECT_TRUE(log().starts_with("cuMemAlloc 96\ncuMemAlloc 8\ncuMemsetD8 8\ncuLaunchKernel 0xf0 2 4 1 256 1 1 0 0x57 4096,8192,2,9000,9000,1,1,0,")) << log();
+    EXPECT_TRUE(log().starts_with(
+        "cuMemAlloc 96\ncuMemAlloc 8\ncuMemsetD8 8\ncuLaunchKernel 0xf0 2 4 1 256 1 1 0 0x57 4096,8192,2,9000,9000,1,1,0,"))
+        << log();
     EXPECT_NE(log().find("cuLaunchKernel 0xf0 1 4 1"), std::string::npos);
     EXPECT_NE(log().find("cuMemAlloc 144\n"), std::string::npos);
 }
@@ -135,7 +137,8 @@ TEST_F(CudaMock, SaysWhichCallFailed) {
     const CudaLauncher launcher(gpu, image(), KernelIR());
     const Address in[] = {0x1000}, out[] = {0x2000};
     reset_("cuLaunchKernel", 999);
-    EXPECT_EQ(error_of([&] { launcher.launch(of(1), in, out); }), "CUDA: cuLaunchKernel failed: CUDA_ERROR_UNKNOWN (999)");
+    EXPECT_EQ(error_of([&] { launcher.launch(of(1), in, out); }),
+              "CUDA: cuLaunchKernel failed: CUDA_ERROR_UNKNOWN (999)");
     reset_("cuLaunchKernel", 12345);
     EXPECT_EQ(error_of([&] { launcher.launch(of(1), in, out); }), "CUDA: cuLaunchKernel failed: unknown error (12345)");
 }
@@ -144,32 +147,37 @@ TEST_F(CudaMock, SaysHowMuchMemoryIsLeft) {
     const CudaDriver driver(MEGJIT_CUDA_MOCK);
     const Gpu gpu(driver);
     reset_("cuMemAlloc", 2);
-    EXPECT_EQ(error_of([&] { gpu.allocate(3000); }), "Mock GPU: out of memory: 3000 bytes were asked for, 1000 of 5000 are free");
+    EXPECT_EQ(error_of([&] { gpu.allocate(3000); }),
+              "Mock GPU: out of memory: 3000 bytes were asked for, 1000 of 5000 are free");
 }
 
 TEST_F(CudaMock, ShowsTheDriversLogOfWhatDoesNotLoad) {
     const CudaDriver driver(MEGJIT_CUDA_MOCK);
     const Gpu gpu(driver);
     reset_("cuModuleLoadData", 999);
-    EXPECT_EQ(error_of([&] { CudaLauncher(gpu, image(), KernelIR()); }),
-              "CUDA: cuModuleLoadDataEx failed: CUDA_ERROR_UNKNOWN (999)\n  Mock GPU (sm_90) does not load a kernel's CUBIN: ptxas: no such instruction");
+    EXPECT_EQ(
+        error_of([&] { CudaLauncher(gpu, image(), KernelIR()); }),
+        "CUDA: cuModuleLoadDataEx failed: CUDA_ERROR_UNKNOWN (999)\n  Mock GPU (sm_90) does not load a kernel's CUBIN: ptxas: no such instruction");
     reset_("cuModuleGetFunction", 999);
-    EXPECT_EQ(error_of([&] { CudaLauncher(gpu, image(), KernelIR()); }), "CUDA: cuModuleGetFunction failed: CUDA_ERROR_UNKNOWN (999)");
+    EXPECT_EQ(error_of([&] { CudaLauncher(gpu, image(), KernelIR()); }),
+              "CUDA: cuModuleGetFunction failed: CUDA_ERROR_UNKNOWN (999)");
     EXPECT_TRUE(log().ends_with("cuModuleUnload 0x30\n"));
 }
 
 TEST_F(CudaMock, GivesBackTheContextWhenThereIsNoStream) {
     const CudaDriver driver(MEGJIT_CUDA_MOCK);
     reset_("cuStreamCreate", 2);
-    EXPECT_EQ(error_of([&] { Gpu gpu(driver); }), "CUDA: cuStreamCreate failed: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
+    EXPECT_EQ(error_of([&] { Gpu gpu(driver); }),
+              "CUDA: cuStreamCreate failed: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
     EXPECT_TRUE(log().ends_with("cuDevicePrimaryCtxRelease 40\n"));
 }
 
 TEST_F(CudaMock, SaysInPlainWordsThatThereIsNoGpu) {
     reset_("no GPU", 0);
     EXPECT_EQ(error_of([] { CudaDriver driver(MEGJIT_CUDA_MOCK); }), "the CUDA driver sees no GPU");
-    EXPECT_TRUE(error_of([] { CudaDriver driver("/nowhere/libcuda.so.1"); }).starts_with("there is no CUDA driver: /nowhere/libcuda.so.1"));
+    EXPECT_TRUE(error_of([] {
+        CudaDriver driver("/nowhere/libcuda.so.1");
+    }).starts_with("there is no CUDA driver: /nowhere/libcuda.so.1"));
 }
 
-}  // namespace
-}  // namespace megjit::cuda
+}}  // namespace megjit::cuda

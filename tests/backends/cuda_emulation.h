@@ -125,7 +125,9 @@ void emulate(void (*kernel)(Parameters...), const unsigned* grid, unsigned threa
     block.argument = &call;
     block.body = [](const void* argument) {
         const Call& call = *static_cast<const Call*>(argument);
-        [&]<size_t... K>(std::index_sequence<K...>) { call.kernel((Parameters)call.words[K]...); }(std::index_sequence_for<Parameters...>());
+        [&]<size_t... K>(std::index_sequence<K...>) {
+            call.kernel((Parameters)call.words[K]...);
+        }(std::index_sequence_for<Parameters...>());
     };
     gridDim = {grid[0], grid[1]};
     for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)

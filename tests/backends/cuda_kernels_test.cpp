@@ -7,8 +7,7 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::cuda {
-namespace {
+namespace megjit::cuda { namespace {
 
 using namespace codegen;
 
@@ -18,11 +17,10 @@ protected:
         try {
             driver_ = std::make_unique<CudaDriver>();
             gpu_ = std::make_unique<Gpu>(*driver_);
-        } catch (const runtime::DeviceError& error) {
-            GTEST_SKIP() << error.what();
-        }
+        } catch (const runtime::DeviceError& error) { GTEST_SKIP() << error.what(); }
         service_.add(std::make_unique<nvrtc::NvrtcCompiler>());
-        if (service_.backends().empty()) GTEST_SKIP() << "no kernel compiler for GPUs is installed: pip install nvidia-cuda-nvrtc";
+        if (service_.backends().empty())
+            GTEST_SKIP() << "no kernel compiler for GPUs is installed: pip install nvidia-cuda-nvrtc";
     }
 
     std::string fault_of(const GpuCase& test, std::string_view backend) {
@@ -57,8 +55,8 @@ TEST_F(CudaKernels, AgreeWithTheInterpreter) {
     std::vector<GpuCase> cases = handmade_gpu_cases();
     for (GpuCase& c : random_gpu_cases(3000, 3100)) cases.push_back(std::move(c));
     for (std::string_view backend : service_.backends())
-        for (const GpuCase& test : cases) EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n" << print(test.data.kernel);
+        for (const GpuCase& test : cases)
+            EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n" << print(test.data.kernel);
 }
 
-}  // namespace
-}  // namespace megjit::cuda
+}}  // namespace megjit::cuda

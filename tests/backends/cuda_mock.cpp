@@ -23,7 +23,9 @@ int note(const char* call, const Parts&... parts) {
 }
 
 template <class T>
-T* token(uintptr_t number) { return reinterpret_cast<T*>(number); }
+T* token(uintptr_t number) {
+    return reinterpret_cast<T*>(number);
+}
 
 }  // namespace
 
@@ -70,7 +72,9 @@ EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
     return note("cuDevicePrimaryCtxRetain", device);
 }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) { return note("cuDevicePrimaryCtxRelease", device); }
-EXPORT int cuCtxSetCurrent(void* context) { return context == token<void>(0xC0) ? 0 : note("cuCtxSetCurrent of another context"); }
+EXPORT int cuCtxSetCurrent(void* context) {
+    return context == token<void>(0xC0) ? 0 : note("cuCtxSetCurrent of another context");
+}
 EXPORT int cuStreamCreate(void** stream, unsigned flags) {
     *stream = token<void>(0x57);
     return note("cuStreamCreate", flags);
@@ -115,12 +119,15 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
     *function = token<void>(0xF0);
     return note("cuModuleGetFunction", module, name);
 }
-EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) { return note("cuFuncSetAttribute", function, attribute, value); }
-EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
-                          void** parameters, void** extra) {
+EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
+    return note("cuFuncSetAttribute", function, attribute, value);
+}
+EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void* stream, void** parameters, void** extra) {
     std::ostringstream words;
     if (!parameters && extra[0] == token<void>(1) && extra[2] == token<void>(2) && !extra[4])
-        for (size_t w = 0; w < *static_cast<size_t*>(extra[3]) / 8; ++w) words << static_cast<uint64_t*>(extra[1])[w] << ',';
+        for (size_t w = 0; w < *static_cast<size_t*>(extra[3]) / 8; ++w)
+            words << static_cast<uint64_t*>(extra[1])[w] << ',';
     return note("cuLaunchKernel", function, gx, gy, gz, bx, by, bz, shared, stream, words.str());
 }
 EXPORT int cuEventCreate(void** event, unsigned) {

@@ -15,7 +15,8 @@ struct GpuCase {
         if (data.kernel.reduced) return reduction_fault_of(data, output, got, want);
         const DType dtype = data.kernel.outputs[output].dtype;
         for (size_t at = 0; at + size_of(dtype) <= want.size(); at += size_of(dtype))
-            if (!same_value(dtype, got.data() + at, want.data() + at)) return cat("output ", output, "[", at / size_of(dtype), "] has other bits");
+            if (!same_value(dtype, got.data() + at, want.data() + at))
+                return cat("output ", output, "[", at / size_of(dtype), "] has other bits");
         return got.back() == 0 ? "" : cat("output ", output, ": wrote behind its end");
     }
 };
@@ -27,10 +28,12 @@ inline Case with_data(BoundKernel bound, uint64_t seed) {
     for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
         const Operand& input = c.kernel.inputs[i];
         int64_t count = 1;
-        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis) count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
+        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
+            count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
         if (input.by >= 0) count += 4 * c.launch.strides[gather++];
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
-        const bool is_index = std::any_of(c.kernel.inputs.begin(), c.kernel.inputs.end(), [&](const Operand& other) { return other.by == static_cast<int>(i); });
+        const bool is_index = std::any_of(c.kernel.inputs.begin(), c.kernel.inputs.end(),
+                                          [&](const Operand& other) { return other.by == static_cast<int>(i); });
         if (!is_index) random.fill(input.dtype, bytes.data(), count);
         for (int64_t e = 0; is_index && e < count; ++e) {
             const auto index = static_cast<int32_t>(random.range(0, 4));
@@ -44,7 +47,8 @@ inline Case with_data(BoundKernel bound, uint64_t seed) {
 inline Case broadcast_case(DType dtype, int64_t rows, int64_t columns) {
     ScalarProgram program;
     const ScalarType type = compute_type(dtype);
-    const Expr a(&program, program.input(0, type)), b(&program, program.input(1, type)), c(&program, program.input(2, type));
+    const Expr a(&program, program.input(0, type)), b(&program, program.input(1, type)),
+        c(&program, program.input(2, type));
     const int result = narrow(a * b + c, dtype).id();
     const std::vector<Type> inputs = {{dtype, {rows, columns}}, {dtype, {columns}}, {dtype, {rows, 1}}};
     return with_data(bind(std::move(program), {result}, {dtype}, {rows, columns}, inputs), static_cast<uint64_t>(rows));
@@ -54,11 +58,13 @@ inline Case broadcast_case(DType dtype, int64_t rows, int64_t columns) {
 inline Case gather_case(DType dtype, int64_t columns, bool by_row) {
     KernelSpec spec;
     spec.extents = {6, columns};
-    spec.inputs.push_back({.dtype = DType::i32, .strides = by_row ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{columns, 1}});
+    spec.inputs.push_back(
+        {.dtype = DType::i32, .strides = by_row ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{columns, 1}});
     spec.inputs.push_back({.dtype = dtype, .strides = {0, 1}, .by = 0, .gather_stride = columns});
     spec.inputs.push_back({.dtype = DType::i32, .strides = {1, 3}, .is_offset = true});
     spec.outputs.push_back({.dtype = DType::f32, .strides = {columns, 1}});
-    const Expr x(&spec.program, spec.program.input(1, compute_type(dtype))), at(&spec.program, spec.program.input(2, ScalarType::i32));
+    const Expr x(&spec.program, spec.program.input(1, compute_type(dtype))),
+        at(&spec.program, spec.program.input(2, ScalarType::i32));
     spec.results.push_back((to_type(x, ScalarType::f32) + to_type(at, ScalarType::f32)).id());
     return with_data(bind(std::move(spec)), static_cast<uint64_t>(columns));
 }
@@ -80,10 +86,12 @@ inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool 
         spec.outputs.push_back({.dtype = stored, .strides = {1, 0}});
         return Expr(&spec.program, id);
     };
-    for (Reduce kind : {Reduce::sum, Reduce::max, Reduce::min, Reduce::variance}) add(kind, x, ScalarType::f32, DType::f32);
+    for (Reduce kind : {Reduce::sum, Reduce::max, Reduce::min, Reduce::variance})
+        add(kind, x, ScalarType::f32, DType::f32);
     add(Reduce::prod, factor, ScalarType::f32, DType::f32);
     for (Reduce kind : {Reduce::argmax, Reduce::argmin}) add(kind, x, ScalarType::i32, DType::i32);
-    for (Reduce kind : {Reduce::sum, Reduce::prod, Reduce::max, Reduce::min, Reduce::argmax}) add(kind, whole, ScalarType::i32, DType::i32);
+    for (Reduce kind : {Reduce::sum, Reduce::prod, Reduce::max, Reduce::min, Reduce::argmax})
+        add(kind, whole, ScalarType::i32, DType::i32);
     for (Reduce kind : {Reduce::max, Reduce::min}) add(kind, is_large, ScalarType::b1, DType::b8);
     const Expr mean = add(Reduce::mean, x, ScalarType::f32, DType::f32);
     if (with_elements) {
@@ -95,7 +103,9 @@ inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool 
     const int64_t count = rows * length;
     for (int64_t e = 0; e < count; ++e) {
         const float value = static_cast<float>(random.range(-512, 512)) / 256;
-        const uint32_t bits = dtype == DType::f32 ? std::bit_cast<uint32_t>(value) : dtype == DType::f16 ? float_to_half(value) : float_to_bfloat(value);
+        const uint32_t bits = dtype == DType::f32   ? std::bit_cast<uint32_t>(value)
+                              : dtype == DType::f16 ? float_to_half(value)
+                                                    : float_to_bfloat(value);
         std::memcpy(c.inputs[0].data() + static_cast<size_t>(e) * size_of(dtype), &bits, size_of(dtype));
     }
     return c;
@@ -105,10 +115,12 @@ inline std::vector<GpuCase> handmade_gpu_cases() {
     std::vector<GpuCase> cases;
     const auto add = [&](std::string name, Case c) { cases.push_back({std::move(name), std::move(c)}); };
     for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i8, DType::i32})
-        for (int64_t columns : {64, 36, 35}) add(cat("broadcast ", info(dtype).tag, " of ", columns), broadcast_case(dtype, 7, columns));
+        for (int64_t columns : {64, 36, 35})
+            add(cat("broadcast ", info(dtype).tag, " of ", columns), broadcast_case(dtype, 7, columns));
     for (DType dtype : {DType::f32, DType::f16})
         for (int64_t columns : {64, 35})
-            for (bool by_row : {true, false}) add(cat("gather ", info(dtype).tag, " of ", columns), gather_case(dtype, columns, by_row));
+            for (bool by_row : {true, false})
+                add(cat("gather ", info(dtype).tag, " of ", columns), gather_case(dtype, columns, by_row));
     for (bool kept_last : {false, true}) {
         const auto reductions = [&](DType dtype, int64_t rows, int64_t length, bool with_elements = true) {
             add(cat("reductions ", info(dtype).tag, " ", rows, "x", length, kept_last ? " transposed" : ""),

@@ -6,8 +6,7 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::nvrtc {
-namespace {
+namespace megjit::nvrtc { namespace {
 
 using namespace codegen;
 
@@ -23,7 +22,8 @@ protected:
 TEST_F(NvrtcTest, CompilesKernelsForEveryArchitecture) {
     std::vector<GpuCase> cases = handmade_gpu_cases();
     for (size_t i = cases.size(); i-- > 0;)
-        if (i % 5 != 0 && plan_of(cases[i].data.kernel, cases[i].data.launch).parts == 1) cases.erase(cases.begin() + static_cast<ptrdiff_t>(i));
+        if (i % 5 != 0 && plan_of(cases[i].data.kernel, cases[i].data.launch).parts == 1)
+            cases.erase(cases.begin() + static_cast<ptrdiff_t>(i));
     for (GpuCase& c : random_gpu_cases(2000, 2008)) cases.push_back(std::move(c));
     ASSERT_GE(cases.size(), 20u);
     for (size_t i = 0; i < cases.size(); ++i) {
@@ -39,7 +39,8 @@ TEST_F(NvrtcTest, GivesPtxForAGpuThatIsTooNew) {
     const Case c = broadcast_case(DType::f32, 7, 64);
     testing::internal::CaptureStderr();
     const GpuImage image = compiler_.compile(c.kernel, c.launch, 999);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("does not know sm_999; kernels are compiled for compute_"), std::string::npos);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("does not know sm_999; kernels are compiled for compute_"),
+              std::string::npos);
     EXPECT_TRUE(image.is_ptx);
     EXPECT_NE(image.code.find(".entry megjit_kernel"), std::string::npos);
     // Four floats at a time, and nothing contracted.
@@ -54,7 +55,8 @@ TEST_F(NvrtcTest, RefusesAGpuThatIsTooOld) {
 }
 
 TEST_F(NvrtcTest, OneImageServesLaunchesOfOnePlan) {
-    const Case a = broadcast_case(DType::f32, 7, 64), b = broadcast_case(DType::f32, 9, 128), odd = broadcast_case(DType::f32, 7, 35);
+    const Case a = broadcast_case(DType::f32, 7, 64), b = broadcast_case(DType::f32, 9, 128),
+               odd = broadcast_case(DType::f32, 7, 35);
     EXPECT_EQ(compiler_.variant(a.kernel, a.launch), compiler_.variant(b.kernel, b.launch));
     EXPECT_NE(compiler_.variant(a.kernel, a.launch), compiler_.variant(odd.kernel, odd.launch));
     Case huge = a;
@@ -93,5 +95,4 @@ TEST(Nvrtc, RefusesMoreParametersThanALaunchTakes) {
     EXPECT_THROW(NvrtcCompiler().source(kernel, launch, 90), runtime::DeviceError);
 }
 
-}  // namespace
-}  // namespace megjit::nvrtc
+}}  // namespace megjit::nvrtc

@@ -12,8 +12,7 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::nvrtc {
-namespace {
+namespace megjit::nvrtc { namespace {
 
 namespace fs = std::filesystem;
 using namespace codegen;
@@ -28,11 +27,13 @@ struct Printed {
 class Fenced {
 public:
     explicit Fenced(size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
-        base_ = static_cast<char*>(mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        base_ = static_cast<char*>(
+            mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         mprotect(base_ + bytes_, kPage, PROT_NONE);
         data_ = base_ + bytes_ - (bytes + 15) / 16 * 16;
     }
-    Fenced(Fenced&& other) noexcept : bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)), data_(other.data_) {}
+    Fenced(Fenced&& other) noexcept
+        : bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)), data_(other.data_) {}
     ~Fenced() {
         if (base_) munmap(base_, bytes_ + kPage);
     }
@@ -68,11 +69,15 @@ protected:
         std::ofstream file(folder / "kernels.cpp");
         file << "#include \"tests/backends/cuda_emulation.h\"\n" << prelude();
         for (size_t i = 0; i < printed_->size(); ++i)
-            file << (*printed_)[i].text << "extern \"C\" void launch_" << i << "(const unsigned* grid, unsigned threads, const uint64_t* words) { emulate(kernel_" << i
+            file << (*printed_)[i].text << "extern \"C\" void launch_" << i
+                 << "(const unsigned* grid, unsigned threads, const uint64_t* words) { emulate(kernel_" << i
                  << ", grid, threads, words); }\n";
         file.close();
-        const std::string command = cat(MEGJIT_CXX, " -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -U_FORTIFY_SOURCE -fPIC -shared -I" MEGJIT_SOURCE_DIR " -o ",
-                                        (folder / "kernels.so").string(), " ", (folder / "kernels.cpp").string());
+        const std::string command = cat(
+            MEGJIT_CXX,
+            " -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -U_FORTIFY_SOURCE -fPIC -shared -I" MEGJIT_SOURCE_DIR
+            " -o ",
+            (folder / "kernels.so").string(), " ", (folder / "kernels.cpp").string());
         ASSERT_EQ(std::system(command.c_str()), 0) << command;
         library_ = dlopen((folder / "kernels.so").c_str(), RTLD_NOW | RTLD_LOCAL);
         ASSERT_NE(library_, nullptr) << dlerror();
@@ -106,7 +111,9 @@ protected:
         const auto want = c.expected();
         for (size_t k = 0; k < outputs.size(); ++k) {
             const char* data = memory[inputs.size() + k].data();
-            if (std::string fault = it.test.fault_of(k, std::vector<char>(data, data + want[k].size()), want[k]); !fault.empty()) return fault;
+            if (std::string fault = it.test.fault_of(k, std::vector<char>(data, data + want[k].size()), want[k]);
+                !fault.empty())
+                return fault;
         }
         return "";
     }
@@ -120,23 +127,26 @@ void* Emulation::library_ = nullptr;
 TEST_F(Emulation, AgreesWithTheInterpreter) {
     for (size_t i = 0; i < printed_->size(); ++i) {
         const Printed& it = (*printed_)[i];
-        EXPECT_EQ(fault_of(i), "") << it.test.name << ", " << print(it.plan) << "\n" << print(it.test.data.kernel) << it.text;
+        EXPECT_EQ(fault_of(i), "") << it.test.name << ", " << print(it.plan) << "\n"
+                                   << print(it.test.data.kernel) << it.text;
         if (HasFailure()) return;
     }
 }
 
 // The cases above meet every form of text.
 TEST_F(Emulation, MeetsEveryPlan) {
-    for (const char* form : {"elements team=1/256 i32 x1", "elements team=1/256 i32 x2", "elements team=1/256 i32 x4", "elements team=1/256 i32 x8",
-                             "elements team=1/256 i64 x4", "rows team=32/256 i32 x1", "rows team=32/256 i32 x2", "rows team=32/256 i32 x4",
-                             "rows team=256/256 i32 x8", "rows team=1024/1024 i32 x1", "rows team=1024/1024 parts=4 i32 x4",
-                             "columns team=8/256 i32 x1", "columns team=32/1024 i32 x1", "columns team=32/1024 parts=2 i32 x1"})
+    for (const char* form :
+         {"elements team=1/256 i32 x1", "elements team=1/256 i32 x2", "elements team=1/256 i32 x4",
+          "elements team=1/256 i32 x8", "elements team=1/256 i64 x4", "rows team=32/256 i32 x1",
+          "rows team=32/256 i32 x2", "rows team=32/256 i32 x4", "rows team=256/256 i32 x8",
+          "rows team=1024/1024 i32 x1", "rows team=1024/1024 parts=4 i32 x4", "columns team=8/256 i32 x1",
+          "columns team=32/1024 i32 x1", "columns team=32/1024 parts=2 i32 x1"})
         EXPECT_TRUE(std::any_of(printed_->begin(), printed_->end(), [&](const Printed& it) {
             std::string plan = print(it.plan);
-            if (it.plan.wide && std::string(form).find("i64") == std::string::npos) plan.replace(plan.find("i64"), 3, "i32");
+            if (it.plan.wide && std::string(form).find("i64") == std::string::npos)
+                plan.replace(plan.find("i64"), 3, "i32");
             return plan == form;
         })) << form;
 }
 
-}  // namespace
-}  // namespace megjit::nvrtc
+}}  // namespace megjit::nvrtc

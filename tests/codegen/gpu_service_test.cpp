@@ -7,8 +7,7 @@
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 namespace fs = std::filesystem;
 
@@ -21,8 +20,18 @@ KernelIR kernel_of_rank(int rank, int reduced = 0, Lanes lanes = Lanes::last) {
 }
 
 TEST(GpuImage, ComesBackFromItsBytes) {
-    const GpuImage image{.code = std::string("\0ELF", 4), .is_ptx = true, .entry = "f", .cover = Cover::columns, .per_block = 32, .block = {32, 8, 1},
-                         .shared_bytes = 7, .parts = 2, .part_bytes = 8, .alignment = 4, .parameters = Parameters::pointers, .pointers = {2, 0, 1}};
+    const GpuImage image{.code = std::string("\0ELF", 4),
+                         .is_ptx = true,
+                         .entry = "f",
+                         .cover = Cover::columns,
+                         .per_block = 32,
+                         .block = {32, 8, 1},
+                         .shared_bytes = 7,
+                         .parts = 2,
+                         .part_bytes = 8,
+                         .alignment = 4,
+                         .parameters = Parameters::pointers,
+                         .pointers = {2, 0, 1}};
     EXPECT_EQ(image_from_bytes(to_bytes(image)), image);
 }
 
@@ -42,18 +51,25 @@ TEST(GpuImage, CoversElements) {
 TEST(GpuImage, CoversRowsAndColumns) {
     EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(3, 1), {{5, 5, 100}, {}}).blocks[0], 4u);
     EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(1, 1), {{100}, {}}).blocks[0], 1u);
-    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(3, 1, Lanes::kept), {{5, 33, 100}, {}}).blocks[0], 10u);
-    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(2, 1, Lanes::kept), {{0, 100}, {}}).blocks[0], 0u);
-    EXPECT_THROW(grid_of({.cover = Cover::rows, .per_block = 1}, kernel_of_rank(2, 1), {{int64_t{1} << 31, 2}, {}}), runtime::DeviceError);
+    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(3, 1, Lanes::kept), {{5, 33, 100}, {}})
+                  .blocks[0],
+              10u);
+    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(2, 1, Lanes::kept), {{0, 100}, {}})
+                  .blocks[0],
+              0u);
+    EXPECT_THROW(grid_of({.cover = Cover::rows, .per_block = 1}, kernel_of_rank(2, 1), {{int64_t{1} << 31, 2}, {}}),
+                 runtime::DeviceError);
 }
 
 TEST(GpuImage, PacksAllParametersOrPointersAlone) {
     const LaunchShape launch{{10}, {1, 0}};
     const uint64_t in[] = {0x100}, out[] = {0x200};
     EXPECT_EQ(parameters_of({}, launch, in, out), (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0}));
-    EXPECT_EQ(parameters_of({.parameters = Parameters::pointers, .pointers = {1, 0}}, launch, in, out), (std::vector<uint64_t>{0x200, 0x100}));
+    EXPECT_EQ(parameters_of({.parameters = Parameters::pointers, .pointers = {1, 0}}, launch, in, out),
+              (std::vector<uint64_t>{0x200, 0x100}));
     const uint64_t shared[] = {0x300, 0x400};
-    EXPECT_EQ(parameters_of({.parts = 2}, launch, in, out, shared), (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0, 0x300, 0x400}));
+    EXPECT_EQ(parameters_of({.parts = 2}, launch, in, out, shared),
+              (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0, 0x300, 0x400}));
     const uint64_t odd[] = {0x104};
     EXPECT_THROW(parameters_of({}, launch, odd, out), runtime::InternalError);
 }
@@ -65,7 +81,9 @@ struct FakeGpuCompiler : GpuCompiler {
     std::string_view name() const override { return called; }
     bool available() const override { return true; }
     std::string version_key() const override { return "1"; }
-    std::string variant(const KernelIR&, const LaunchShape& launch) const override { return launch.numel() % 4 ? "odd" : "even"; }
+    std::string variant(const KernelIR&, const LaunchShape& launch) const override {
+        return launch.numel() % 4 ? "odd" : "even";
+    }
     GpuImage compile(const KernelIR&, const LaunchShape&, int) override {
         ++*compiled;
         return {.code = std::string(called)};
@@ -118,10 +136,10 @@ TEST_F(GpuServiceTest, TakesTheNamedCompilerOrItsDefault) {
     EXPECT_EQ(service->get(kernel_, of(4), 90, "MLIR")->code, "MLIR");
     testing::internal::CaptureStderr();
     EXPECT_EQ(service->get(kernel_, of(4), 90, "HALIDE")->code, "NVRTC");
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "megjit: warning: kernel compiler HALIDE is not installed for GPUs; NVRTC is used\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "megjit: warning: kernel compiler HALIDE is not installed for GPUs; NVRTC is used\n");
     EXPECT_THROW(service->get(kernel_, of(4), 90, "TVM"), runtime::UserError);
     EXPECT_THROW(this->service({})->get(kernel_, of(4), 90), runtime::UserError);
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen
