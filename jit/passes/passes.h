@@ -47,6 +47,9 @@ Graph fuse_relu(const Graph& graph);
 // conditions stand in words in fuse.cpp.
 Graph fuse(const Graph& graph, const PipelineOptions& options = {});
 
+// Sets the parts of a sum of zeros with parts set in one tensor of zeros. Why: gradients of slices.
+Graph join_slices(const Graph& graph);
+
 // Joins kernels that are equal and independent into one step with several launches.
 Graph batch(const Graph& graph);
 
