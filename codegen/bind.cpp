@@ -4,33 +4,12 @@
 #include <numeric>
 
 #include "codegen/kernel_ir.h"
+#include "codegen/strides.h"
 
 namespace megjit::codegen {
 namespace {
 
 using namespace runtime;
-
-// Axes of a tensor of `rank` axes in the order in which they lie in memory, outermost first.
-std::vector<int> memory_order(Layout layout, int rank) {
-    std::vector<int> order(rank);
-    std::iota(order.begin(), order.end(), 0);
-    if (layout == Layout::channels_last && rank > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-    return order;
-}
-
-// Strides of `type` broadcast to `space`, per axis of space; an axis of extent 1 does not move.
-std::vector<int64_t> broadcast_strides(const Type& type, const Shape& space) {
-    std::vector<int64_t> own(type.rank(), 0), strides(space.rank(), 0);
-    const std::vector<int> order = memory_order(type.layout, type.rank());
-    int64_t step = 1;
-    for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-        own[*axis] = type.shape[*axis] == 1 ? 0 : step;
-        step *= std::max<int64_t>(type.shape[*axis], 1);
-    }
-    const int offset = space.rank() - type.rank();
-    for (int axis = 0; axis < type.rank(); ++axis) strides[axis + offset] = own[axis];
-    return strides;
-}
 
 // The axes while they are merged. Kept and reduced ones never merge with each other.
 struct Walk {
@@ -174,7 +153,7 @@ BoundKernel bind(ScalarProgram program, std::vector<int> results, std::vector<DT
         access.dtype = type.dtype;
         access.is_scalar = type.rank() < space.rank() || space.rank() == 0;
         if (is_empty) return access.strides.push_back(1);
-        const std::vector<int64_t> logical = broadcast_strides(type, space);
+        const std::vector<int64_t> logical = broadcast_strides(type.shape, dense_strides(type), space);
         for (int axis : order) access.strides.push_back(logical[axis]);
     };
     for (const Type& type : inputs) add(spec.inputs, type);

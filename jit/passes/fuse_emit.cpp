@@ -4,12 +4,16 @@
 #include <bit>
 #include <map>
 
+#include "codegen/strides.h"
 #include "jit/passes/fusion_group.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
 
+using codegen::broadcast_strides;
+using codegen::dense_strides;
 using codegen::KernelSpec;
+using codegen::memory_order;
 using codegen::Reduce;
 using runtime::Layout;
 using runtime::ScalarProgram;
@@ -51,34 +55,6 @@ uint32_t reduced_axes(const Graph& graph, const Node& node) {
 namespace {
 
 constexpr int64_t kManyElements = 16384;
-
-// Axes of a tensor in the order in which they lie in memory.
-std::vector<int> memory_order(Layout layout, int rank) {
-    std::vector<int> order;
-    for (int axis = 0; axis < rank; ++axis) order.push_back(axis);
-    if (layout == Layout::channels_last && rank > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-    return order;
-}
-
-std::vector<int64_t> dense_strides(const Type& type) {
-    std::vector<int64_t> strides(static_cast<size_t>(type.rank()));
-    int64_t step = 1;
-    const std::vector<int> order = memory_order(type.layout, type.rank());
-    for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-        strides[static_cast<size_t>(*axis)] = step;
-        step *= type.shape[*axis];
-    }
-    return strides;
-}
-
-// Strides over `space` of an operand that is broadcast to it.
-std::vector<int64_t> broadcast_strides(const Shape& shape, const std::vector<int64_t>& own, const Shape& space) {
-    std::vector<int64_t> strides(static_cast<size_t>(space.rank()), 0);
-    const int offset = space.rank() - shape.rank();
-    for (int axis = 0; axis < shape.rank(); ++axis)
-        if (shape[axis] != 1) strides[static_cast<size_t>(axis + offset)] = own[static_cast<size_t>(axis)];
-    return strides;
-}
 
 bool is_op(const Node& node, std::string_view name) { return node.kind == NodeKind::op && node.op->name == name; }
 
