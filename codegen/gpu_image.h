@@ -70,8 +70,9 @@ public:
     virtual ~GpuCompiler() = default;
     virtual std::string_view name() const = 0;    // "NVRTC"
     virtual bool available() const = 0;           // false: a library or plug-in of it is missing
-    virtual std::string version_key() const = 0;  // of the compiler and of what we print for it
-    // All that the image takes from the numbers of the launch: launches with equal variants share an image.
+    virtual std::string version_key() const = 0;  // of the compiler and of what we print for it: one line
+    // All that the image takes from the numbers of the launch: launches with equal variants share an image. One line;
+    // asked for also when the compiler is not available, to find images that were imported.
     // "" when one image serves all; extents and strides when it is made for this launch alone.
     virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
     // `arch` is ten times the compute capability: 90 is sm_90. Throws Error on failure.

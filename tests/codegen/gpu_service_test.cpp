@@ -79,8 +79,9 @@ struct FakeGpuCompiler : GpuCompiler {
     int* compiled;
     FakeGpuCompiler(std::string_view called, int* compiled) : called(called), compiled(compiled) {}
     std::string_view name() const override { return called; }
-    bool available() const override { return true; }
-    std::string version_key() const override { return "1"; }
+    bool is_available = true;
+    bool available() const override { return is_available; }
+    std::string version_key() const override { return is_available ? "1" : "unknown"; }
     std::string variant(const KernelIR&, const LaunchShape& launch) const override {
         return launch.numel() % 4 ? "odd" : "even";
     }
@@ -128,6 +129,17 @@ TEST_F(GpuServiceTest, FindsWhatAnotherProcessCompiled) {
     const auto first = service({"NVRTC"})->get(kernel_, of(4), 90);
     EXPECT_EQ(*service({"NVRTC"})->get(kernel_, of(4), 90), *first);
     EXPECT_EQ(compiled_, 1);
+}
+
+TEST_F(GpuServiceTest, FindsWhatWasImportedWhereThereIsNoCompiler) {
+    const auto image = service({"NVRTC"})->get(kernel_, of(4), 90);
+    GpuService bare;
+    auto missing = std::make_unique<FakeGpuCompiler>("NVRTC", &compiled_);
+    missing->is_available = false;
+    bare.add(std::move(missing));
+    EXPECT_EQ(*bare.get(kernel_, of(4), 90), *image);
+    EXPECT_THROW(bare.get(kernel_, of(5), 90), runtime::UserError);
+    EXPECT_THROW(bare.get(kernel_, of(4), 80), runtime::UserError);
 }
 
 TEST_F(GpuServiceTest, TakesTheNamedCompilerOrItsDefault) {
