@@ -5,7 +5,8 @@
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
-namespace megjit::cuda { namespace {
+namespace megjit::cuda {
+namespace {
 
 using namespace codegen;
 using runtime::DeviceError;
@@ -180,4 +181,5 @@ TEST_F(CudaMock, SaysInPlainWordsThatThereIsNoGpu) {
     }).starts_with("there is no CUDA driver: /nowhere/libcuda.so.1"));
 }
 
-}}  // namespace megjit::cuda
+}  // namespace
+}  // namespace megjit::cuda

@@ -7,7 +7,8 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::cuda { namespace {
+namespace megjit::cuda {
+namespace {
 
 using namespace codegen;
 
@@ -55,11 +56,12 @@ TEST_F(CudaKernels, AgreeWithTheInterpreter) {
     for (GpuCase& c : random_gpu_cases(3000, 3100)) cases.push_back(std::move(c));
     std::vector<std::string_view> backends = service_.backends();
     if (backends.empty()) backends = {""};
-    for (std::string_view backend : backends)
-        for (const GpuCase& test : cases) try {
-                EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n"
-                                                       << print(test.data.kernel);
-            } catch (const runtime::UserError& error) { GTEST_SKIP() << error.what(); }
+    try {
+        for (std::string_view backend : backends)
+            for (const GpuCase& test : cases)
+                EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n" << print(test.data.kernel);
+    } catch (const runtime::UserError& error) { GTEST_SKIP() << error.what(); }
 }
 
-}}  // namespace megjit::cuda
+}  // namespace
+}  // namespace megjit::cuda

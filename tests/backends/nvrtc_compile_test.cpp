@@ -6,7 +6,8 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::nvrtc { namespace {
+namespace megjit::nvrtc {
+namespace {
 
 using namespace codegen;
 
@@ -95,4 +96,5 @@ TEST(Nvrtc, RefusesMoreParametersThanALaunchTakes) {
     EXPECT_THROW(NvrtcCompiler().source(kernel, launch, 90), runtime::DeviceError);
 }
 
-}}  // namespace megjit::nvrtc
+}  // namespace
+}  // namespace megjit::nvrtc

@@ -12,7 +12,8 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::nvrtc { namespace {
+namespace megjit::nvrtc {
+namespace {
 
 namespace fs = std::filesystem;
 using namespace codegen;
@@ -149,4 +150,5 @@ TEST_F(Emulation, MeetsEveryPlan) {
         })) << form;
 }
 
-}}  // namespace megjit::nvrtc
+}  // namespace
+}  // namespace megjit::nvrtc

@@ -7,7 +7,8 @@
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
-namespace megjit::codegen { namespace {
+namespace megjit::codegen {
+namespace {
 
 namespace fs = std::filesystem;
 
@@ -154,4 +155,5 @@ TEST_F(GpuServiceTest, TakesTheNamedCompilerOrItsDefault) {
     EXPECT_THROW(this->service({})->get(kernel_, of(4), 90), runtime::UserError);
 }
 
-}}  // namespace megjit::codegen
+}  // namespace
+}  // namespace megjit::codegen
