@@ -32,6 +32,7 @@ fs::path plugin_path(std::string_view file) {
 struct PluginCompiler::Library {
     void* handle = nullptr;
     Answer compile = nullptr, source = nullptr;
+    Answer assembly = nullptr;  // not every compiler has it
     std::string version;
 };
 
@@ -62,6 +63,7 @@ const PluginCompiler::Library& PluginCompiler::library() const {
     symbol("_version", version);
     symbol("_compile", opened->compile);
     symbol("_source", opened->source);
+    opened->assembly = reinterpret_cast<Answer>(dlsym(opened->handle, (prefix_ + "_assembly").c_str()));
     version(append, &opened->version);
     // A plug-in that was built from other sources may emit other code.
     opened->version += cat(" build ", build_id(file_));
@@ -86,5 +88,6 @@ std::string PluginCompiler::ask(Answer answer, const KernelIR& kernel) const {
 
 std::string PluginCompiler::compile(const KernelIR& kernel) { return ask(library().compile, kernel); }
 std::string PluginCompiler::source(const KernelIR& kernel) { return ask(library().source, kernel); }
+std::string PluginCompiler::assembly(const KernelIR& kernel) { return library().assembly ? ask(library().assembly, kernel) : ""; }
 
 }  // namespace megjit::codegen

@@ -1,5 +1,5 @@
 // codegen/plugin_compiler.h -- a KernelCompiler that lives in a shared library of its own, behind a C ABI:
-// <prefix>_abi, _version, _compile and _source, as backends/mlir/abi.h describes them.
+// <prefix>_abi, _version, _compile, _source and perhaps _assembly, as backends/mlir/abi.h describes them.
 #pragma once
 
 #include <filesystem>
@@ -28,6 +28,7 @@ public:
     std::string version_key() const override;
     std::string compile(const KernelIR& kernel) override;
     std::string source(const KernelIR& kernel) override;
+    std::string assembly(const KernelIR& kernel) override;
 
 protected:
     // DeviceError when the library cannot be opened, is of another version, or lacks the function `prefix` + `suffix`.

@@ -15,9 +15,10 @@ int megjit_mlir_abi(void);
 
 // LLVM's version, the CPU and a hash of its features.
 void megjit_mlir_version(megjit_mlir_sink sink, void* to);
-// The text of a KernelIR to relocatable object code, or to readable LLVM IR; 0, or 1 and a text of why not.
+// The text of a KernelIR to relocatable object code, to readable LLVM IR, or to assembly; 0, or 1 and a text of why not.
 int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
+int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 // Object code to the address of its kernel; null and a text of why not.
 void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to);
 

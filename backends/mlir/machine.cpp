@@ -156,6 +156,16 @@ std::string Machine::to_object(llvm::Module& module) {
     return {object.data(), object.size()};
 }
 
+std::string Machine::to_assembly(llvm::Module& module) {
+    llvm::SmallVector<char, 0> text;
+    llvm::raw_svector_ostream out(text);
+    llvm::legacy::PassManager passes;
+    if (state_->target->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true))
+        throw DeviceError("LLVM: this CPU has no printer of assembly");
+    passes.run(module);
+    return {text.data(), text.size()};
+}
+
 void* Machine::load(const std::string& object) {
     llvm::orc::LLJIT& jit = *state_->jit;
     const std::string name = cat("kernel", state_->serial++);

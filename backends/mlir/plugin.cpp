@@ -87,6 +87,15 @@ MEGJIT_EXPORT int megjit_mlir_source(const char* kernel, size_t bytes, megjit_ml
     });
 }
 
+MEGJIT_EXPORT int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to) {
+    return answer(sink, to, [&] {
+        Compiler& compiler = Compiler::instance();
+        const std::lock_guard lock(compiler.mutex);
+        llvm::LLVMContext context;
+        return compiler.machine.to_assembly(*compiler.optimized({kernel, bytes}, context));
+    });
+}
+
 MEGJIT_EXPORT void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to) {
     void* address = nullptr;
     std::string why;

@@ -6,6 +6,7 @@
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
 #include "python/bindings/handle.h"
+#include "runtime/bandwidth.h"
 #include "runtime/interrupt.h"
 
 namespace megjit::python {
@@ -55,6 +56,7 @@ void finish_compiling() {
 void bind_kernels(nb::module_& m) {
     runtime::set_interrupt_check(check_signals);
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&finish_compiling));
+    m.def("copy_bandwidth", &runtime::copy_bandwidth, nb::call_guard<nb::gil_scoped_release>());
     // A kernel from its text, as dumps have it; gives the compiler's name and readable code.
     m.def("compile_kernel", [](const std::string& text) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));

@@ -501,12 +501,24 @@ nb::list plans_of(PyTrace& self) {
     return result;
 }
 
+std::vector<std::shared_ptr<jit::Program>> programs_of(PyTrace& self, bool of_all_versions) {
+    std::vector<std::shared_ptr<jit::Version>> versions;
+    if (self.latest) versions.push_back(self.latest);
+    if (of_all_versions) {
+        const std::lock_guard lock(self.function.mutex);
+        versions.assign(self.function.versions.begin(), self.function.versions.end());
+    }
+    std::vector<std::shared_ptr<jit::Program>> result;
+    for (const auto& version : versions)
+        for (const auto& program : version->programs)
+            if (program) result.push_back(program);
+    return result;
+}
+
 // One row a segment that has run as a program; measures nothing itself.
-nb::list profiles_of(PyTrace& self) {
+nb::list profiles_of(PyTrace& self, bool of_all_versions) {
     nb::list result;
-    if (!self.latest) return result;
-    for (const auto& program : self.latest->programs) {
-        if (!program) continue;
+    for (const auto& program : programs_of(self, of_all_versions)) {
         const jit::Profile profile = program->profile();
         nb::list steps;
         for (const jit::StepProfile& step : profile.steps) {
@@ -526,11 +538,13 @@ nb::list profiles_of(PyTrace& self) {
     return result;
 }
 
-nb::list graphs_of(PyTrace& self, bool optimized) {
+nb::list graphs_of(PyTrace& self, bool optimized, bool html) {
     const auto version = self.compiled();
     nb::list result;
-    for (uint32_t i = 0; i < version->record.segments; ++i)
-        result.append(print(optimized ? version->programs[i]->graph() : version->segments[i].graph));
+    for (uint32_t i = 0; i < version->record.segments; ++i) {
+        const jit::Graph& graph = optimized ? version->programs[i]->graph() : version->segments[i].graph;
+        result.append(html ? to_html(graph, runtime::cat("segment ", i)) : print(graph));
+    }
     return result;
 }
 
@@ -589,8 +603,8 @@ void bind_trace(nb::module_& m) {
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def("plans", &plans_of)
         .def("kernels", &kernels_of)
-        .def("graphs", &graphs_of, nb::arg("optimized"))
-        .def("profiles", &profiles_of)
+        .def("graphs", &graphs_of, nb::arg("optimized"), nb::arg("html") = false)
+        .def("profiles", &profiles_of, nb::arg("of_all_versions") = false)
         .def("explain", [](PyTrace& self) { return self.function.explain(); })
         .def_prop_ro("version_count", [](PyTrace& self) { return self.function.versions.size(); })
         .def_prop_ro("version", [](PyTrace& self) { return self.latest; })

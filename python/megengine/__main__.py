@@ -63,6 +63,12 @@ def compile_kernel(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def kernels(arguments: argparse.Namespace) -> int:
+    from megengine import _kernel_report
+
+    return _kernel_report.run(arguments.script, arguments.arguments)
+
+
 def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(prog="python -m megengine", description=__doc__)
     commands = main.add_subparsers(required=True, metavar="COMMAND")
@@ -81,6 +87,9 @@ def parser() -> argparse.ArgumentParser:
     add(cache, "export", cache_export, words).add_argument("file")
     words = "take the kernels of such a file; they are code that will run, so trust where it comes from"
     add(cache, "import", cache_import, words).add_argument("file")
+    script = add(commands, "kernels", kernels, "run a script and print what each kernel of its traced functions cost")
+    script.add_argument("script")
+    script.add_argument("arguments", nargs=argparse.REMAINDER)
     words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"
     add(commands, "compile", compile_kernel, words).add_argument("file")
     return main

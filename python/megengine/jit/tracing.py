@@ -98,6 +98,8 @@ class trace(ManualSteps, Dumping):
     """
 
     third_party_backend = False
+    # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
+    _measured: list[trace] | None = None
 
     def __new__(cls, *args, **kwargs):
         if not args and "function" not in kwargs:
@@ -134,7 +136,9 @@ class trace(ManualSteps, Dumping):
         self._body = self._body_for_dump if self._capture_as_const else function
         self._sublinear_memory_config = sublinear_memory_config
         self._dtr_config = dtr_config
-        self._profiling = profiling
+        self._profiling = profiling or trace._measured is not None
+        if trace._measured is not None:
+            trace._measured.append(self)
         self._check_external = True
         self._opt_level = 0 if imperative else opt_level
         self._graph_opt_config = graph_opt_config
@@ -147,7 +151,7 @@ class trace(ManualSteps, Dumping):
             symbolic=self._symbolic,
             capture_as_const=self._capture_as_const,
             record_only=record_only,
-            profiling=profiling,
+            profiling=self._profiling,
             opt_level=self._opt_level,
             exact=numerics == "exact",
             **fusion,
@@ -271,6 +275,10 @@ class trace(ManualSteps, Dumping):
     def graph_text(self, optimized: bool = True) -> str:
         """The graph as text, after (or before) the passes; one part for each segment."""
         return "\n".join(self._function.graphs(optimized=optimized))
+
+    def graph_html(self) -> str:
+        """The optimized graph as one HTML page: a row for each step, kernels in colours of their own."""
+        return "\n".join(self._function.graphs(optimized=True, html=True))
 
     def get_profile(self) -> dict:
         """What the steps of the version that ran last cost, summed over its profiled runs.

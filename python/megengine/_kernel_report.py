@@ -1,0 +1,89 @@
+"""``python -m megengine kernels script.py``: runs a script and tells what each kernel of its traced functions cost."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from dataclasses import dataclass
+
+from . import _core
+from .jit.tracing import trace
+
+
+@dataclass
+class Row:
+    """All runs of one kernel, or of one operation that has a kernel of its own."""
+
+    ops: tuple[str, ...]
+    backend: str
+    where: str
+    calls: int = 0
+    seconds: float = 0.0
+    bytes: int = 0  # read and written, all calls
+
+    @property
+    def bandwidth(self) -> float:
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+def rows_of(functions: list[trace]) -> list[Row]:
+    """One row a kernel and line of the program, the most expensive first."""
+    rows: dict[tuple, Row] = {}
+    for function in functions:
+        for segment in function._function.profiles(of_all_versions=True):
+            for step in segment["steps"]:
+                key = tuple(step["ops"]), step["backend"], step["where"]
+                row = rows.setdefault(key, Row(*key))
+                row.calls += segment["runs"]
+                row.seconds += step["seconds"]
+                row.bytes += step["bytes"] * segment["runs"]
+    return sorted((row for row in rows.values() if row.calls), key=lambda row: -row.seconds)
+
+
+def table(rows: list[Row], bandwidth: float) -> str:
+    """The rows as text; ``bandwidth``: bytes per second of a copy."""
+    total = sum(row.seconds for row in rows) or 1.0
+    lines = [f"{'time':>6} {'calls':>7} {'us/call':>10} {'GB/s':>7} {'of copy':>7}  {'compiler':<9} kernel"]
+    for row in rows:
+        ops = " ".join(row.ops)
+        name = f"{ops[:57]}..." if len(ops) > 60 else ops
+        count = f" ({len(row.ops)} ops)" if len(row.ops) > 1 else ""
+        lines.append(
+            f"{row.seconds / total:>6.1%} {row.calls:>7} {row.seconds / row.calls * 1e6:>10.1f} {row.bandwidth / 1e9:>7.1f} "
+            f"{row.bandwidth / bandwidth:>7.0%}  {row.backend or '-':<9} {name}{count}  {row.where}".rstrip()
+        )
+    lines.append(f"a copy reads and writes {bandwidth / 1e9:.1f} GB/s; operands in cache may be faster; -: no generated code")
+    return "\n".join(lines)
+
+
+def run(script: str, arguments: list[str]) -> int:
+    """Runs the script as ``python script`` would, until it ends or Ctrl-C, then prints the table.
+
+    Returns the script's exit status, 1 after an error. Raises OSError when there is no such script.
+    """
+    with open(script, "rb"):
+        pass
+    os.environ["MEGJIT_COMPILE"] = "sync"  # every call is to run the kernels that it is reported with
+    _core.reload_debug()
+    trace._measured = []
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    status = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        status = 130  # as shells have it
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    functions, trace._measured = trace._measured, None
+    rows = rows_of(functions)
+    if not rows:
+        print("no traced function has run its compiled program; the first call of each records", file=sys.stderr)
+        return status or 1
+    print(table(rows, _core.copy_bandwidth()))
+    return status

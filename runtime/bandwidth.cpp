@@ -1,0 +1,26 @@
+#include "runtime/bandwidth.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "runtime/parallel.h"
+
+namespace megjit::runtime {
+
+double copy_bandwidth() {
+    constexpr int64_t kBytes = 128 << 20;
+    constexpr int kRuns = 6;
+    const std::unique_ptr<std::byte[]> from(new std::byte[kBytes]), to(new std::byte[kBytes]);
+    std::memset(from.get(), 1, kBytes);
+    double best = 0;
+    for (int run = 0; run < kRuns; ++run) {  // the first one touches the pages
+        const auto start = std::chrono::steady_clock::now();
+        parallel_for(kBytes, 1 << 20, 4096, [&](int64_t lo, int64_t hi) { std::memcpy(to.get() + lo, from.get() + lo, static_cast<size_t>(hi - lo)); });
+        best = std::max(best, 2.0 * kBytes / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return best;
+}
+
+}  // namespace megjit::runtime
