@@ -1,6 +1,18 @@
 // backends/cpu/conv.cpp -- convolution and its gradients by oneDNN; `relayout`.
 // Row-major activations go through the layout that the primitive prefers; channels_last ones are passed as
-// they are (dnn.h has the measurements). Weights always go through the preferred layout.
+// they are (dnn.h has the measurements). Weights go through the preferred layout.
+//
+// A channels_last convolution of 1x1 in steps of 1 is a product of two matrices, which reorders nothing. Time as a
+// product over time as a convolution, for layers of ResNet-50 (batch 4, f32, two cores of a Zen 5, oneDNN 3.2):
+//                        filter        forward       data
+//   64-256    at 56 x 56   0.78        1.15          0.95
+//   128-512   at 28 x 28   0.80, 1.26  1.13          0.95, 1.09
+//   256-1024  at 14 x 14   0.84, 0.92  1.03, 1.02    0.87, 1.10
+//   512-2048  at 7 x 7     0.78        0.75          0.78
+// (two numbers: to the larger, to the smaller number of channels). So filters are computed as products, and the
+// others where there are fewer pixels than channels, for there weights are most of the bytes.
+#include <algorithm>
+
 #include "backends/cpu/dnn.h"
 #include "backends/cpu/dnn_convert.h"
 #include "backends/cpu/dnn_epilogue.h"
@@ -87,6 +99,42 @@ std::vector<dnn::Operand> operands_of(const ConvProblem& p, Role role) {
     return {{DNNL_ARG_SRC, false, 0, x}, {DNNL_ARG_DIFF_DST, false, 1, y}, {DNNL_ARG_DIFF_WEIGHTS, true, 0, w}};
 }
 
+// Is it better computed as a product of matrices, x [rows, ic], w [oc, ic] and y [rows, oc]?
+bool is_product(const ConvProblem& p, Role role) {
+    const auto all = [](std::span<const int64_t> values, int64_t value) {
+        return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+    };
+    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last && p.dtype == memory::data_type::f32 &&
+           p.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.stride, 1) && all(p.padding, 0) &&
+           (role == Role::filter || p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
+}
+
+// The product that the role asks for: dst = src weights.
+struct Pointwise {
+    Pointwise(const ConvProblem& p, Role role) {
+        const int64_t rows = p.x.numel() / p.x.shape[1], ic = p.x.shape[1], oc = p.y.shape[1];
+        const auto matrix = [&](int64_t m, int64_t n, Dims strides) { return memory::desc({m, n}, p.dtype, std::move(strides)); };
+        switch (role) {
+            case Role::forward:
+                src = {DNNL_ARG_SRC, false, 0, matrix(rows, ic, {ic, 1})}, weights = {DNNL_ARG_WEIGHTS, false, 1, matrix(ic, oc, {1, ic})};
+                dst = {DNNL_ARG_DST, true, 0, matrix(rows, oc, {oc, 1})};
+                return;
+            case Role::data:
+                src = {DNNL_ARG_SRC, false, 0, matrix(rows, oc, {oc, 1})}, weights = {DNNL_ARG_WEIGHTS, false, 1, matrix(oc, ic, {ic, 1})};
+                dst = {DNNL_ARG_DST, true, 0, matrix(rows, ic, {ic, 1})};
+                return;
+            case Role::filter: break;
+        }
+        src = {DNNL_ARG_SRC, false, 1, matrix(oc, rows, {1, oc})}, weights = {DNNL_ARG_WEIGHTS, false, 0, matrix(rows, ic, {ic, 1})};
+        dst = {DNNL_ARG_DST, true, 0, matrix(oc, ic, {ic, 1})};
+    }
+    dnnl::primitive_desc_base create(const dnnl::primitive_attr& attr = dnn::attributes()) const {
+        return dnnl::matmul::primitive_desc(dnn::engine(), src.desc, weights.desc, dst.desc, attr);
+    }
+    std::vector<dnn::Operand> operands() const { return {src, weights, dst}; }
+    dnn::Operand src, weights, dst;
+};
+
 // x, w, y as the role names them.
 Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
     const Type& x = role == Role::data ? outputs[0] : call.inputs[0];
@@ -94,6 +142,10 @@ Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
     const Type& y = role == Role::forward ? outputs[0] : role == Role::data ? call.inputs[0] : call.inputs[1];
     if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
     const ConvProblem p = problem_of(call, x, w, y);
+    if (is_product(p, role)) {
+        const Pointwise product(p, role);
+        return dnn::make(call, [product] { return product.create(); }, product.operands());
+    }
     return dnn::make(call, [p, role] { return create(p, role); }, operands_of(p, role));
 }
 
@@ -117,6 +169,11 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0) return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
     const ConvProblem p = problem_of(call, x, w, y);
+    if (is_product(p, Role::forward)) {
+        const Pointwise product(p, Role::forward);
+        return dnn::make_with_epilogue(call, [product](const dnnl::primitive_attr& attr) { return product.create(attr); }, product.operands(),
+                                       product.dst.desc, 1);
+    }
     return dnn::make_with_epilogue(call, [p](const dnnl::primitive_attr& attr) { return create(p, Role::forward, attr); },
                                    operands_of(p, Role::forward), result, 1);
 }

@@ -27,6 +27,7 @@ const std::vector<Product> kProducts = {
     {"empty_inner", "matmul", {4, 0}, {0, 5}, transposed(0, 0)},
     {"conv_3x3", "conv", {2, 32, 14, 14}, {64, 32, 3, 3}, window(1, 1), kLast},
     {"conv_1x1", "conv", {2, 300, 7, 7}, {40, 300, 1, 1}, window(1, 0), kLast},
+    {"conv_1x1_of_few_pixels", "conv", {1, 300, 3, 4}, {40, 300, 1, 1}, window(1, 0), kLast},
     {"conv_stem", "conv", {2, 3, 32, 32}, {16, 3, 7, 7}, window(2, 3), kLast},
     {"conv_odd", "conv", {1, 5, 9, 9}, {7, 5, 3, 3}, window(2, 1), kLast},
     {"conv_groups", "conv", {2, 20, 9, 9}, {12, 5, 3, 3}, window(1, 1, 4), kLast},
