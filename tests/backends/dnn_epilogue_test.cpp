@@ -24,6 +24,7 @@ const std::vector<Product> kProducts = {
     {"batched", "matmul", {3, 20, 31}, {3, 17, 31}, transposed(0, 1)},
     {"column", "matmul", {50, 7}, {7, 1}, transposed(0, 0)},
     {"row", "matmul", {64, 1}, {64, 100}, transposed(1, 0)},
+    {"large", "matmul", {800, 1030}, {1030, 1020}, transposed(0, 0)},
     {"empty_inner", "matmul", {4, 0}, {0, 5}, transposed(0, 0)},
     {"conv_3x3", "conv", {2, 32, 14, 14}, {64, 32, 3, 3}, window(1, 1), kLast},
     {"conv_1x1", "conv", {2, 300, 7, 7}, {40, 300, 1, 1}, window(1, 0), kLast},
