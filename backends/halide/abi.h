@@ -9,7 +9,7 @@ extern "C" {
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_halide_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitHalideAbi = 1;
+constexpr int kMegjitHalideAbi = 2;
 int megjit_halide_abi(void);
 
 // Halide's version and its target: the CPU and its features.
@@ -17,5 +17,7 @@ void megjit_halide_version(megjit_halide_sink sink, void* to);
 // The text of a KernelIR to relocatable object code, or to readable Halide IR; 0, or 1 and a text of why not.
 int megjit_halide_compile(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to);
 int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to);
+// To PTX for sm_80 and later, with the entry megjit_kernel, for blocks of columns * parts threads (emit_gpu.h).
+int megjit_halide_ptx(const char* kernel, size_t bytes, int columns, int parts, megjit_halide_sink sink, void* to);
 
 }  // extern "C"

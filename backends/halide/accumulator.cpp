@@ -69,11 +69,13 @@ Accumulator::Accumulator(Code& code, Reduce kind, ScalarType type, int lanes) : 
 
 bool Accumulator::wants_parts() const { return is_sum(kind_, type_); }
 
+Expr Accumulator::lanes() const { return lanes_ == 1 ? Expr(0) : Ramp::make(Expr(0), Expr(1), lanes_); }
+
 Accumulator::State Accumulator::load(Code& code) const {
     State state;
     for (size_t i = 0; i < arrays_.size(); ++i) {
         const ScalarType type = wants_place(kind_) && i == 1 ? ScalarType::i32 : kept_type(type_);
-        state.push_back(code.let("s", Load::make(type_of(type, lanes_), arrays_[i], Ramp::make(Expr(0), Expr(1), lanes_), {}, Halide::Parameter(),
+        state.push_back(code.let("s", Load::make(type_of(type, lanes_), arrays_[i], lanes(), {}, Halide::Parameter(),
                                                  const_true(lanes_), ModulusRemainder(lanes_, 0))));
     }
     return state;
@@ -81,7 +83,7 @@ Accumulator::State Accumulator::load(Code& code) const {
 
 void Accumulator::store(Code& code, const State& state) const {
     for (size_t i = 0; i < state.size(); ++i)
-        code.add(Store::make(arrays_[i], state[i], Ramp::make(Expr(0), Expr(1), lanes_), Halide::Parameter(), const_true(lanes_), ModulusRemainder(lanes_, 0)));
+        code.add(Store::make(arrays_[i], state[i], lanes(), Halide::Parameter(), const_true(lanes_), ModulusRemainder(lanes_, 0)));
 }
 
 void Accumulator::end_part(Code& code) const {
@@ -115,7 +117,6 @@ void Accumulator::take(Code& code, const Expr& value, const Expr& place, const E
     store(code, after);
 }
 
-// `a` and `b` are states of different elements.
 Accumulator::State Accumulator::merged(Code& code, const State& a, const State& b) const {
     if (is_sum(kind_, type_)) return {a[0], add(a[1], b[1])};  // no part is open
     if (wants_place(kind_)) {
@@ -132,9 +133,8 @@ Accumulator::State Accumulator::merged(Code& code, const State& a, const State& 
     return {apply(op_of(kind_), a[0], b[0])};
 }
 
-Expr Accumulator::result(Code& code, const Expr& count, bool of_all_lanes) const {
-    State state = load(code);
-    for (int half = lanes_ / 2; of_all_lanes && half > 0; half /= 2) {
+Accumulator::State Accumulator::of_all_lanes(Code& code, State state) const {
+    for (int half = lanes_ / 2; half > 0; half /= 2) {
         State low, high;
         for (const Expr& value : state) {
             low.push_back(code.let("low", Shuffle::make_slice(value, 0, 1, half)));
@@ -143,7 +143,11 @@ Expr Accumulator::result(Code& code, const Expr& count, bool of_all_lanes) const
         state = merged(code, low, high);
         for (Expr& value : state) value = code.let("s", value);
     }
-    const int lanes = of_all_lanes ? 1 : lanes_;
+    return state;
+}
+
+Expr Accumulator::result(Code& code, const State& state, const Expr& count) const {
+    const int lanes = state[0].type().lanes();
     const Expr n = spread(Halide::cast<float>(count), lanes);
     if (kind_ == Reduce::mean) return code.let("mean", div(state[1], n));
     if (kind_ == Reduce::variance) return code.let("variance", div(state[2], n));

@@ -8,6 +8,9 @@ namespace megjit::halide_backend {
 
 class Accumulator {
 public:
+    // One vector or several: a partial result of the lanes.
+    using State = std::vector<Expr>;
+
     // Opens the state, `lanes` wide, in `code`.
     Accumulator(Code& code, codegen::Reduce kind, runtime::ScalarType type, int lanes);
 
@@ -17,15 +20,17 @@ public:
     // Takes in one value a lane, where `mask` is true (everywhere if it is undefined). `place` (i32) is the
     // value's index in the reduced axes.
     void take(Code& code, const Expr& value, const Expr& place, const Expr& mask) const;
-    // The reduction of `count` (i64) values: one a lane, or of all lanes together.
-    Expr result(Code& code, const Expr& count, bool of_all_lanes) const;
+    State load(Code& code) const;
+    // Of two states of different elements.
+    State merged(Code& code, const State& a, const State& b) const;
+    State of_all_lanes(Code& code, State state) const;  // one lane
+    // The reduction of `count` (i64) values, a lane.
+    Expr result(Code& code, const State& state, const Expr& count) const;
 
 private:
-    using State = std::vector<Expr>;
-    State load(Code& code) const;
     void store(Code& code, const State& state) const;
     State with(Code& code, const State& state, const Expr& value, const Expr& place) const;
-    State merged(Code& code, const State& a, const State& b) const;
+    Expr lanes() const;  // the index of a whole vector
 
     codegen::Reduce kind_;
     runtime::ScalarType type_;  // of what is taken

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "backends/halide/accumulator.h"
+#include "backends/halide/body.h"
 #include "backends/halide/emit_scalar.h"
-#include "backends/halide/operands.h"
 
 namespace megjit::halide_backend {
 namespace {
@@ -28,8 +28,8 @@ Expr i64(int64_t value) { return make_const(Halide::Int(64), value); }
 class KernelEmitter {
 public:
     KernelEmitter(const KernelIR& kernel, int width)
-        : kernel_(kernel), levels_(kernel.levels()), code_(serial_), operands_(kernel, code_), values_(static_cast<size_t>(kernel.program.size())) {
-        lanes_ = kernel.lanes == Lanes::kept ? width : width * vectors_a_piece();
+        : kernel_(kernel), levels_(kernel.levels()), code_(serial_), operands_(kernel, code_, Operands::of_kernel_fn()), body_(kernel, operands_) {
+        lanes_ = width * vectors_a_piece();
         find_uniform();
         lo_ = Variable::make(Halide::Int(64), "lo");
         hi_ = Variable::make(Halide::Int(64), "hi");
@@ -69,36 +69,11 @@ private:
         return input.inner == Inner::broadcast && (input.by < 0 || kernel_.inputs[static_cast<size_t>(input.by)].inner == Inner::broadcast);
     }
 
-    void emit_inst(Code& code, int id, const Bases& bases, const Piece& piece) {
-        const ScalarInst& inst = kernel_.program[id];
-        Expr& value = values_[static_cast<size_t>(id)];
-        if (inst.op == ScalarOp::input) {
-            const size_t inputs = kernel_.inputs.size();
-            value = inst.bits < inputs ? operands_.load(code, inst.bits, bases, piece) : reduced_[inst.bits - inputs];
-            return;
-        }
-        std::vector<Expr> operands;
-        int lanes = 1;
-        for (int k = 0; k < runtime::arity_of(inst.op); ++k) {
-            operands.push_back(values_[static_cast<size_t>(inst.args[k])]);
-            lanes = std::max(lanes, operands.back().type().lanes());
-        }
-        for (Expr& operand : operands) operand = spread(operand, lanes);
-        value = emit(inst, operands);
-        if (inst.op != ScalarOp::constant) value = code.let("v", value);
-    }
-
-    template <class Wanted>
-    void emit_insts(Code& code, const Bases& bases, const Piece& piece, const Wanted& wanted) {
-        for (int id = 0; id < kernel_.program.size(); ++id)
-            if (wanted(static_cast<size_t>(id))) emit_inst(code, id, bases, piece);
-    }
-
     // ---- element-wise ----------------------------------------------------------------------------
     void emit_rows() {
         code_.loop(hi_ - lo_, [&](Code& code, const Expr& index) {
             const Expr row = code.let("row", lo_ + index);
-            Bases bases = at_position(code, row, kernel_.rank - 1, operands_.start());
+            Bases bases = operands_.at_position(code, row, kernel_.rank - 1);
             const Expr& columns = operands_.extent(kernel_.rank - 1);
             const Expr row_start = code.let("start", row * columns);
             for (size_t k = 0; k < kernel_.outputs.size(); ++k) bases[kernel_.inputs.size() + k] = row_start;
@@ -106,22 +81,12 @@ private:
         });
     }
 
-    // The bases at number `index` of the first `axes` axes, row-major.
-    Bases at_position(Code& code, Expr index, int axes, Bases bases) const {
-        for (int axis = axes - 1; axis > 0; --axis) {
-            const Expr extent = cast<uint64_t>(operands_.extent(axis)), rest = cast<uint64_t>(index);
-            bases = operands_.moved(code, bases, axis, code.let("at", cast<int64_t>(rest % extent)));
-            index = code.let("rest", cast<int64_t>(rest / extent));
-        }
-        return axes > 0 ? operands_.moved(code, bases, 0, index) : bases;
-    }
-
     void emit_run(Code& outer, const Bases& bases, const Expr& from, const Expr& to) {
         Code code = outer.inside();  // nothing is read in a run without elements
-        emit_insts(code, bases, {.at = i64(0)}, [&](size_t id) { return uniform_[id]; });
+        body_.emit(code, bases, {.at = i64(0)}, [&](size_t id) { return uniform_[id]; });
         emit_pieces(code, from, to, [&](Code& inner, const Piece& piece) {
-            emit_insts(inner, bases, piece, [&](size_t id) { return !uniform_[id]; });
-            for (size_t k = 0; k < kernel_.outputs.size(); ++k) operands_.store(inner, k, bases, piece, result(k));
+            body_.emit(inner, bases, piece, [&](size_t id) { return !uniform_[id]; });
+            for (size_t k = 0; k < kernel_.outputs.size(); ++k) operands_.store(inner, k, bases, piece, body_.result(k));
         });
         outer.when(from < to, std::move(code));
     }
@@ -140,20 +105,18 @@ private:
         code.when(left > 0, std::move(rest));
     }
 
-    const Expr& result(size_t k) const { return values_[static_cast<size_t>(kernel_.results[k])]; }
-
     // ---- reductions ------------------------------------------------------------------------------
     void emit_units() {
         const int kept = kernel_.kept();
         code_.loop(hi_ - lo_, [&](Code& code, const Expr& index) {
             const Expr unit = code.let("unit", lo_ + index);
-            if (kernel_.lanes == Lanes::last) return emit_row(code, at_position(code, unit, kept, operands_.start()), {.at = i64(0)});
+            if (kernel_.lanes == Lanes::last) return emit_row(code, operands_.at_position(code, unit, kept), {.at = i64(0)});
             // A block of columns, vector by vector.
             const Expr& columns = operands_.extent(kept - 1);
             constexpr int kBlock = codegen::kColumnBlock;
             const Expr blocks = code.let("blocks", (columns + (kBlock - 1)) / kBlock);
             const Expr run = code.let("run", cast<int64_t>(cast<uint64_t>(unit) / cast<uint64_t>(blocks)));
-            const Bases bases = at_position(code, run, kept - 1, operands_.start());
+            const Bases bases = operands_.at_position(code, run, kept - 1);
             const Expr from = code.let("from", (unit - run * blocks) * kBlock);
             emit_pieces(code, from, code.let("to", min(from + kBlock, columns)),
                         [&](Code& inner, const Piece& piece) { emit_row(inner, bases, piece); });
@@ -162,93 +125,73 @@ private:
 
     // All passes over the reduced axes for one row, or for a vector of columns, which is `columns`.
     void emit_row(Code& code, const Bases& bases, const Piece& columns) {
-        reduced_.assign(kernel_.reductions.size(), Expr());
         Expr count = i64(1);
         for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis) count = count * operands_.extent(axis);
         count = code.let("count", count);
         for (int pass = 0; pass <= kernel_.passes(); ++pass) {
-            emit_insts(code, bases, columns, [&](size_t id) { return levels_[id].per_row && levels_[id].pass == pass; });
+            body_.emit(code, bases, columns, [&](size_t id) { return levels_[id].per_row && levels_[id].pass == pass; });
             if (pass < kernel_.passes()) emit_pass(code, pass, bases, columns, count);
         }
         for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-            if (kernel_.outputs[k].per_row) operands_.store(code, k, bases, columns, result(k));
+            if (kernel_.outputs[k].per_row) operands_.store(code, k, bases, columns, body_.result(k));
     }
 
-    // What pass `pass` is for: reductions and outputs that it completes, and the instructions of elements they need.
-    struct Pass {
-        std::vector<size_t> reductions, outputs;
-        std::vector<bool> needed;
+    struct OpenPass {
+        Pass pass;
         std::vector<std::optional<Accumulator>> accumulators;  // per reduction of the kernel
         bool has_parts = false;
     };
 
-    Pass plan(int pass) const {
-        Pass plan;
-        plan.needed.resize(values_.size());
-        plan.accumulators.resize(kernel_.reductions.size());
-        const auto need = [&](int root) { plan.needed[static_cast<size_t>(root)] = true; };
-        for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-            if (levels_[static_cast<size_t>(kernel_.reductions[r].arg)].pass == pass) {
-                plan.reductions.push_back(r);
-                need(kernel_.reductions[r].arg);
-            }
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-            if (!kernel_.outputs[k].per_row && levels_[static_cast<size_t>(kernel_.results[k])].pass == pass) {
-                plan.outputs.push_back(k);
-                need(kernel_.results[k]);
-            }
-        for (size_t id = plan.needed.size(); id-- > 0;) {
-            if (levels_[id].per_row) plan.needed[id] = false;  // known already
-            const ScalarInst& inst = kernel_.program[static_cast<int>(id)];
-            for (int k = 0; plan.needed[id] && k < runtime::arity_of(inst.op); ++k) need(inst.args[k]);
-        }
-        return plan;
-    }
-
     void emit_pass(Code& code, int number, const Bases& bases, const Piece& columns, const Expr& count) {
-        Pass pass = plan(number);
+        OpenPass open{.pass = pass_of(kernel_, levels_, number), .accumulators = {}};
+        const Pass& pass = open.pass;
+        open.accumulators.resize(kernel_.reductions.size());
         for (size_t r : pass.reductions) {
             const codegen::Reduction& reduction = kernel_.reductions[r];
-            pass.accumulators[r].emplace(code, reduction.kind, kernel_.program[reduction.arg].type, lanes_);
-            pass.has_parts = pass.has_parts || pass.accumulators[r]->wants_parts();
+            open.accumulators[r].emplace(code, reduction.kind, kernel_.program[reduction.arg].type, lanes_);
+            open.has_parts = open.has_parts || open.accumulators[r]->wants_parts();
         }
-        emit_reduced(code, pass, kernel_.kept(), bases, columns, i64(0));
-        for (size_t r : pass.reductions) reduced_[r] = pass.accumulators[r]->result(code, count, kernel_.lanes == Lanes::last);
+        emit_reduced(code, open, kernel_.kept(), bases, columns, i64(0));
+        for (size_t r : pass.reductions) {
+            const Accumulator& accumulator = *open.accumulators[r];
+            Accumulator::State state = accumulator.load(code);
+            if (kernel_.lanes == Lanes::last) state = accumulator.of_all_lanes(code, std::move(state));
+            body_.set_reduced(r, accumulator.result(code, state, count));
+        }
     }
 
     // Loops over the reduced axes from `axis` on; `place` numbers what lies outside of them.
-    void emit_reduced(Code& code, const Pass& pass, int axis, const Bases& bases, const Piece& columns, const Expr& place) {
+    void emit_reduced(Code& code, const OpenPass& open, int axis, const Bases& bases, const Piece& columns, const Expr& place) {
         const bool is_last = axis + 1 == kernel_.rank;
         const Expr& extent = operands_.extent(axis);
         const Code::After end_part = [&](Code& after) {
-            for (size_t r : pass.reductions)
-                if (pass.accumulators[r]->wants_parts()) pass.accumulators[r]->end_part(after);
+            for (size_t r : open.pass.reductions)
+                if (open.accumulators[r]->wants_parts()) open.accumulators[r]->end_part(after);
         };
-        const int log2_chunk = is_last && pass.has_parts ? kLog2Part : 30;
+        const int log2_chunk = is_last && open.has_parts ? kLog2Part : 30;
         if (is_last && kernel_.lanes == Lanes::last) {
-            emit_insts(code, bases, {.at = i64(0)}, [&](size_t id) { return pass.needed[id] && uniform_[id]; });
+            body_.emit(code, bases, {.at = i64(0)}, [&](size_t id) { return open.pass.needed[id] && uniform_[id]; });
             const Expr first = code.let("place", place * extent);
             emit_pieces(code, i64(0), extent, [&](Code& inner, const Piece& piece) {
-                emit_insts(inner, bases, piece, [&](size_t id) { return pass.needed[id] && !uniform_[id]; });
-                take(inner, pass, bases, piece, Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
-            }, log2_chunk, pass.has_parts ? end_part : nullptr);
+                body_.emit(inner, bases, piece, [&](size_t id) { return open.pass.needed[id] && !uniform_[id]; });
+                take(inner, open, bases, piece, Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
+            }, log2_chunk, open.has_parts ? end_part : nullptr);
             return;
         }
         code.loop(extent, [&](Code& inner, const Expr& index) {
             const Bases next = operands_.moved(inner, bases, axis, index);
             const Expr next_place = inner.let("place", place * extent + index);
-            if (!is_last) return emit_reduced(inner, pass, axis + 1, next, columns, next_place);
-            emit_insts(inner, next, columns, [&](size_t id) { return pass.needed[id]; });
-            take(inner, pass, next, columns, spread(cast<int32_t>(next_place), lanes_));
-        }, log2_chunk, is_last && pass.has_parts ? end_part : nullptr);
+            if (!is_last) return emit_reduced(inner, open, axis + 1, next, columns, next_place);
+            body_.emit(inner, next, columns, [&](size_t id) { return open.pass.needed[id]; });
+            take(inner, open, next, columns, spread(cast<int32_t>(next_place), lanes_));
+        }, log2_chunk, is_last && open.has_parts ? end_part : nullptr);
     }
 
     // Adds the elements of a piece to the pass's reductions, and writes its outputs.
-    void take(Code& code, const Pass& pass, const Bases& bases, const Piece& piece, const Expr& place) {
+    void take(Code& code, const OpenPass& open, const Bases& bases, const Piece& piece, const Expr& place) {
         const Expr numbered = code.let("place", place);
-        for (size_t r : pass.reductions)
-            pass.accumulators[r]->take(code, values_[static_cast<size_t>(kernel_.reductions[r].arg)], numbered, piece.mask);
-        for (size_t k : pass.outputs) operands_.store(code, k, bases, piece, result(k));
+        for (size_t r : open.pass.reductions) open.accumulators[r]->take(code, body_.value(kernel_.reductions[r].arg), numbered, piece.mask);
+        for (size_t k : open.pass.outputs) operands_.store(code, k, bases, piece, body_.result(k));
     }
 
     const KernelIR& kernel_;
@@ -256,11 +199,10 @@ private:
     int serial_ = 0;
     Code code_;
     Operands operands_;
+    Body body_;
     int lanes_ = 1;
-    Expr lo_, hi_;              // i64
-    std::vector<Expr> values_;  // per instruction, of the piece being emitted
-    std::vector<bool> uniform_; // per instruction
-    std::vector<Expr> reduced_; // per reduction that is known: one value, or one a column
+    Expr lo_, hi_;  // i64
+    std::vector<bool> uniform_;  // per instruction
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ public:
     explicit HalideCompiler(std::filesystem::path plugin);
     bool available() const override;  // not without libHalide, or on another CPU than an x86-64
     codegen::KernelFn load(const std::string& object) override;
+    using PluginCompiler::function;  // for HalideGpuCompiler
 
 private:
     std::filesystem::path folder_;

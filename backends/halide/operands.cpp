@@ -29,17 +29,24 @@ Piece partial(Code& code, const Expr& at, int lanes, const Expr& left) {
     return {.at = at, .lanes = lanes, .left = left, .mask = code.let("mask", LT::make(numbers, Broadcast::make(left, lanes)))};
 }
 
-Operands::Operands(const codegen::KernelIR& kernel, Code& code) : kernel_(kernel) {
+Operands::Arguments Operands::of_kernel_fn() {
+    return {.input = [](size_t i) { return argument(Halide::Handle(), "inputs", i); },
+            .output = [](size_t k) { return argument(Halide::Handle(), "outputs", k); },
+            .extent = [](size_t axis) { return argument(Halide::Int(64), "extents", axis); },
+            .stride = [](size_t position) { return argument(Halide::Int(64), "strides", position); }};
+}
+
+Operands::Operands(const codegen::KernelIR& kernel, Code& code, const Arguments& arguments) : kernel_(kernel) {
     const size_t inputs = kernel.inputs.size(), rank = static_cast<size_t>(kernel.rank);
     const size_t strides = (inputs + kernel.outputs.size()) * rank;
-    for (size_t axis = 0; axis < rank; ++axis) extents_.push_back(code.let("extent", argument(Halide::Int(64), "extents", axis)));
-    for (size_t i = 0; i < strides; ++i) strides_.push_back(code.let("stride", argument(Halide::Int(64), "strides", i)));
+    for (size_t axis = 0; axis < rank; ++axis) extents_.push_back(code.let("extent", arguments.extent(axis)));
+    for (size_t i = 0; i < strides; ++i) strides_.push_back(code.let("stride", arguments.stride(i)));
     size_t next = strides;
     for (size_t i = 0; i < inputs; ++i) {
-        gather_strides_.push_back(kernel.inputs[i].by < 0 ? Expr() : code.let("gather", argument(Halide::Int(64), "strides", next++)));
-        pointers_.push_back(kernel.inputs[i].is_offset ? Expr() : code.let("input", argument(Halide::Handle(), "inputs", i)));
+        gather_strides_.push_back(kernel.inputs[i].by < 0 ? Expr() : code.let("gather", arguments.stride(next++)));
+        pointers_.push_back(kernel.inputs[i].is_offset ? Expr() : code.let("input", arguments.input(i)));
     }
-    for (size_t k = 0; k < kernel.outputs.size(); ++k) pointers_.push_back(code.let("output", argument(Halide::Handle(), "outputs", k)));
+    for (size_t k = 0; k < kernel.outputs.size(); ++k) pointers_.push_back(code.let("output", arguments.output(k)));
 }
 
 Bases Operands::start() const { return Bases(kernel_.inputs.size() + kernel_.outputs.size(), make_zero(Halide::Int(64))); }
@@ -49,6 +56,16 @@ Bases Operands::moved(Code& code, const Bases& bases, int axis, const Expr& inde
     for (size_t operand = 0; operand < bases.size(); ++operand)
         result.push_back(code.let("base", bases[operand] + index * stride(operand, axis)));
     return result;
+}
+
+Bases Operands::at_position(Code& code, Expr index, int axes) const {
+    Bases bases = start();
+    for (int axis = axes - 1; axis > 0; --axis) {
+        const Expr size = cast<uint64_t>(extent(axis)), rest = cast<uint64_t>(index);
+        bases = moved(code, bases, axis, code.let("at", cast<int64_t>(rest % size)));
+        index = code.let("rest", cast<int64_t>(rest / size));
+    }
+    return axes > 0 ? moved(code, bases, 0, index) : bases;
 }
 
 // Offsets of the lanes: one where all have the same, a ramp where they are neighbours, else one a lane.

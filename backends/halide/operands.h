@@ -23,9 +23,15 @@ using Bases = std::vector<Expr>;
 // different names may not overlap, but an output may lie on an input. Offsets have 64 bits.
 class Operands {
 public:
-    // Reads pointers, extents and strides: the arguments of a KernelFn.
-    Operands(const codegen::KernelIR& kernel, Code& code);
+    // The arguments of a kernel: addresses of inputs and outputs; extents and strides (i64).
+    struct Arguments {
+        std::function<Expr(size_t)> input, output, extent, stride;
+    };
+    static Arguments of_kernel_fn();  // read from a KernelFn's arrays
+    Operands(const codegen::KernelIR& kernel, Code& code, const Arguments& arguments);
 
+    // The bases at number `index` (i64) of the first `axes` axes, row-major.
+    Bases at_position(Code& code, Expr index, int axes) const;
     const Expr& extent(int axis) const { return extents_[static_cast<size_t>(axis)]; }
     Bases start() const;
     // One coordinate further in: `index` (i64) on `axis`.

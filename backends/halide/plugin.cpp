@@ -1,4 +1,5 @@
 // The C ABI of libmegjit_halide.so.
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <sstream>
@@ -6,6 +7,7 @@
 
 #include "backends/halide/abi.h"
 #include "backends/halide/emit.h"
+#include "backends/halide/emit_gpu.h"
 #include "runtime/error.h"
 
 namespace megjit::halide_backend {
@@ -24,15 +26,19 @@ const Halide::Target& host() {
     return target;
 }
 
-Halide::Module module_of(std::string_view text) {
-    const codegen::KernelIR kernel = codegen::parse_kernel(text);
+codegen::KernelIR kernel_of(std::string_view text) {
+    codegen::KernelIR kernel = codegen::parse_kernel(text);
     if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
     for (const runtime::ScalarInst& inst : kernel.program.insts())
         if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
             throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+    return kernel;
+}
+
+Halide::Module module_of(std::string_view text) {
     Halide::Module module("megjit", host());
     module.set_any_strict_float(true);
-    module.append(emit(kernel, host().natural_vector_size(Halide::Float(32))));
+    module.append(emit(kernel_of(text), host().natural_vector_size(Halide::Float(32))));
     return module;
 }
 
@@ -45,6 +51,17 @@ std::string source_of(std::string_view text) {
     std::ostringstream out;
     out << module_of(text);
     return out.str();
+}
+
+// sm_80 is the newest architecture but one that Halide knows; drivers compile it for all later ones.
+std::string ptx_of(std::string_view text, Team team) {
+    using enum Halide::Target::Feature;
+    const auto generator = Halide::Internal::new_CodeGen_PTX_Dev(host().with_feature(CUDA).with_feature(CUDACapability80));
+    GpuKernel kernel = emit_gpu(kernel_of(text), team);
+    generator->init_module();
+    generator->add_kernel(kernel.body, kKernelSymbol, kernel.arguments);
+    const std::vector<char> ptx = generator->compile_to_src();
+    return {ptx.data(), strnlen(ptx.data(), ptx.size())};
 }
 
 // Runs `make`, hands its text to the sink; an exception becomes its message and status 1. One kernel at a
@@ -90,6 +107,10 @@ MEGJIT_EXPORT int megjit_halide_compile(const char* kernel, size_t bytes, megjit
 
 MEGJIT_EXPORT int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to) {
     return answer(sink, to, [&] { return source_of({kernel, bytes}); });
+}
+
+MEGJIT_EXPORT int megjit_halide_ptx(const char* kernel, size_t bytes, int columns, int parts, megjit_halide_sink sink, void* to) {
+    return answer(sink, to, [&] { return ptx_of({kernel, bytes}, {.columns = columns, .parts = parts}); });
 }
 
 }  // extern "C"

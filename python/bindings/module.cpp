@@ -8,7 +8,7 @@
 #include "runtime/debug.h"
 #include "runtime/parallel.h"
 #ifdef MEGJIT_WITH_HALIDE
-#include "backends/halide/loader.h"
+#include "backends/halide/gpu_compiler.h"
 #endif
 #ifdef MEGJIT_WITH_MLIR
 #include "backends/mlir/loader.h"
@@ -26,6 +26,7 @@ void start() {
 #endif
 #ifdef MEGJIT_WITH_HALIDE
     codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());
+    codegen::GpuService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
 #endif
 }
 

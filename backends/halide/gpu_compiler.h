@@ -1,0 +1,25 @@
+// backends/halide/gpu_compiler.h -- HalideGpuCompiler: kernels for NVIDIA GPUs as PTX, by the same plug-in.
+#pragma once
+
+#include "backends/halide/loader.h"
+#include "codegen/gpu_image.h"
+
+namespace megjit::halide_backend {
+
+class HalideGpuCompiler final : public codegen::GpuCompiler {
+public:
+    HalideGpuCompiler() = default;
+    explicit HalideGpuCompiler(std::filesystem::path plugin) : host_(std::move(plugin)) {}
+
+    std::string_view name() const override { return "HALIDE"; }
+    bool available() const override { return host_.available(); }
+    std::string version_key() const override { return host_.version_key(); }
+    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
+    codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
+    std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
+
+private:
+    HalideCompiler host_;
+};
+
+}  // namespace megjit::halide_backend
