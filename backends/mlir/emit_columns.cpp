@@ -1,6 +1,9 @@
-// Columns, lanes over the last kept axis: a unit is a block of kColumnBlock columns, or what is left of them. Groups of several
-// vectors walk down the reduced axes together, so that additions need not wait for each other; the rest goes vector by vector.
-// What wider groups cannot change is the order of additions within a column.
+// Columns, lanes over the last kept axis: a unit is a block of kColumnBlock columns, or what is left of them. A walk goes down the
+// reduced axes row by row, several rows at once in short bodies, and along each row vector by vector over all columns at hand.
+// So memory is read in its order, and every body stands there once; accumulators and values of columns lie on the stack.
+//
+// The first of some neighboring units walks for all of them: a row of 64 columns is too short for the CPU to fetch it ahead.
+// (Sums of 16 to 64 MB took twice the time.) No column depends on its neighbors, so this changes no bits.
 #include "backends/mlir/emit.h"
 #include "backends/mlir/passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,154 +13,192 @@ namespace {
 
 using namespace mlir;
 using codegen::kColumnBlock;
+using runtime::ScalarOp;
 
 // Rows that are added up in f32 before f64 takes over.
 constexpr int64_t kRowsAtOnce = 512;
-
-using Pieces = std::vector<Piece>;
+// Units that walk together: their accumulators stay in the L1 cache; what several passes read, in the L2 cache.
+constexpr int64_t kMostTogether = 16, kStackBytes = 16384, kCachedElements = int64_t{1} << 17;
 
 class ColumnEmitter {
 public:
-    explicit ColumnEmitter(Frame& frame) : f_(frame), b_(frame.b), lane_axis_(frame.kernel.lane_axis()), passes_(plan_passes(frame.kernel)) {
-        for (const Pass& pass : passes_) longest_ = std::max(longest_, pass.elements.size());
-        group_ = longest_ <= 40 ? 4 : 1;
+    explicit ColumnEmitter(Frame& frame) : f_(frame), b_(frame.b), passes_(plan_passes(frame.kernel)), slots_(static_cast<size_t>(frame.kernel.program.size())) {
+        int64_t bytes = 0;  // of the stack, for each column
+        for (const Pass& pass : passes_) bytes += 24 * static_cast<int64_t>(pass.reductions.size()) + 4 * static_cast<int64_t>(pass.row.size());
+        together_ = std::clamp<int64_t>(kStackBytes / std::max<int64_t>(bytes * kColumnBlock, 1), 1, kMostTogether);
     }
 
     void emit() {
         std::vector<UnitAxis> axes;
-        for (int axis = 0; axis <= lane_axis_; ++axis) {
-            const auto a = static_cast<size_t>(axis);
-            axes.push_back({f_.extents[a], {}});
-            for (const Values& own : f_.strides) axes.back().strides.push_back(own[a]);
+        for (size_t axis = 0; axis < static_cast<size_t>(f_.kernel.kept()); ++axis) {
+            axes.push_back({f_.extents[axis], {}});
+            for (const Values& own : f_.strides) axes.back().strides.push_back(own[axis]);
         }
         const Value columns = axes.back().extent, block = f_.index(kColumnBlock);
-        axes.back().extent = arith::DivUIOp::create(b_, f_.add(columns, f_.index(kColumnBlock - 1)), block);
+        const Value blocks = arith::DivUIOp::create(b_, f_.add(columns, f_.index(kColumnBlock - 1)), block);
+        axes.back().extent = blocks;
         for (Value& stride : axes.back().strides) stride = f_.mul(stride, block);
-        for_units(f_, axes, [&](Value unit, Value number, const Values& start) {
-            const Values bases = f_.gathered(start);
-            const auto alone = [&] {
-                emit_block(bases, f_.smaller(block, f_.sub(columns, f_.mul(number, block))));
-                return Values();
-            };
-            if (is_cheap()) f_.choose(is_in_a_broad_one(unit, number, columns), {}, [&] { return emit_broad(bases, number); }, alone);
-            else alone();
+        const Value most = units_together();
+        for_units(f_, axes, [&](Value unit, Value number, const Values& bases) {
+            const Value place = arith::RemUIOp::create(b_, number, most);
+            f_.branch(arith::OrIOp::create(b_, f_.equal(place, f_.index(0)), f_.equal(unit, f_.lo)), [&] {
+                const Value here = f_.smaller(f_.sub(f_.hi, unit), f_.sub(blocks, number)), together = f_.smaller(f_.sub(most, place), here);
+                columns_ = f_.smaller(f_.mul(together, block), f_.sub(columns, f_.mul(number, block)));
+                emit_columns(f_.gathered(bases));
+            });
         });
     }
 
 private:
-    // Where memory is all that there is to wait for, kBroad blocks walk as one: a row of 64 columns is too short for the CPU to
-    // fetch it ahead. (Sums of 16 to 64 MB took half the time.)
-    static constexpr int64_t kBroad = 4;
-    bool is_cheap() const {
-        using codegen::Reduce;
-        if (f_.target.width * 4 < kColumnBlock || f_.kernel.reductions.size() != 1) return false;  // or registers would not do
-        const Reduce kind = f_.kernel.reductions[0].kind;
-        return kind != Reduce::variance && kind != Reduce::argmax && kind != Reduce::argmin && longest_ <= 3;
+    // One vector on the stack for each vector of columns.
+    struct Slot {
+        Value memory;
+        VectorType type;
+    };
+
+    Value units_together() {
+        const auto walks = std::count_if(passes_.begin(), passes_.end(), [](const Pass& pass) { return pass.walks(); });
+        if (walks < 2) return f_.index(together_);
+        const Value rows = arith::MaxSIOp::create(b_, row_elements(f_), f_.index(1));
+        const Value cached = arith::DivUIOp::create(b_, f_.index(kCachedElements / kColumnBlock), rows);
+        return f_.smaller(f_.index(together_), arith::MaxSIOp::create(b_, cached, f_.index(1)));
     }
 
-    // Blocks kBroad * n, ... of a run of columns do so if they are whole, and all here.
-    Value is_in_a_broad_one(Value unit, Value number, Value columns) {
-        const Value place = arith::AndIOp::create(b_, number, f_.index(kBroad - 1)), first = f_.sub(unit, place);
-        const auto at_most = [&](Value a, Value c) -> Value { return arith::CmpIOp::create(b_, arith::CmpIPredicate::sle, a, c); };
-        const Value are_whole = at_most(f_.mul(f_.add(f_.sub(number, place), f_.index(kBroad)), f_.index(kColumnBlock)), columns);
-        const Value are_here = arith::AndIOp::create(b_, at_most(f_.lo, first), at_most(f_.add(first, f_.index(kBroad)), f_.hi));
-        return arith::AndIOp::create(b_, are_whole, are_here);
+    void emit_columns(const Values& bases) {
+        for (size_t p = 0; p < passes_.size(); ++p) {
+            for_vectors([&](Value v, const Piece& piece) { emit_between(p, bases, v, piece); });
+            if (passes_[p].walks()) emit_walk(passes_[p], bases);
+        }
     }
 
-    Values emit_broad(const Values& bases, Value number) {
-        const Value place = arith::AndIOp::create(b_, number, f_.index(kBroad - 1));
-        f_.branch(arith::CmpIOp::create(b_, arith::CmpIPredicate::eq, place, f_.index(0)), [&] {
-            Pieces pieces;
-            for (int64_t at = 0; at < kBroad * kColumnBlock; at += f_.target.width) pieces.push_back({f_.index(at)});
-            emit_group(bases, pieces);
+    void for_vectors(const std::function<void(Value v, const Piece& piece)>& body) {
+        const Value width = f_.index(f_.target.width);
+        const Value vectors = arith::DivUIOp::create(b_, f_.add(columns_, f_.index(f_.target.width - 1)), width);
+        f_.loop(f_.index(0), vectors, 1, {}, [&](Value v, const Values&) {
+            const Value at = f_.mul(v, width);
+            body(v, f_.either(at, f_.sub(columns_, at)));
+            return Values();
         });
-        return {};
     }
 
-    void emit_block(const Values& bases, Value columns) {
-        const int64_t width = f_.target.width;
-        Value rest = f_.index(0);
-        if (group_ > 1) {
-            const Value step = f_.index(group_ * width);
-            rest = f_.mul(arith::DivUIOp::create(b_, columns, step), step);
-            f_.loop(f_.index(0), rest, group_ * width, {}, [&](Value at, const Values&) {
-                Pieces pieces;
-                for (int64_t v = 0; v < group_; ++v) pieces.push_back({f_.add(at, f_.index(v * width))});
-                return emit_group(bases, pieces);
-            });
+    // Before pass p: the results of the pass before, and the values of columns that they make known.
+    void emit_between(size_t p, const Values& bases, Value v, const Piece& piece) {
+        const Pass& pass = passes_[p];
+        Values values = known_values(v);
+        if (p > 0 && !passes_[p - 1].reductions.empty()) {
+            Reducer before(f_, passes_[p - 1].reductions);
+            set_results(f_.kernel, passes_[p - 1], before.results(load(totals_, v), row_elements(f_)), values);
         }
-        f_.loop(rest, columns, width, {}, [&](Value at, const Values&) { return emit_group(bases, {f_.either(at, f_.sub(columns, at))}); });
+        f_.evaluate(pass.row, bases, piece, values);
+        remember(v, values);
+        if (p + 1 == passes_.size()) return f_.store(row_outputs(f_.kernel), bases, piece, values);
+        const Values start = Reducer(f_, pass.reductions).start_total();
+        totals_ = slots_for(start);
+        store(totals_, v, start);
     }
 
-    Values emit_group(const Values& bases, const Pieces& pieces) {
-        values_.assign(pieces.size(), Values(static_cast<size_t>(f_.kernel.program.size())));
-        for (const Pass& pass : passes_) {
-            for (size_t v = 0; v < pieces.size(); ++v) f_.evaluate(pass.row, bases, pieces[v], values_[v]);
-            if (pass.walks()) emit_pass(pass, bases, pieces);
-        }
-        for (size_t v = 0; v < pieces.size(); ++v) f_.store(row_outputs(f_.kernel), bases, pieces[v], values_[v]);
-        return {};
-    }
-
-    // The states of all vectors stand side by side.
-    void emit_pass(const Pass& pass, const Values& bases, const Pieces& pieces) {
+    // Sums are accumulated by parts; whatever loses no digits right in the totals.
+    void emit_walk(const Pass& pass, const Values& bases) {
         Reducer reducer(f_, pass.reductions);
-        Values start;
-        for (size_t v = 0; v < pieces.size(); ++v) start.append(reducer.start_total());
-        const Values totals = for_runs(f_, bases, reducer.loses_digits() ? kRowsAtOnce : 0, start, [&](const Run& run, const Values& state) {
-            return emit_run(pass, reducer, run, pieces, state);
+        const bool by_parts = reducer.loses_digits();
+        const std::vector<Slot> states = by_parts ? slots_for(reducer.start()) : totals_;
+        for_runs(f_, bases, by_parts ? kRowsAtOnce : 0, {}, [&](const Run& run, const Values&) {
+            if (by_parts) for_vectors([&](Value v, const Piece&) { store(states, v, reducer.start()); });
+            emit_run(pass, reducer, run, states);
+            if (!by_parts) return Values();
+            const Value count = reducer.counts() ? f_.splat(f32_of(f_.sub(run.to, run.from))) : Value();
+            for_vectors([&](Value v, const Piece&) { store(totals_, v, reducer.absorb(load(totals_, v), load(states, v), count)); });
+            return Values();
         });
-        if (pass.reductions.empty()) return;
-        const Value elements = row_elements(f_);
-        for (size_t v = 0; v < pieces.size(); ++v)
-            set_results(f_.kernel, pass, reducer.results(part_of(totals, v, pieces.size()), elements), values_[v]);
     }
 
-    Values emit_run(const Pass& pass, Reducer& reducer, const Run& run, const Pieces& pieces, const Values& totals) {
-        Values start;
-        for (size_t v = 0; v < pieces.size(); ++v) start.append(reducer.start());
-        const Values end = f_.loop(run.from, run.to, 1, start, [&](Value row, const Values& state) {
-            return emit_elements(pass, reducer, run, row, pieces, state);
-        });
-        const Value count = reducer.counts() ? f_.splat(f32_of(f_.sub(run.to, run.from))) : Value();
-        Values next;
-        for (size_t v = 0; v < pieces.size(); ++v)
-            next.append(reducer.absorb(part_of(totals, v, pieces.size()), part_of(end, v, pieces.size()), count));
-        return next;
+    // Several rows at a time make up for the way through memory that accumulators take.
+    void emit_run(const Pass& pass, Reducer& reducer, const Run& run, const std::vector<Slot>& states) {
+        const int64_t rows = pass.reductions.empty() || pass.elements.size() > 20 ? 1 : pass.elements.size() > 4 ? 2 : 4;
+        Value rest = run.from;
+        const auto emit = [&](int64_t step) {
+            return [&, step](Value row, const Values&) {
+                emit_rows(pass, reducer, run, row, step, states);
+                return Values();
+            };
+        };
+        if (rows > 1) {
+            const Value steps = arith::DivUIOp::create(b_, f_.sub(run.to, run.from), f_.index(rows));
+            rest = f_.add(run.from, f_.mul(steps, f_.index(rows)));
+            f_.loop(run.from, rest, rows, {}, emit(rows));
+        }
+        f_.loop(rest, run.to, 1, {}, emit(1));
     }
 
-    Values emit_elements(const Pass& pass, Reducer& reducer, const Run& run, Value row, const Pieces& pieces, const Values& states) {
-        const Values bases = f_.along(run.bases, f_.kernel.rank - 1, row);
-        std::vector<Values> values = values_;
-        for (size_t v = 0; v < pieces.size(); ++v) f_.evaluate(pass.elements, bases, pieces[v], values[v]);
-        Reducer::Step step;  // lanes that take no part compute what nobody stores
-        if (reducer.needs_places()) step.place = f_.splat(f_.i32_of(f_.add(run.place, row)));
-        if (reducer.counts()) {
+    void emit_rows(const Pass& pass, Reducer& reducer, const Run& run, Value first, int64_t rows, const std::vector<Slot>& states) {
+        std::vector<Values> bases;
+        std::vector<Reducer::Step> steps(static_cast<size_t>(rows));  // lanes that take no part compute what nobody stores
+        for (size_t r = 0; r < steps.size(); ++r) {
+            const Value row = f_.add(first, f_.index(static_cast<int64_t>(r)));
+            bases.push_back(f_.along(run.bases, f_.kernel.rank - 1, row));
+            if (reducer.needs_places()) steps[r].place = f_.splat(f_.i32_of(f_.add(run.place, row)));
+            if (!reducer.counts()) continue;
             const Value count = f32_of(f_.add(f_.sub(row, run.from), f_.index(1)));
-            step.share = f_.splat(arith::DivFOp::create(b_, arith::ConstantOp::create(b_, b_.getF32FloatAttr(1)), count));
+            steps[r].share = f_.splat(arith::DivFOp::create(b_, arith::ConstantOp::create(b_, b_.getF32FloatAttr(1)), count));
         }
-        Values next;
-        for (size_t v = 0; v < pieces.size(); ++v) {
-            f_.store(pass.outputs, bases, pieces[v], values[v]);
-            next.append(reducer.step(part_of(states, v, pieces.size()), values[v], step));
-        }
-        return next;
-    }
-
-    static Values part_of(const Values& all, size_t v, size_t parts) {
-        const size_t size = all.size() / parts;
-        return Values(ArrayRef<Value>(all).slice(v * size, size));
+        for_vectors([&](Value v, const Piece& piece) {
+            std::vector<Values> values(steps.size(), known_values(v));
+            f_.evaluate(pass.elements, bases, piece, values);
+            Values state = load(states, v);
+            for (size_t r = 0; r < steps.size(); ++r) {
+                f_.store(pass.outputs, bases[r], piece, values[r]);
+                state = reducer.step(state, values[r], steps[r]);
+            }
+            store(states, v, state);
+        });
     }
 
     Value f32_of(Value number) { return arith::SIToFPOp::create(b_, b_.getF32Type(), f_.i32_of(number)); }
 
+    // ---- the stack -------------------------------------------------------------------------------
+    Slot slot_for(Type type) {
+        const auto lanes = cast<VectorType>(type);
+        return {f_.room(lanes, together_ * kColumnBlock / f_.target.width), lanes};
+    }
+    std::vector<Slot> slots_for(const Values& values) {
+        std::vector<Slot> slots;
+        for (const Value value : values) slots.push_back(slot_for(value.getType()));
+        return slots;
+    }
+    Values load(const std::vector<Slot>& slots, Value v) {
+        Values values;
+        for (const Slot& slot : slots) values.push_back(f_.load_from(slot.memory, slot.type, v));
+        return values;
+    }
+    void store(const std::vector<Slot>& slots, Value v, const Values& values) {
+        for (size_t s = 0; s < slots.size(); ++s) f_.store_to(slots[s].memory, v, values[s]);
+    }
+
+    // Per instruction, if it has one value a column that is known by now.
+    Values known_values(Value v) {
+        Values values(slots_.size());
+        for (size_t id = 0; id < slots_.size(); ++id) {
+            const runtime::ScalarInst& inst = f_.kernel.program[static_cast<int>(id)];
+            if (inst.op == ScalarOp::constant) values[id] = f_.scalars.constant(inst.type, inst.bits);
+            else if (slots_[id].memory) values[id] = f_.load_from(slots_[id].memory, slots_[id].type, v);
+        }
+        return values;
+    }
+    void remember(Value v, const Values& values) {
+        for (size_t id = 0; id < slots_.size(); ++id) {
+            if (!values[id] || slots_[id].memory || f_.kernel.program[static_cast<int>(id)].op == ScalarOp::constant) continue;
+            slots_[id] = slot_for(values[id].getType());
+            f_.store_to(slots_[id].memory, v, values[id]);
+        }
+    }
+
     Frame& f_;
     ImplicitLocOpBuilder& b_;
-    const int lane_axis_;
     const std::vector<Pass> passes_;
-    size_t longest_ = 0;          // pass, in instructions
-    int64_t group_ = 1;           // vectors that walk together
-    std::vector<Values> values_;  // per vector of the group and instruction: values of its columns so far
+    int64_t together_ = 1;      // units at most
+    Value columns_;             // of the units at hand
+    std::vector<Slot> slots_;   // per instruction: its values of columns, once they are known
+    std::vector<Slot> totals_;  // of the pass at hand
 };
 
 }  // namespace

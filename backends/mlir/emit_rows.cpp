@@ -103,7 +103,7 @@ private:
         Values values = values_;
         f_.evaluate(pass.elements, run.bases, piece, values);
         f_.store(pass.outputs, run.bases, piece, values);
-        Reducer::Step step{.mask = piece.mask};
+        Reducer::Step step{.mask = f_.mask_of(piece)};
         if (reducer.needs_places()) step.place = f_.add(f_.splat(f_.i32_of(f_.add(run.place, piece.at))), f_.lanes(b_.getI32Type()));
         if (reducer.counts()) {
             const Value count = arith::SIToFPOp::create(b_, b_.getF32Type(), f_.i32_of(f_.add(before, f_.index(1))));

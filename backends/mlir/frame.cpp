@@ -48,6 +48,7 @@ Value Frame::add(Value a, Value c) { return arith::AddIOp::create(b, a, c); }
 Value Frame::sub(Value a, Value c) { return arith::SubIOp::create(b, a, c); }
 Value Frame::mul(Value a, Value c) { return arith::MulIOp::create(b, a, c); }
 Value Frame::less(Value a, Value c) { return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, a, c); }
+Value Frame::equal(Value a, Value c) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, c); }
 Value Frame::smaller(Value a, Value c) { return arith::MinSIOp::create(b, a, c); }
 Value Frame::splat(Value scalar) { return vector::BroadcastOp::create(b, scalars.vector_of(scalar.getType()), scalar); }
 Value Frame::i32_of(Value wide) { return arith::TruncIOp::create(b, b.getI32Type(), wide); }
@@ -145,13 +146,16 @@ Piece Frame::partial(Value at, Value left) {
 }
 
 Piece Frame::either(Value at, Value ahead) {
-    const Value is_whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, ahead, index(target.width));
-    const Values mask = choose(is_whole, scalars.vector_of(b.getI1Type()), [&] { return Values{scalars.constant(runtime::ScalarType::b1, 1)}; },
-                               [&] { return Values{partial(at, ahead).mask}; });
-    return {at, smaller(ahead, index(target.width)), mask[0], is_whole};
+    return {.at = at, .left = ahead, .is_whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, ahead, index(target.width))};
 }
 
-void Frame::evaluate(ArrayRef<int> ids, const Values& at, const Piece& piece, Values& values) {
+Value Frame::mask_of(const Piece& piece) {
+    if (!piece.is_whole) return piece.mask;
+    return choose(piece.is_whole, scalars.vector_of(b.getI1Type()), [&] { return Values{scalars.constant(runtime::ScalarType::b1, 1)}; },
+                  [&] { return Values{partial(piece.at, piece.left).mask}; })[0];
+}
+
+void Frame::evaluate(ArrayRef<int> ids, ArrayRef<Values> at, const Piece& piece, MutableArrayRef<Values> values) {
     SmallVector<size_t> inputs;
     SmallVector<int> loaded;
     for (const int id : ids)
@@ -160,30 +164,33 @@ void Frame::evaluate(ArrayRef<int> ids, const Values& at, const Piece& piece, Va
             inputs.push_back(kernel.program[id].bits);
         }
     const Values read = load_all(inputs, at, piece);
-    for (size_t n = 0; n < loaded.size(); ++n) {
-        const Operand& input = kernel.inputs[inputs[n]];
-        values[static_cast<size_t>(loaded[n])] = scalars.widen(input.dtype, read[n]);
+    for (size_t n = 0; n < read.size(); ++n) {
+        const size_t input = n % inputs.size();
+        values[n / inputs.size()][static_cast<size_t>(loaded[input])] = scalars.widen(kernel.inputs[inputs[input]].dtype, read[n]);
     }
-    for (const int id : ids) {
-        const ScalarInst& inst = kernel.program[id];
-        if (inst.op == ScalarOp::input) continue;
-        SmallVector<Value, 3> operands;
-        for (int k = 0; k < runtime::arity_of(inst.op); ++k) operands.push_back(values[static_cast<size_t>(inst.args[k])]);
-        values[static_cast<size_t>(id)] = scalars.emit(kernel.program, inst, operands);
-    }
+    for (Values& own : values)
+        for (const int id : ids) {
+            const ScalarInst& inst = kernel.program[id];
+            if (inst.op == ScalarOp::input) continue;
+            SmallVector<Value, 3> operands;
+            for (int k = 0; k < runtime::arity_of(inst.op); ++k) operands.push_back(own[static_cast<size_t>(inst.args[k])]);
+            own[static_cast<size_t>(id)] = scalars.emit(kernel.program, inst, operands);
+        }
 }
 
-Values Frame::load_all(ArrayRef<size_t> inputs, const Values& at, const Piece& piece) {
+// As they are stored, base after base.
+Values Frame::load_all(ArrayRef<size_t> inputs, ArrayRef<Values> at, const Piece& piece) {
     const auto load_as = [&](const Piece& what) {
         Values loaded;
-        for (const size_t i : inputs) loaded.push_back(load(i, at, what));
+        for (const Values& own : at)
+            for (const size_t i : inputs) loaded.push_back(load(i, own, what));
         return loaded;
     };
     if (!piece.is_whole || inputs.empty()) return load_as(piece);
     SmallVector<Type> types;
-    for (const size_t i : inputs) types.push_back(scalars.storage_vector(kernel.inputs[i].dtype));
-    return choose(piece.is_whole, types, [&] { return load_as({piece.at}); },
-                  [&] { return load_as({piece.at, piece.left, piece.mask}); });
+    for (size_t n = 0; n < at.size(); ++n)
+        for (const size_t i : inputs) types.push_back(scalars.storage_vector(kernel.inputs[i].dtype));
+    return choose(piece.is_whole, types, [&] { return load_as({piece.at}); }, [&] { return load_as(partial(piece.at, piece.left)); });
 }
 
 Value Frame::load(size_t i, const Values& at, const Piece& piece) {
@@ -248,7 +255,7 @@ void Frame::store(ArrayRef<size_t> outputs, const Values& at, const Piece& piece
         return Values();
     };
     if (!piece.is_whole || outputs.empty()) store_as(piece);
-    else choose(piece.is_whole, {}, [&] { return store_as({piece.at}); }, [&] { return store_as({piece.at, piece.left, piece.mask}); });
+    else choose(piece.is_whole, {}, [&] { return store_as({piece.at}); }, [&] { return store_as(partial(piece.at, piece.left)); });
 }
 
 void Frame::store_one(size_t k, const Values& at, const Piece& piece, Value value) {
@@ -272,6 +279,17 @@ void Frame::store_lane0(size_t k, const Values& at, const Values& values) {
     const Value stored = scalars.shorten(dtype, values[static_cast<size_t>(kernel.results[k])]);
     LLVM::StoreOp::create(b, vector::ExtractOp::create(b, stored, 0), at[kernel.inputs.size() + k], alignment(dtype));
 }
+
+// ---- the stack -------------------------------------------------------------------------------------
+
+Value Frame::room(VectorType type, int64_t vectors) {
+    const OpBuilder::InsertionGuard restore(b);
+    b.setInsertionPointToStart(arguments_[0].getOwner());  // once a call, wherever it is needed
+    return LLVM::AllocaOp::create(b, pointer, type, index(vectors));
+}
+
+Value Frame::load_from(Value room, VectorType type, Value number) { return LLVM::LoadOp::create(b, type, offset_by(type, room, number)); }
+void Frame::store_to(Value room, Value number, Value lanes) { LLVM::StoreOp::create(b, lanes, offset_by(lanes.getType(), room, number)); }
 
 // ---- units -----------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ constexpr size_t kLongBody = 64;
 struct Piece {
     mlir::Value at;             // i64: lane 0, counted from the bases
     mlir::Value left = {};      // i64, 1..width: so many lanes take part; null: all
-    mlir::Value mask = {};      // those lanes
-    mlir::Value is_whole = {};  // i1, in a loop that meets both kinds: all lanes take part, memory needs no mask
+    mlir::Value mask = {};      // those lanes; null if `is_whole` is there
+    mlir::Value is_whole = {};  // i1, in a loop that meets both kinds: all lanes take part, whatever `left` says
 };
 
 class Frame {
@@ -34,6 +34,7 @@ public:
     mlir::Value sub(mlir::Value a, mlir::Value b);
     mlir::Value mul(mlir::Value a, mlir::Value b);
     mlir::Value less(mlir::Value a, mlir::Value b);
+    mlir::Value equal(mlir::Value a, mlir::Value b);
     mlir::Value smaller(mlir::Value a, mlir::Value b);  // of the two
     mlir::Value splat(mlir::Value scalar);
     mlir::Value lanes(mlir::Type element);  // 0, 1, 2, ...
@@ -53,10 +54,20 @@ public:
 
     Piece partial(mlir::Value at, mlir::Value left);  // the first `left` lanes
     Piece either(mlir::Value at, mlir::Value ahead);  // all lanes, or the first `ahead`
+    mlir::Value mask_of(const Piece& piece);          // null: all lanes
     // Values of instructions `ids` for the elements of a piece; `values` holds what they read.
-    void evaluate(llvm::ArrayRef<int> ids, const Values& bases, const Piece& piece, Values& values);
+    void evaluate(llvm::ArrayRef<int> ids, const Values& bases, const Piece& piece, Values& values) {
+        evaluate(ids, llvm::ArrayRef<Values>(bases), piece, llvm::MutableArrayRef<Values>(values));
+    }
+    // The same piece from several bases: of all inputs at once, so that there is one branch for what is whole.
+    void evaluate(llvm::ArrayRef<int> ids, llvm::ArrayRef<Values> bases, const Piece& piece, llvm::MutableArrayRef<Values> values);
     void store(llvm::ArrayRef<size_t> outputs, const Values& bases, const Piece& piece, const Values& values);
     void store_lane0(size_t output, const Values& bases, const Values& values);
+
+    // ---- the stack: vectors, by number ----
+    mlir::Value room(mlir::VectorType type, int64_t vectors);
+    mlir::Value load_from(mlir::Value room, mlir::VectorType type, mlir::Value number);
+    void store_to(mlir::Value room, mlir::Value number, mlir::Value lanes);
 
     mlir::ImplicitLocOpBuilder& b;
     const codegen::KernelIR& kernel;
@@ -80,7 +91,7 @@ private:
     mlir::Value load_lanes(size_t i, mlir::Value base, const Piece& piece);
     mlir::Value coordinate(size_t i, mlir::Value base, const Piece& piece);
     mlir::Value gather(size_t i, mlir::Value base, mlir::Value offsets);
-    Values load_all(llvm::ArrayRef<size_t> inputs, const Values& bases, const Piece& piece);
+    Values load_all(llvm::ArrayRef<size_t> inputs, llvm::ArrayRef<Values> bases, const Piece& piece);
     void store_one(size_t output, const Values& bases, const Piece& piece, mlir::Value value);
     mlir::Value zeros(mlir::VectorType type);
 

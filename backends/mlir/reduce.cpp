@@ -39,7 +39,7 @@ const codegen::Reduction& Reducer::reduction(size_t r) const { return f_.kernel.
 
 bool Reducer::is_wide(size_t r) const {
     const Reduce kind = reduction(r).kind;
-    return is_float(r) && (kind == Reduce::sum || kind == Reduce::mean || kind == Reduce::variance);
+    return is_float(r) && (kind == Reduce::sum || kind == Reduce::prod || kind == Reduce::mean || kind == Reduce::variance);
 }
 
 Value Reducer::constant(Type type, double value) {
@@ -180,7 +180,7 @@ Values Reducer::start_total() {
     Values total = start();
     for (size_t r = 0; r < reductions_.size(); ++r)
         for (size_t s = first_[r]; s < first_[r + 1]; ++s)
-            if (is_wide(r)) total[s] = constant(f64, 0);
+            if (is_wide(r)) total[s] = constant(f64, reduction(r).kind == Reduce::prod ? 1 : 0);
     if (counts_) total.push_back(constant(f64, 0));
     return total;
 }

@@ -1,7 +1,8 @@
 // backends/mlir/reduce.h -- the reductions of one pass as vectors: lane by lane, then over the lanes.
 //
 // A walk is cut into blocks. A block is accumulated into one or several parts, in the type of the elements; parts are merged,
-// and each block is absorbed into totals: those of sums, means and variances are f64, so that long rows keep their digits.
+// and each block is absorbed into totals: those of f32 sums, products, means and variances are f64, so that long rows keep
+// their digits.
 // Variances by Welford 1962, merged as in Chan, Golub and LeVeque 1979 (equations 2.1).
 #pragma once
 
