@@ -27,6 +27,7 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
 }
 
 std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock, bool final) {
+    if (index < programs.size() && programs[index] && !pending[index]) return programs[index];
     const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync;
     for (;;) {
         programs.resize(record.segments);
