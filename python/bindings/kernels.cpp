@@ -48,7 +48,7 @@ void finish_compiling() {
     PyObject* last = PySys_GetObject(name);
     const bool interrupted = last && PyErr_GivenExceptionMatches(last, PyExc_KeyboardInterrupt);
     nb::gil_scoped_release release;
-    codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 200 : 5000));
+    codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 100 : 5000));
 }
 
 }  // namespace
