@@ -137,6 +137,17 @@ TEST_F(FuseReductions, ATransposeIsReadThroughStrides) {
         "%3: f32[4, 5, 6, 8] = mul %2 %1\nreturn %3\n");
 }
 
+// The broadcast was read through its source, which its own kernel keeps to itself.
+TEST_F(FuseReductions, ABroadcastInsideAKernelIsReadAsItIs) {
+    fused(
+        "%0: f32[9] = input 0\n%1: f32[9] = input 1\n%2: f32[9] = exp %0\n%3: f32[4, 9] = broadcast_to %2 {shape=[4, 9]}\n"
+        "%4: f32[4, 9] = neg %3\n%5: f32[9, 4] = input 2\n%6: f32[4, 4] = matmul %4 %5 {transpose_a=0, transpose_b=0}\n"
+        "%7: f32[4, 9] = broadcast_to %2 {shape=[4, 9]}\n%8: f32[4, 1] = reduce_sum %6 {axes=[1], keepdims=1}\n%9: f32[4, 9] = sub %7 %8\nreturn %9 %6\n");
+    fused(
+        "%0: f32[1] = input 0\n%1: f32[1] = atan2 %0 %0\n%2: f32[1] = input 1\n%3: f32[1] = broadcast_to %1 {shape=[1]}\n"
+        "%4: f32[1] = reduce_sum %3 {axes=[0], keepdims=1}\n%5: f32[1] = sub %3 %4\n%6: f32[1] = mul %2 %5\nreturn %6\n");
+}
+
 TEST_F(FuseReductions, AFewLongRowsAreLeftToTheEagerKernel) {
     const Graph graph = fused("%0: f32[2, 40000] = input 0\n%1: f32[2, 40000] = neg %0\n%2: f32[2] = reduce_max %1 {axes=[1], keepdims=0}\nreturn %2\n");
     EXPECT_EQ(kernels_in(graph), 0u) << print(graph);
