@@ -171,7 +171,8 @@ Expr widen(DType dtype, const Expr& stored) {
     const Type i32 = Halide::Int(32, lanes);
     switch (dtype) {
         case DType::f32: case DType::i32: return stored;
-        case DType::f16: return Cast::make(Halide::Float(32, lanes), Reinterpret::make(Halide::Float(16, lanes), stored));
+        // Not by a cast: LLVM moves comparisons to before it, where they lose the sign of 0.
+        case DType::f16: return Halide::Internal::float16_to_float32(Reinterpret::make(Halide::Float(16, lanes), stored));
         case DType::bf16: {
             const Expr wide = Cast::make(Halide::UInt(32, lanes), stored);
             return as_f32(bitwise(Call::shift_left, wide, Cast::make(wide.type(), constant(ScalarType::i32, 16, lanes))));

@@ -44,8 +44,7 @@ Value ScalarEmitter::widen(DType dtype, Value stored) {
     switch (dtype) {
         case DType::f32: case DType::i32: return stored;
         case DType::f16:
-            return arith::ExtFOp::create(b_, f32, arith::BitcastOp::create(b_, vector_of(b_.getF16Type()), stored),
-                                         arith::FastMathFlagsAttr());
+            return fenced(arith::ExtFOp::create(b_, f32, arith::BitcastOp::create(b_, vector_of(b_.getF16Type()), stored), arith::FastMathFlagsAttr()));
         case DType::bf16: {
             const Value high = arith::ShLIOp::create(b_, arith::ExtUIOp::create(b_, i32, stored), ints(16, b_.getI32Type()));
             return arith::BitcastOp::create(b_, f32, high);
@@ -63,7 +62,7 @@ Value ScalarEmitter::shorten(DType dtype, Value value) {
     switch (dtype) {
         case DType::f32: case DType::i32: return value;
         case DType::f16:
-            return arith::BitcastOp::create(b_, storage_vector(dtype), arith::TruncFOp::create(b_, vector_of(b_.getF16Type()), value));
+            return arith::BitcastOp::create(b_, storage_vector(dtype), arith::TruncFOp::create(b_, vector_of(b_.getF16Type()), fenced(value)));
         case DType::bf16: {
             // On integers: the instruction of AVX512_BF16 takes denormals for zero.
             const Value bits = arith::BitcastOp::create(b_, vector_of(i32), value);
@@ -85,7 +84,10 @@ Value ScalarEmitter::shorten(DType dtype, Value value) {
 
 Value ScalarEmitter::emit(const ScalarProgram& program, const ScalarInst& inst, ArrayRef<Value> v) {
     if (inst.op == ScalarOp::constant) return constant(inst.type, inst.bits);
-    if (inst.op == ScalarOp::select) return arith::SelectOp::create(b_, v[0], v[1], v[2]);
+    if (inst.op == ScalarOp::select) {
+        const Value chosen = arith::SelectOp::create(b_, v[0], v[1], v[2]);
+        return inst.type == ScalarType::f32 && is_extremum(program, inst) ? fenced(chosen) : chosen;
+    }
     if (inst.op == ScalarOp::narrow) return widen(inst.narrow_to, shorten(inst.narrow_to, v[0]));
     switch (program[inst.args[0]].type) {
         case ScalarType::f32: return emit_f32(program, inst, v);
@@ -95,11 +97,25 @@ Value ScalarEmitter::emit(const ScalarProgram& program, const ScalarInst& inst, 
     return {};
 }
 
+// LLVM takes the larger of (the larger of x and 0) and 0 for the larger of x and 0, whatever its comparisons say
+// of NaN and of the sign of 0, and computes in half what comes from half or goes there: not across a fence.
+Value ScalarEmitter::fenced(Value x) {
+    return LLVM::CallIntrinsicOp::create(b_, x.getType(), b_.getStringAttr("llvm.arithmetic.fence"), ValueRange{x}).getResult(0);
+}
+
+// a < b ? a : b, or any other choice between what its condition compares.
+bool ScalarEmitter::is_extremum(const ScalarProgram& program, const ScalarInst& select) {
+    const ScalarInst& condition = program[select.args[0]];
+    if (condition.op != ScalarOp::lt && condition.op != ScalarOp::le) return false;
+    const int a = condition.args[0], b = condition.args[1];
+    return (select.args[1] == a && select.args[2] == b) || (select.args[1] == b && select.args[2] == a);
+}
+
 // max: NaN of either operand wins, of equal operands the first. `b > a ? b : a` is one maxps, and
 // gives a when a is NaN.
 Value ScalarEmitter::extremum(const ScalarProgram& program, const ScalarInst& inst, Value a, Value b) {
     const FCmp better = inst.op == ScalarOp::max ? FCmp::OGT : FCmp::OLT;
-    const Value best = arith::SelectOp::create(b_, arith::CmpFOp::create(b_, better, b, a), b, a);
+    const Value best = fenced(arith::SelectOp::create(b_, arith::CmpFOp::create(b_, better, b, a), b, a));
     const ScalarInst& second = program[inst.args[1]];
     const bool never_nan = second.op == ScalarOp::constant && (second.bits & 0x7FFFFFFF) <= 0x7F800000;
     if (never_nan) return best;

@@ -34,6 +34,8 @@ private:
     mlir::Value emit_i32(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value emit_b1(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst, mlir::Value a, mlir::Value b);
+    mlir::Value fenced(mlir::Value x);
+    static bool is_extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& select);
     mlir::Value truncate_to_i32(mlir::Value x);
     mlir::Value floor_div(mlir::Value a, mlir::Value b);
     mlir::Value ints(int64_t value, mlir::Type element);
