@@ -75,20 +75,30 @@ V sin_pi(V f) {
     return f * kPi + fma(f * z, q, f * kPiLo);
 }
 
-// log(gamma(a)) for a >= 0: polynomials around 1, 2 and 5, then Stirling's series.
+// x * (c + rest) where |c| >= |rest|: the sum is not rounded before it is multiplied.
+template <class V>
+V times_sum(V x, float c, V rest) {
+    const Two<V> sum = fast_two_sum(lit(x, c), rest);
+    return fma(x, sum.hi, x * sum.lo);
+}
+
+// log(gamma(a)) for a >= 0: polynomials around 1, the minimum, 2 and 5, then Stirling's series.
 template <class V>
 V lgamma_positive(V a) {
     const V near_zero = select(a < 0.5, a, a - 1.0);
-    const V q1 = poly(near_zero, {-5.772157e-01f, 8.22467e-01f, -4.0068525e-01f, 2.705871e-01f, -2.0739393e-01f,
-                                  1.6927382e-01f, -1.4385448e-01f, 1.2993827e-01f, -1.1446154e-01f, 6.9631e-02f,
-                                  -6.712209e-02f, 1.7377132e-01f, -1.5433675e-01f});
-    const V y1 = near_zero * q1;
+    const V q1 = near_zero * poly(near_zero, {8.22467e-01f, -4.0068525e-01f, 2.705871e-01f, -2.0739393e-01f, 1.6927382e-01f,
+                                              -1.4385448e-01f, 1.2993827e-01f, -1.1446154e-01f, 6.9631e-02f, -6.712209e-02f,
+                                              1.7377132e-01f, -1.5433675e-01f});
+    const V y1 = times_sum(near_zero, -5.772157e-01f, q1);
     const V t2 = a - 2.0;
     const V y2 = t2 * poly(t2, {4.2278433e-01f, 3.2246703e-01f, -6.735204e-02f, 2.0581096e-02f, -7.3867813e-03f,
                                 2.886796e-03f, -1.193209e-03f, 5.3184957e-04f, -2.2834215e-04f, 5.64656e-05f});
-    const V y5 = poly(a - 5.0, {3.1780539e+00f, 1.5061177e+00f, 1.1066136e-01f, -8.131677e-03f, 8.929162e-04f,
-                                -1.172124e-04f, 1.7020815e-05f, -2.6071887e-06f, 4.1674167e-07f, -8.159329e-08f,
-                                1.6849306e-08f, -1.7817254e-09f});
+    // Next to 3 the sum cancels: what rounding takes from the slope counts three times there.
+    const V t5 = a - 5.0;
+    const Two<V> slope = fast_two_sum(lit(a, 1.5061177e+00f), t5 * poly(t5, {1.1066136e-01f, -8.131677e-03f, 8.929162e-04f,
+                                      -1.172124e-04f, 1.7020815e-05f, -2.6071887e-06f, 4.1674167e-07f, -8.159329e-08f,
+                                      1.6849306e-08f, -1.7817254e-09f}));
+    const V y5 = fma(t5, slope.hi, lit(a, 3.1780539e+00f)) + t5 * slope.lo;
     // (a - 1/2) (log(a) - 1) + log(2 pi)/2 - 1/2 + series
     const V la = log<V>(a);
     const Two<V> l = log_two<V>({select(a < 0x1p100, a, lit(a, 2)), lit(a, 0)});
@@ -99,9 +109,15 @@ V lgamma_positive(V a) {
     const V z = inverse * inverse;
     const V series = inverse * poly(z, {8.3333336e-02f, -2.7789383e-03f, 8.582265e-04f}) + 0.41893853f;
     const V stirling = select(p.hi < 0x1p120, p.hi + (fma(half_less, less.lo + l.lo, p.lo) + series), p.hi);
+    // Around the minimum at 1.4616...
+    const V d = (a - 0x1.762d86p+0) - 0x1.ab5f2p-27;
+    const V bottom = fma(d * d, poly(d, {4.83836114e-01f, -1.47587746e-01f, 6.46266118e-02f, -3.2785058e-02f, 1.78569388e-02f,
+                                         -1.0470056e-02f, 9.31795407e-03f, -1.56396697e-03f, -3.03343292e-02f}),
+                         lit(a, 7.534799e-10f)) - 0.121486291;
     V y = select(a < 8.0, y5, stirling);
     y = select(a < 3.0, y2, y);
-    y = select(a < 1.5, y1, y);
+    y = select(a < 1.65, bottom, y);
+    y = select(a < 1.3, y1, y);
     return select(a < 0.5, y1 - la, y) + 0.0;  // lgamma(1) is +0
 }
 
@@ -125,9 +141,10 @@ V digamma_positive(V a) {
     // Around the zero at 1.4616...; below 1 through digamma(a + 1) - 1/a.
     const auto below_one = a < 1.0;
     const V off = select(below_one, a - 0x0.762d86p+0, a - 0x1.762d86p+0) - 0x1.ab5f2p-27;
-    const V y1 = off * poly(select(below_one, a - 0.5, a - 1.5), {9.510559e-01f, -4.2362744e-01f, 2.4054156e-01f, -1.4840126e-01f, 9.500993e-02f,
-                                               -6.202546e-02f, 4.0604446e-02f, -2.5937103e-02f, 1.8122287e-02f,
-                                               -1.612299e-02f, 9.426802e-03f});
+    const V u = select(below_one, a - 0.5, a - 1.5);
+    const V y1 = times_sum(off, 9.510559e-01f, u * poly(u, {-4.2362744e-01f, 2.4054156e-01f, -1.4840126e-01f, 9.500993e-02f,
+                                                           -6.202546e-02f, 4.0604446e-02f, -2.5937103e-02f, 1.8122287e-02f,
+                                                           -1.612299e-02f, 9.426802e-03f}));
     const V y3 = poly(a - 3.0, {9.227843e-01f, 3.949342e-01f, -7.705632e-02f, 1.9821191e-02f, -5.6830477e-03f, 1.726528e-03f,
                                 -5.2136136e-04f, 1.5699219e-04f, -7.257908e-05f, 2.7757975e-05f});
     const V y6 = poly(a - 6.0, {1.7061176e+00f, 1.8132295e-01f, -1.6394505e-02f, 1.971344e-03f, -2.6651146e-04f, 3.815074e-05f,
