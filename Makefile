@@ -21,7 +21,7 @@ demo: build
 test: lint test-cpp test-python
 
 test-cpp: build
-	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
 test-python: build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
@@ -46,7 +46,11 @@ format: setup
 stubs: build
 	$(PY) tools/make_stubs.py
 
+# Random programs: graphs through every kernel compiler (tests/fuzz), and Python programs in every mode of trace.
+FUZZ_PROGRAMS ?= 20000
+FUZZ_SEED ?= 1
 fuzz: build
+	for backend in MLIR HALIDE NVRTC; do $(BUILD)/tests/graph_fuzz --backend $$backend --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED) || exit 1; done
 	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
 
 # The C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.

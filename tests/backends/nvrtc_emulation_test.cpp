@@ -1,7 +1,6 @@
 // Kernels as CUDA C++, run on the host: one file of all of them, compiled once.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include "backends/nvrtc/compiler.h"
 #include "backends/nvrtc/print_kernel.h"
 #include "runtime/error.h"
+#include "tests/backends/fenced.h"
 #include "tests/backends/gpu_cases.h"
 
 namespace megjit::nvrtc {
@@ -22,28 +22,6 @@ struct Printed {
     GpuCase test;
     Plan plan;
     std::string text;
-};
-
-// Memory aligned as on a GPU, whose last bytes lie before a page that nobody may touch.
-class Fenced {
-public:
-    explicit Fenced(size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
-        base_ = static_cast<char*>(
-            mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        mprotect(base_ + bytes_, kPage, PROT_NONE);
-        data_ = base_ + bytes_ - (bytes + 15) / 16 * 16;
-    }
-    Fenced(Fenced&& other) noexcept
-        : bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)), data_(other.data_) {}
-    ~Fenced() {
-        if (base_) munmap(base_, bytes_ + kPage);
-    }
-    char* data() const { return data_; }
-
-private:
-    static constexpr size_t kPage = 4096;
-    size_t bytes_;
-    char *base_, *data_;
 };
 
 class Emulation : public testing::Test {
