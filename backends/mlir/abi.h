@@ -10,7 +10,7 @@ extern "C" {
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_mlir_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitMlirAbi = 1;
+constexpr int kMegjitMlirAbi = 2;
 int megjit_mlir_abi(void);
 
 // LLVM's version, the CPU and a hash of its features.
@@ -21,5 +21,13 @@ int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, 
 int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 // Object code to the address of its kernel; null and a text of why not.
 void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to);
+
+// codegen::GpuPlan, and ten times the compute capability of the GPU.
+struct megjit_mlir_gpu {
+    int32_t cover, vector, threads, team, arch;
+};
+// The text of an expanded KernelIR to PTX, or to readable LLVM IR; as above.
+int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to);
+int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to);
 
 }  // extern "C"

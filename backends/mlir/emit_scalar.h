@@ -11,6 +11,7 @@ namespace megjit::mlir_backend {
 struct VectorTarget {
     int width = 4;           // lanes of 32 bits
     bool has_cvttps = false; // x86: one instruction truncates to i32, with INT32_MIN for what is out of range
+    bool is_aligned = false; // contiguous vectors in memory begin at multiples of their size
 };
 
 class ScalarEmitter {

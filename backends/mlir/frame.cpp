@@ -26,6 +26,11 @@ Frame::Frame(ImplicitLocOpBuilder& builder, const codegen::KernelIR& kernel_ir, 
     for (int axis = 0; axis < kernel.rank; ++axis) extents.push_back(load_number(i64, arguments[2], static_cast<size_t>(axis)));
 }
 
+Frame::Frame(ImplicitLocOpBuilder& builder, const codegen::KernelIR& kernel_ir, VectorTarget vectors, LaunchValues numbers)
+    : b(builder), kernel(kernel_ir), target(vectors), scalars(builder, vectors), i64(builder.getI64Type()),
+      pointer(LLVM::LLVMPointerType::get(builder.getContext())), extents(std::move(numbers.extents)), bases(std::move(numbers.bases)),
+      strides(std::move(numbers.strides)), gather_strides_(std::move(numbers.gather_strides)) {}
+
 void Frame::read_operands() {
     const size_t inputs = kernel.inputs.size(), outputs = kernel.outputs.size(), rank = static_cast<size_t>(kernel.rank);
     size_t gather = (inputs + outputs) * rank;
@@ -52,6 +57,7 @@ Value Frame::equal(Value a, Value c) { return arith::CmpIOp::create(b, arith::Cm
 Value Frame::smaller(Value a, Value c) { return arith::MinSIOp::create(b, a, c); }
 Value Frame::splat(Value scalar) { return vector::BroadcastOp::create(b, scalars.vector_of(scalar.getType()), scalar); }
 Value Frame::i32_of(Value wide) { return arith::TruncIOp::create(b, b.getI32Type(), wide); }
+unsigned Frame::vector_alignment(DType dtype) const { return alignment(dtype) * (target.is_aligned ? static_cast<unsigned>(target.width) : 1); }
 Value Frame::zeros(VectorType type) { return arith::ConstantOp::create(b, cast<TypedAttr>(b.getZeroAttr(type))); }
 
 Value Frame::lanes(Type element) {
@@ -218,8 +224,8 @@ Value Frame::load_lanes(size_t i, Value base, const Piece& piece) {
         case Inner::broadcast: return splat(LLVM::LoadOp::create(b, element, base, alignment(dtype)));
         case Inner::contiguous: {
             const Value place = offset_by(element, base, piece.at);
-            if (!piece.mask) return LLVM::LoadOp::create(b, type, place, alignment(dtype));
-            return LLVM::MaskedLoadOp::create(b, type, place, piece.mask, zeros(type), alignment(dtype));
+            if (!piece.mask) return LLVM::LoadOp::create(b, type, place, vector_alignment(dtype));
+            return LLVM::MaskedLoadOp::create(b, type, place, piece.mask, zeros(type), vector_alignment(dtype));
         }
         case Inner::strided: return gather(i, offset_by(element, base, mul(piece.at, lane_stride(i))), lane_offsets(i, piece));
     }
@@ -270,8 +276,8 @@ void Frame::store_one(size_t k, const Values& at, const Piece& piece, Value valu
         return;
     }
     const Value place = offset_by(element, at[i], piece.at);
-    if (!piece.mask) LLVM::StoreOp::create(b, stored, place, alignment(dtype));
-    else LLVM::MaskedStoreOp::create(b, stored, place, piece.mask, alignment(dtype));
+    if (!piece.mask) LLVM::StoreOp::create(b, stored, place, vector_alignment(dtype));
+    else LLVM::MaskedStoreOp::create(b, stored, place, piece.mask, vector_alignment(dtype));
 }
 
 void Frame::store_lane0(size_t k, const Values& at, const Values& values) {

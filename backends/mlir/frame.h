@@ -21,12 +21,22 @@ struct Piece {
     mlir::Value is_whole = {};  // i1, in a loop that meets both kinds: all lanes take part, whatever `left` says
 };
 
+// Per operand, inputs first, as LaunchShape has them.
+struct LaunchValues {
+    Values extents;
+    Values bases;                 // pointers; 0 for coordinates
+    std::vector<Values> strides;  // of inputs, and with reductions of outputs
+    Values gather_strides;        // per input; null where it is not gathered
+};
+
 class Frame {
 public:
     // `arguments` of the kernel's function: inputs, outputs, extents, strides, lo, hi.
     Frame(mlir::ImplicitLocOpBuilder& builder, const codegen::KernelIR& kernel, VectorTarget target,
           mlir::Block::BlockArgListType arguments);
     void read_operands();  // pointers and strides
+    // Of a launch whose numbers are values already; there are no units.
+    Frame(mlir::ImplicitLocOpBuilder& builder, const codegen::KernelIR& kernel, VectorTarget target, LaunchValues numbers);
 
     // ---- small words ----
     mlir::Value index(int64_t value);
@@ -94,6 +104,7 @@ private:
     Values load_all(llvm::ArrayRef<size_t> inputs, llvm::ArrayRef<Values> bases, const Piece& piece);
     void store_one(size_t output, const Values& bases, const Piece& piece, mlir::Value value);
     mlir::Value zeros(mlir::VectorType type);
+    unsigned vector_alignment(runtime::DType dtype) const;
 
     mlir::Block::BlockArgListType arguments_;
     Values gather_strides_;  // per input; null where it is not gathered

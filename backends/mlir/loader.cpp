@@ -5,16 +5,46 @@
 
 namespace megjit::mlir_backend {
 
+using runtime::cat;
+using runtime::DeviceError;
+
+namespace {
+
+void keep(void* to, const char* data, size_t bytes) { static_cast<std::string*>(to)->assign(data, bytes); }
+
+}  // namespace
+
 MlirCompiler::MlirCompiler() : MlirCompiler(codegen::plugin_path("libmegjit_mlir.so")) {}
-MlirCompiler::MlirCompiler(std::filesystem::path plugin) : PluginCompiler("MLIR", std::move(plugin), "megjit_mlir", kMegjitMlirAbi) {}
+MlirCompiler::MlirCompiler(std::filesystem::path plugin)
+    : PluginCompiler("MLIR", std::move(plugin), "megjit_mlir", kMegjitMlirAbi) {}
 
 codegen::KernelFn MlirCompiler::load(const std::string& object) {
     std::string why;
-    const auto keep = [](void* to, const char* data, size_t bytes) { static_cast<std::string*>(to)->assign(data, bytes); };
     const auto load = reinterpret_cast<decltype(&megjit_mlir_load)>(function("_load"));
     void* address = load(object.data(), object.size(), keep, &why);
-    if (!address) throw runtime::DeviceError(runtime::cat("MLIR: cannot load a kernel: ", why));
+    if (!address) throw DeviceError(cat("MLIR: cannot load a kernel: ", why));
     return reinterpret_cast<codegen::KernelFn>(address);
+}
+
+std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel,
+                                      const codegen::GpuPlan& plan, int arch) const {
+    const auto answer = reinterpret_cast<decltype(&megjit_mlir_gpu_compile)>(function(suffix));
+    const megjit_mlir_gpu gpu{static_cast<int32_t>(plan.cover), plan.vector, plan.threads, plan.team, arch};
+    const std::string text = print(kernel);
+    std::string result;
+    if (answer(text.data(), text.size(), &gpu, keep, &result) != 0)
+        throw DeviceError(cat("MLIR: cannot compile a kernel: ", result, "\n", text));
+    return result;
+}
+
+std::string MlirCompiler::compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+                                          int arch) const {
+    return ask_for_gpu("_gpu_compile", kernel, plan, arch);
+}
+
+std::string MlirCompiler::source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+                                         int arch) const {
+    return ask_for_gpu("_gpu_source", kernel, plan, arch);
 }
 
 }  // namespace megjit::mlir_backend

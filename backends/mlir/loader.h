@@ -3,6 +3,7 @@
 // LLVM lives in a plug-in that is opened at the first compile; this loader is all that others see.
 #pragma once
 
+#include "codegen/gpu_plan.h"
 #include "codegen/plugin_compiler.h"
 
 namespace megjit::mlir_backend {
@@ -12,6 +13,13 @@ public:
     MlirCompiler();
     explicit MlirCompiler(std::filesystem::path plugin);
     codegen::KernelFn load(const std::string& object) override;
+    // For GPUs, of expanded kernels: PTX, and readable LLVM IR.
+    std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan, int arch) const;
+    std::string source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan, int arch) const;
+
+private:
+    std::string ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+                            int arch) const;
 };
 
 }  // namespace megjit::mlir_backend

@@ -4,6 +4,8 @@
 
 #include "backends/mlir/abi.h"
 #include "backends/mlir/emit_scalar.h"
+#include "backends/mlir/gpu_lower.h"
+#include "backends/mlir/gpu_machine.h"
 #include "backends/mlir/lower.h"
 #include "backends/mlir/machine.h"
 #include "llvm/IR/LLVMContext.h"
@@ -13,6 +15,15 @@
 
 namespace megjit::mlir_backend {
 namespace {
+
+codegen::KernelIR sound_kernel(std::string_view text) {
+    const codegen::KernelIR kernel = codegen::parse_kernel(text);
+    if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
+    for (const runtime::ScalarInst& inst : kernel.program.insts())
+        if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
+            throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+    return kernel;
+}
 
 struct Compiler {
     Lowering lowering;
@@ -26,16 +37,40 @@ struct Compiler {
     }
 
     std::unique_ptr<llvm::Module> optimized(std::string_view text, llvm::LLVMContext& context) {
-        const codegen::KernelIR kernel = codegen::parse_kernel(text);
-        if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
-        for (const runtime::ScalarInst& inst : kernel.program.insts())
-            if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
-                throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+        const codegen::KernelIR kernel = sound_kernel(text);
         std::unique_ptr<llvm::Module> module = lowering.lower(kernel, machine.vectors(), context);
         machine.optimize(*module);
         return module;
     }
 };
+
+// For GPUs: nothing of it is made where there are none.
+struct GpuPart {
+    GpuLowering lowering;
+    std::mutex mutex;
+
+    static GpuPart& instance() {
+        static GpuPart* part = new GpuPart;
+        return *part;
+    }
+
+    // What `finish` makes of the kernel's module.
+    template <class Finish>
+    std::string run(std::string_view text, const megjit_mlir_gpu& gpu, const Finish& finish) {
+        const codegen::KernelIR kernel = sound_kernel(text);
+        const codegen::GpuPlan plan{.cover = static_cast<codegen::Cover>(gpu.cover), .vector = gpu.vector, .threads = gpu.threads, .team = gpu.team};
+        const std::lock_guard lock(mutex);
+        llvm::LLVMContext context;
+        return finish(*lowering.lower(kernel, plan, context));
+    }
+};
+
+std::string text_of(const llvm::Module& module) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    module.print(out, nullptr);
+    return text;
+}
 
 // Runs `make`, hands its text to the sink; an exception becomes its message and status 1.
 template <class Make>
@@ -57,6 +92,8 @@ int answer(megjit_mlir_sink sink, void* to, const Make& make) noexcept {
 #define MEGJIT_EXPORT __attribute__((visibility("default")))
 using megjit::mlir_backend::answer;
 using megjit::mlir_backend::Compiler;
+using megjit::mlir_backend::GpuPart;
+using megjit::mlir_backend::text_of;
 
 extern "C" {
 
@@ -80,10 +117,7 @@ MEGJIT_EXPORT int megjit_mlir_source(const char* kernel, size_t bytes, megjit_ml
         Compiler& compiler = Compiler::instance();
         const std::lock_guard lock(compiler.mutex);
         llvm::LLVMContext context;
-        std::string text;
-        llvm::raw_string_ostream out(text);
-        compiler.optimized({kernel, bytes}, context)->print(out, nullptr);
-        return text;
+        return text_of(*compiler.optimized({kernel, bytes}, context));
     });
 }
 
@@ -109,6 +143,21 @@ MEGJIT_EXPORT void* megjit_mlir_load(const char* object, size_t bytes, megjit_ml
     if (!failed) return address;
     sink(to, why.data(), why.size());
     return nullptr;
+}
+
+MEGJIT_EXPORT int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to) {
+    return answer(sink, to, [&] {
+        return GpuPart::instance().run({kernel, bytes}, *gpu, [&](llvm::Module& module) { return megjit::mlir_backend::to_ptx(module, gpu->arch); });
+    });
+}
+
+MEGJIT_EXPORT int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to) {
+    return answer(sink, to, [&] {
+        return GpuPart::instance().run({kernel, bytes}, *gpu, [&](llvm::Module& module) {
+            megjit::mlir_backend::optimize_for_gpu(module, gpu->arch);
+            return text_of(module);
+        });
+    });
 }
 
 }  // extern "C"

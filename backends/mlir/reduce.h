@@ -17,6 +17,8 @@ public:
     bool loses_digits() const { return loses_digits_; }    // in long walks: they need blocks
     bool counts() const { return counts_; }                // is it told how many elements a part holds?
     bool needs_places() const { return needs_places_; }
+    size_t states() const { return first_.back(); }  // values of a part
+    size_t total_states() const { return states() + counts_; }  // of a total, with f64 lanes of counts at its end
 
     // Of one vector of elements. A part holds elements lane by lane.
     struct Step {
@@ -31,11 +33,10 @@ public:
     Values start_total();
     Values absorb(const Values& total, const Values& part, mlir::Value count);
     Values fold(Values total);                                     // over the lanes: every lane of the result holds all
+    Values merge_totals(const Values& a, const Values& b);
     Values results(const Values& total, mlir::Value elements);     // per reduction; `elements` (i64) of a row
 
 private:
-    Values merge_totals(const Values& a, const Values& b);
-    size_t states() const { return first_.back(); }  // a total has one more when it counts: f64 lanes of counts
     const codegen::Reduction& reduction(size_t r) const;
     runtime::ScalarType type_of(size_t r) const { return f_.kernel.program[reduction(r).arg].type; }
     bool is_float(size_t r) const { return type_of(r) == runtime::ScalarType::f32; }

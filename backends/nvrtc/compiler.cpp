@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "backends/nvrtc/library.h"
-#include "backends/nvrtc/plan.h"
 #include "backends/nvrtc/print_kernel.h"
 #include "codegen/disk_cache.h"
 #include "runtime/error.h"
@@ -15,7 +14,7 @@ using namespace codegen;
 using runtime::cat;
 using runtime::DeviceError;
 
-GpuImage image_of(const KernelIR& kernel, const Plan& plan) {
+GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
     GpuImage image;
     image.cover = plan.cover;
     image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
@@ -43,12 +42,12 @@ std::string NvrtcCompiler::version_key() const {
 
 // With a hash of the text, so that a printer which prints better never meets what an older one left in the cache.
 std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
-    const Plan plan = plan_of(kernel, launch);
+    const GpuPlan plan = gpu_plan_of(kernel, launch);
     return cat(print(plan), " ", std::hash<std::string>()(print_kernel(kernel, plan, GpuImage().entry)));
 }
 
 std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int) {
-    return cat(prelude(), print_kernel(kernel, plan_of(kernel, launch), GpuImage().entry));
+    return cat(prelude(), print_kernel(kernel, gpu_plan_of(kernel, launch), GpuImage().entry));
 }
 
 GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launch, int arch) {
@@ -64,7 +63,7 @@ GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launc
         warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch, "; kernels are compiled for compute_",
                       newest[-1], " and finished by the driver"));
 
-    const Plan plan = plan_of(kernel, launch);
+    const GpuPlan plan = gpu_plan_of(kernel, launch);
     GpuImage image = image_of(kernel, plan);
     image.code = nvrtc.compile(source(kernel, launch, arch), cat(is_known ? "sm_" : "compute_", newest[-1]));
     image.is_ptx = !is_known;

@@ -1,3 +1,7 @@
+// backends/nvrtc/ -- kernels for NVIDIA GPUs: CUDA C++ as text, compiled in the process by NVRTC.
+// In: an expanded KernelIR and a launch. Out: a GpuImage that serves every launch of the same plan.
+// Needs no CUDA to build: NVRTC is opened at run time. Knows no driver.
+//
 // backends/nvrtc/compiler.h -- NvrtcCompiler: plan, text, NVRTC, image.
 #pragma once
 
@@ -6,15 +10,14 @@
 #include <mutex>
 #include <vector>
 
-#include "codegen/gpu_image.h"
+#include "codegen/gpu_plan.h"
 
 namespace megjit::nvrtc {
 
 class Library;
-struct Plan;
 
 // The image but for its code.
-codegen::GpuImage image_of(const codegen::KernelIR& kernel, const Plan& plan);
+codegen::GpuImage image_of(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan);
 
 class NvrtcCompiler final : public codegen::GpuCompiler {
 public:

@@ -8,7 +8,7 @@ namespace megjit::nvrtc {
 using namespace codegen;
 using namespace runtime;
 
-ElementPrinter::ElementPrinter(const KernelIR& kernel, const Plan& plan)
+ElementPrinter::ElementPrinter(const KernelIR& kernel, const GpuPlan& plan)
     : kernel_(kernel),
       plan_(plan),
       levels_(kernel.levels()),

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/nvrtc/plan.h"
+#include "codegen/gpu_plan.h"
 
 namespace megjit::nvrtc {
 
@@ -14,7 +14,7 @@ namespace megjit::nvrtc {
 // program; aR, rR reductions, while they are accumulated and after.
 class ElementPrinter {
 public:
-    ElementPrinter(const codegen::KernelIR& kernel, const Plan& plan);
+    ElementPrinter(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan);
 
 protected:
     void line(const std::string& text);
@@ -36,7 +36,7 @@ protected:
     bool is_walked(int input) const { return !kernel_.inputs[static_cast<size_t>(input)].per_row; }
 
     const codegen::KernelIR& kernel_;
-    const Plan& plan_;
+    const codegen::GpuPlan& plan_;
     const std::vector<codegen::KernelIR::Level> levels_;
     const size_t operands_;
     const int first_walked_;  // the axes from here on are walked by a loop; those before are a row's
@@ -45,7 +45,7 @@ protected:
 
 private:
     bool has_tail() const { return plan_.vector > 1 && kernel_.reduced == 0 && kernel_.rank == 1; }
-    bool is_packed(size_t at) const { return plan_.vector > 1 && nvrtc::is_packed(kernel_, at); }
+    bool is_packed(size_t at) const { return plan_.vector > 1 && codegen::is_packed(kernel_, at); }
     bool is_gathered_once(size_t input) const;
     std::vector<bool> needed_in(int pass) const;
     std::vector<bool> read_inputs(const std::vector<bool>& needed) const;

@@ -223,7 +223,7 @@ int part_words(const KernelIR& kernel) {
     return words;
 }
 
-std::string print_kernel(const KernelIR& kernel, const Plan& plan, std::string_view entry) {
+std::string print_kernel(const KernelIR& kernel, const GpuPlan& plan, std::string_view entry) {
     return Printer(kernel, plan).run(entry);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "backends/nvrtc/plan.h"
+#include "codegen/gpu_plan.h"
 
 namespace megjit::nvrtc {
 
@@ -16,6 +16,6 @@ std::string_view prelude();
 int part_words(const codegen::KernelIR& kernel);
 
 // One function, extern "C" and named `entry`. DeviceError when it has more parameters than a launch takes.
-std::string print_kernel(const codegen::KernelIR& kernel, const Plan& plan, std::string_view entry);
+std::string print_kernel(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan, std::string_view entry);
 
 }  // namespace megjit::nvrtc

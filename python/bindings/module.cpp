@@ -11,7 +11,7 @@
 #include "backends/halide/gpu_compiler.h"
 #endif
 #ifdef MEGJIT_WITH_MLIR
-#include "backends/mlir/loader.h"
+#include "backends/mlir/gpu_compiler.h"
 #endif
 
 namespace megjit::python {
@@ -23,6 +23,7 @@ void start() {
     codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
     codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
+    codegen::GpuService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
 #endif
 #ifdef MEGJIT_WITH_HALIDE
     codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());

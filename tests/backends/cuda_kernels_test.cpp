@@ -6,6 +6,9 @@
 #include "codegen/gpu_service.h"
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
+#ifdef MEGJIT_MLIR_PLUGIN
+#include "backends/mlir/gpu_compiler.h"
+#endif
 
 namespace megjit::cuda {
 namespace {
@@ -20,6 +23,9 @@ protected:
             gpu_ = std::make_unique<Gpu>(*driver_);
         } catch (const runtime::DeviceError& error) { GTEST_SKIP() << error.what(); }
         service_.add(std::make_unique<nvrtc::NvrtcCompiler>());
+#ifdef MEGJIT_MLIR_PLUGIN
+        service_.add(std::make_unique<mlir_backend::MlirGpuCompiler>(MEGJIT_MLIR_PLUGIN));
+#endif
     }
 
     std::string fault_of(const GpuCase& test, std::string_view backend) {

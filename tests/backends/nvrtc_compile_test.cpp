@@ -2,7 +2,7 @@
 
 #include "backends/nvrtc/compiler.h"
 #include "backends/nvrtc/library.h"
-#include "backends/nvrtc/plan.h"
+#include "codegen/gpu_plan.h"
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
@@ -23,7 +23,7 @@ protected:
 TEST_F(NvrtcTest, CompilesKernelsForEveryArchitecture) {
     std::vector<GpuCase> cases = handmade_gpu_cases();
     for (size_t i = cases.size(); i-- > 0;)
-        if (i % 5 != 0 && plan_of(cases[i].data.kernel, cases[i].data.launch).parts == 1)
+        if (i % 5 != 0 && gpu_plan_of(cases[i].data.kernel, cases[i].data.launch).parts == 1)
             cases.erase(cases.begin() + static_cast<ptrdiff_t>(i));
     for (GpuCase& c : random_gpu_cases(2000, 2008)) cases.push_back(std::move(c));
     ASSERT_GE(cases.size(), 20u);

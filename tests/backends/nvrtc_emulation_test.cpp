@@ -20,7 +20,7 @@ using namespace codegen;
 
 struct Printed {
     GpuCase test;
-    Plan plan;
+    GpuPlan plan;
     std::string text;
 };
 
@@ -33,7 +33,7 @@ protected:
         std::vector<GpuCase> cases = handmade_gpu_cases();
         for (GpuCase& c : random_gpu_cases(2000, 2110)) cases.push_back(std::move(c));
         for (GpuCase& c : cases) {
-            Plan plan = plan_of(c.data.kernel, c.data.launch);
+            GpuPlan plan = gpu_plan_of(c.data.kernel, c.data.launch);
             plan.wide = printed_->size() % 3 == 0;
             const std::string text = print_kernel(c.data.kernel, plan, cat("kernel_", printed_->size()));
             printed_->push_back({std::move(c), plan, text});

@@ -23,7 +23,7 @@ using codegen::LaunchShape;
 using runtime::cat;
 
 std::string key_of(const KernelIR& kernel, const LaunchShape& launch) {
-    return cat(nvrtc::print(nvrtc::plan_of(kernel, launch)), "\n", codegen::print(kernel));
+    return cat(codegen::print(codegen::gpu_plan_of(kernel, launch)), "\n", codegen::print(kernel));
 }
 
 // The operands of each launch of a fused node.
@@ -47,7 +47,7 @@ void Emulation::add(const Graph& graph) {
             const std::string entry = cat("kernel_", texts_.size());
             const auto [text, is_new] = texts_.try_emplace(key_of(kernel, launch));
             if (!is_new) return;
-            text->second = cat(nvrtc::print_kernel(kernel, nvrtc::plan_of(kernel, launch), entry), "extern \"C\" void launch_", texts_.size() - 1,
+            text->second = cat(nvrtc::print_kernel(kernel, codegen::gpu_plan_of(kernel, launch), entry), "extern \"C\" void launch_", texts_.size() - 1,
                                "(const unsigned* grid, unsigned threads, const uint64_t* words) { emulate(", entry, ", grid, threads, words); }\n");
         });
     }
@@ -74,7 +74,7 @@ void Emulation::compile() {
 }
 
 void Emulation::launch(const KernelIR& kernel, const LaunchShape& shape, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs) const {
-    const nvrtc::Plan plan = nvrtc::plan_of(kernel, shape);
+    const codegen::GpuPlan plan = codegen::gpu_plan_of(kernel, shape);
     std::vector<Fenced> memory;
     std::vector<uint64_t> in, out;
     const auto place = [&](const TensorRef& tensor, std::vector<uint64_t>& to) {

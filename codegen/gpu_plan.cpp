@@ -1,14 +1,12 @@
-#include "backends/nvrtc/plan.h"
+#include "codegen/gpu_plan.h"
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "runtime/error.h"
 
-namespace megjit::nvrtc {
+namespace megjit::codegen {
 namespace {
-
-using namespace codegen;
 
 constexpr int kWarp = 32;
 constexpr size_t kLongProgram = 200;  // instructions: beyond it eight lanes cost more registers than they save loads
@@ -97,8 +95,8 @@ bool is_packed(const KernelIR& kernel, size_t at) {
     return index.per_row || index.inner == Inner::broadcast;
 }
 
-Plan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
-    Plan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
+GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
+    GpuPlan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
     if (kernel.reduced == 0) return plan;
     const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
     if (kernel.lanes == Lanes::kept) {
@@ -117,11 +115,11 @@ Plan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     return plan;
 }
 
-std::string print(const Plan& plan) {
+std::string print(const GpuPlan& plan) {
     const char* cover = plan.cover == Cover::elements ? "elements" : plan.cover == Cover::rows ? "rows" : "columns";
     using runtime::cat;
     return cat(cover, " team=", plan.team, "/", plan.threads, plan.parts > 1 ? cat(" parts=", plan.parts) : "",
                plan.wide ? " i64 x" : " i32 x", plan.vector);
 }
 
-}  // namespace megjit::nvrtc
+}  // namespace megjit::codegen

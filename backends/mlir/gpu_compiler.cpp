@@ -1,0 +1,39 @@
+#include "backends/mlir/gpu_compiler.h"
+
+namespace megjit::mlir_backend {
+
+using namespace codegen;
+
+// All indices have 64 bits. A row is the work of one team.
+GpuPlan mlir_gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
+    GpuPlan plan = gpu_plan_of(kernel, launch);
+    plan.wide = true;
+    plan.parts = 1;
+    return plan;
+}
+
+GpuImage mlir_gpu_image_of(const GpuPlan& plan) {
+    GpuImage image;
+    image.cover = plan.cover;
+    image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    image.block[0] = static_cast<uint32_t>(plan.threads);
+    image.is_ptx = true;
+    return image;
+}
+
+std::string MlirGpuCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
+    return print(mlir_gpu_plan_of(kernel, launch));
+}
+
+GpuImage MlirGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+    const GpuPlan plan = mlir_gpu_plan_of(kernel, launch);
+    GpuImage image = mlir_gpu_image_of(plan);
+    image.code = plugin_.compile_for_gpu(kernel, plan, arch);
+    return image;
+}
+
+std::string MlirGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+    return plugin_.source_for_gpu(kernel, mlir_gpu_plan_of(kernel, launch), arch);
+}
+
+}  // namespace megjit::mlir_backend

@@ -1,0 +1,30 @@
+// codegen/gpu_plan.h -- GpuPlan: how the threads of a GPU share a kernel, and all that its code takes from the
+// numbers of a launch: launches of one plan share an image.
+#pragma once
+
+#include <string>
+
+#include "codegen/gpu_image.h"
+
+namespace megjit::codegen {
+
+struct GpuPlan {
+    Cover cover = Cover::elements;
+    bool wide = false;  // indices need 64 bits
+    int vector = 1;     // neighbours on the lane axis that one thread loads and stores together
+    int threads = 256;  // of a block
+    int team = 1;       // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
+    int parts = 1;      // blocks that share a row: of reductions that fill no GPU otherwise
+    int slots() const { return threads / team; }  // rows of a block
+};
+
+GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch);
+std::string print(const GpuPlan& plan);  // "rows team=256/256 parts=8 i32 x4"
+
+// Operands are numbered as strides are: inputs, then outputs.
+const Operand& operand(const KernelIR& kernel, size_t at);
+bool is_output(const KernelIR& kernel, size_t at);
+// Do neighbours on the lane axis lie side by side, so that they may be loaded or stored together?
+bool is_packed(const KernelIR& kernel, size_t at);
+
+}  // namespace megjit::codegen
