@@ -130,6 +130,7 @@ private:
                 const int g = group_of(input);
                 if (g > best && may_join(id, g)) best = g;  // the latest: most likely on one path
             }
+            if (best == kNoGroup && part_of(node) == Part::reduction) ++era_;  // it may stay an op of its own
             if (best == kNoGroup && part_of(node) != Part::reshape) best = new_group(id);
             if (best != kNoGroup) {
                 join(id, best);
