@@ -1,0 +1,272 @@
+#include "memory/recompute_greedy.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+namespace megjit::memory {
+namespace {
+
+constexpr double kStride = 0.01;     // one round lowers the peak by so much, if it can
+constexpr int kMostIdleRounds = 60;  // rounds without a smaller peak before it stops
+
+// Steps that are recomputed together, as far as one round knows.
+class Components {
+public:
+    Components(const RecomputeSchedule& schedule, const Levels& levels, const Simulation& now)
+        : s_(schedule), up_(schedule.problem.steps.size()), cost_(up_.size()), bytes_(up_.size()), needed_at_(up_.size(), kNone), level_(up_.size()) {
+        std::iota(up_.begin(), up_.end(), 0u);
+        for (uint32_t step = 0; step < up_.size(); ++step) cost_[step] = s_.problem.steps[step].cost;
+        for (uint32_t gap = 0; gap < levels.size(); ++gap)
+            if (levels[gap] && !s_.is_tail(gap)) add(gap, levels[gap], now.position_of[s_.gaps[gap].to]);
+    }
+
+    uint32_t find(uint32_t step) {
+        while (up_[step] != step) step = up_[step] = up_[up_[step]];
+        return step;
+    }
+    uint8_t level(uint32_t step) const { return level_[step]; }
+    double cost(uint32_t root) const { return cost_[root]; }
+    size_t bytes(uint32_t root) const { return bytes_[root]; }
+    uint32_t needed_at(uint32_t root) const { return needed_at_[root]; }
+
+    // The gap is now of `level`.
+    void add(uint32_t gap, uint8_t level, uint32_t needed_at) {
+        const uint32_t value = s_.gaps[gap].value, step = s_.producer[value];
+        const bool is_new = level_[step] < level;
+        level_[step] = std::max(level_[step], level);
+        const uint32_t root = find(step);
+        if (is_new && level == 1) bytes_[root] += s_.problem.values[value].bytes;
+        needed_at_[root] = std::min(needed_at_[root], needed_at);
+        if (is_new) for_each_neighbour(gap, level, [&](uint32_t other, bool) { join(step, other); });
+    }
+
+    // Steps that run again with this one: those of operands that are not kept meanwhile, and of results.
+    template <class Visit>
+    void for_each_neighbour(uint32_t gap, uint8_t level, const Visit& visit) const {
+        const uint32_t step = s_.producer[s_.gaps[gap].value];
+        for (uint32_t v : s_.problem.steps[step].reads) {
+            if (!s_.is_free(v)) continue;
+            const bool is_gone = s_.readers[v].back() < s_.gaps[gap].to && level_[s_.producer[v]] == 0;
+            if (is_gone || level_[s_.producer[v]] >= level) visit(s_.producer[v], true);
+        }
+        for (uint32_t v : s_.problem.steps[step].writes)
+            for (uint32_t reader : s_.readers[v])
+                if (level_[reader] >= level) visit(reader, false);
+    }
+
+private:
+    void join(uint32_t a, uint32_t b) {
+        a = find(a), b = find(b);
+        if (a == b) return;
+        up_[b] = a;
+        cost_[a] += cost_[b];
+        bytes_[a] += bytes_[b];
+        needed_at_[a] = std::min(needed_at_[a], needed_at_[b]);
+    }
+
+    const RecomputeSchedule& s_;
+    std::vector<uint32_t> up_;
+    std::vector<double> cost_;
+    std::vector<size_t> bytes_;       // of values that are let go of
+    std::vector<uint32_t> needed_at_;  // position at which it is recomputed first
+    std::vector<uint8_t> level_;       // by step
+};
+
+// One round: lets go of what waits across the places where most is alive.
+class Round {
+public:
+    Round(const RecomputeSchedule& schedule, Levels& levels, const Simulation& now, const GreedyOptions& options)
+        : s_(schedule), levels_(levels), now_(now), options_(options), parts_(schedule, levels, now), bytes_at_(now.bytes_at),
+          goal_(static_cast<size_t>(static_cast<double>(now.plan.peak_bytes) * (1 - kStride))) {
+        if (goal_ == now.plan.peak_bytes && goal_) --goal_;
+        for (uint32_t p = 0; p < bytes_at_.size(); ++p)
+            if (bytes_at_[p] > goal_) over_.push_back(p);
+    }
+
+    // Does anything change?
+    bool run(bool ahead) {
+        struct Candidate {
+            double score = 0;
+            uint32_t wait = 0;
+            bool operator<(const Candidate& other) const { return score != other.score ? score < other.score : wait > other.wait; }
+        };
+        std::priority_queue<Candidate> queue;
+        for (uint32_t w = 0; w < now_.waits.size(); ++w)
+            if (may_let_go(now_.waits[w]) && helps(now_.waits[w])) queue.push({score(now_.waits[w]), w});
+        bool any = false;
+        while (!queue.empty()) {
+            const Candidate best = queue.top();
+            queue.pop();
+            const Wait& wait = now_.waits[best.wait];
+            if (!helps(wait)) continue;
+            // What was let go of meanwhile can only have made it worse.
+            const double again = score(wait);
+            if (again < best.score) {
+                queue.push({again, best.wait});
+                continue;
+            }
+            if (ahead && makes_a_new_peak(wait)) continue;
+            let_go(wait);
+            any = true;
+            if (!ahead) break;  // a leap in the dark: one at a time
+        }
+        return any;
+    }
+
+private:
+    const RematValue& value(const Wait& wait) const { return s_.problem.values[s_.gaps[wait.gap].value]; }
+
+    bool may_let_go(const Wait& wait) const {
+        return !s_.is_tail(wait.gap) && levels_[wait.gap] < kMostLevel && value(wait).bytes > 0;
+    }
+
+    // Does it wait where more than the goal is alive?
+    bool helps(const Wait& wait) const {
+        for (auto p = std::upper_bound(over_.begin(), over_.end(), wait.from); p != over_.end() && *p < wait.to; ++p)
+            if (bytes_at_[*p] > goal_) return true;
+        return false;
+    }
+
+    double score(const Wait& wait) {
+        const uint32_t step = s_.producer[s_.gaps[wait.gap].value];
+        const auto level = static_cast<uint8_t>(levels_[wait.gap] + 1);
+        double own = s_.problem.steps[step].cost, around = 0;
+        seen_.assign(1, parts_.find(step));
+        parts_.for_each_neighbour(wait.gap, level, [&](uint32_t other, bool is_operand) {
+            const uint32_t root = parts_.find(other);
+            if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
+            seen_.push_back(root);
+            if (is_operand && parts_.level(other) == 0) own += s_.problem.steps[other].cost;  // it is gone: it must run for this alone
+            else around += parts_.cost(root);
+        });
+        const double cost = own + options_.neighbourhood * around;
+        const double room = static_cast<double>(value(wait).bytes) * (wait.to - wait.from);
+        return cost > 0 ? room / cost : room * 1e30;
+    }
+
+    // Once it is joined with what is let go of around it, all of that is computed at once where the first of it is needed.
+    bool makes_a_new_peak(const Wait& wait) {
+        size_t before = 0, first_need = bytes_at_[wait.to];
+        seen_.clear();
+        parts_.for_each_neighbour(wait.gap, 1, [&](uint32_t other, bool is_operand) {
+            const uint32_t root = parts_.find(other);
+            if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
+            seen_.push_back(root);
+            if (is_operand) before += parts_.bytes(root);
+            else if (parts_.needed_at(root) < bytes_at_.size()) first_need = std::max(first_need, bytes_at_[parts_.needed_at(root)]);
+        });
+        return levels_[wait.gap] == 0 && first_need + before > now_.plan.peak_bytes;
+    }
+
+    void let_go(const Wait& wait) {
+        const auto level = ++levels_[wait.gap];
+        parts_.add(wait.gap, level, wait.to);
+        const size_t bytes = value(wait).bytes;
+        for (uint32_t p = wait.from + 1; p < wait.to; ++p) bytes_at_[p] -= std::min(bytes, bytes_at_[p]);
+        keep_small_operands(wait);
+    }
+
+    // An operand that is gone by then, and takes less room than the result: it stays instead.
+    void keep_small_operands(const Wait& wait) {
+        const Gap& gap = s_.gaps[wait.gap];
+        for (uint32_t v : s_.problem.steps[s_.producer[gap.value]].reads) {
+            const uint32_t tail = s_.first_gap[v + 1] - 1;
+            if (s_.is_free(v) && s_.readers[v].back() < gap.to && 2 * s_.problem.values[v].bytes <= value(wait).bytes) levels_[tail] = 1;
+        }
+    }
+
+    const RecomputeSchedule& s_;
+    Levels& levels_;
+    const Simulation& now_;
+    const GreedyOptions& options_;
+    Components parts_;
+    std::vector<size_t> bytes_at_;  // as this round leaves it
+    size_t goal_;
+    std::vector<uint32_t> over_;    // positions at which more than the goal is alive
+    std::vector<uint32_t> seen_;
+};
+
+}  // namespace
+
+void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options, const Offer& offer) {
+    double plain_cost = 0;
+    for (const RematStep& step : schedule.problem.steps) plain_cost += step.cost;
+    Simulation now = schedule.simulate(levels);
+    size_t least = std::numeric_limits<size_t>::max();
+    for (int idle = 0; now.is_valid && now.plan.cost <= options.most_cost * plain_cost;) {
+        offer(levels, now);
+        idle = now.plan.peak_bytes < least ? 0 : idle + 1;
+        least = std::min(least, now.plan.peak_bytes);
+        if (idle > kMostIdleRounds) return;
+        Round round(schedule, levels, now, options);
+        if (!(options.looks_ahead && round.run(true)) && !round.run(false)) return;
+        now = schedule.simulate(levels);
+    }
+}
+
+Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t most_bytes) {
+    Simulation now = schedule.simulate(levels);
+    for (int round = 0; round < 4 && now.is_valid; ++round) {
+        struct Candidate {
+            double gain = 0;
+            uint32_t gap = 0;
+        };
+        std::vector<Candidate> candidates;
+        for (uint32_t gap = 0; gap < levels.size(); ++gap) {
+            if (!levels[gap] || schedule.is_tail(gap)) continue;
+            const Gap& g = schedule.gaps[gap];
+            const double room = static_cast<double>(schedule.problem.values[g.value].bytes) * (now.position_of[g.to] - now.position_of[g.from] + 1);
+            candidates.push_back({schedule.problem.steps[schedule.producer[g.value]].cost / room, gap});
+        }
+        std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
+        Levels kept = levels;
+        std::vector<size_t> bytes_at = now.bytes_at;
+        bool any = false;
+        for (const Candidate& candidate : candidates) {
+            const Gap& g = schedule.gaps[candidate.gap];
+            const uint32_t from = now.position_of[g.from], to = now.position_of[g.to];
+            const size_t bytes = schedule.problem.values[g.value].bytes;
+            bool fits = true;
+            for (uint32_t p = from + 1; p < to && fits; ++p) fits = bytes_at[p] + bytes <= most_bytes;
+            if (!fits) continue;
+            for (uint32_t p = from + 1; p < to; ++p) bytes_at[p] += bytes;
+            kept[candidate.gap] = 0;
+            any = true;
+        }
+        if (!any) break;
+        Simulation then = schedule.simulate(kept);
+        if (!then.is_valid || then.plan.peak_bytes > most_bytes || then.plan.cost >= now.plan.cost) break;
+        levels = std::move(kept);
+        now = std::move(then);
+    }
+    return now;
+}
+
+Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain, size_t block_bytes) {
+    const auto& values = schedule.problem.values;
+    const auto peak = static_cast<uint32_t>(std::max_element(plain.bytes_at.begin(), plain.bytes_at.end()) - plain.bytes_at.begin());
+    const uint32_t turn = plain.plan.order[peak];
+    std::vector<uint32_t> block_of(schedule.problem.steps.size());
+    uint32_t block = 0;
+    size_t bytes = 0;
+    for (uint32_t step = 0; step <= turn; ++step) {
+        block_of[step] = block;
+        for (uint32_t v : schedule.problem.steps[step].writes)
+            if (schedule.is_free(v) && !schedule.readers[v].empty() && schedule.readers[v].back() > turn) bytes += values[v].bytes;
+        if (bytes < block_bytes) continue;
+        ++block;
+        bytes = 0;
+    }
+    Levels levels(schedule.gaps.size());
+    for (uint32_t gap = 0; gap < levels.size(); ++gap) {
+        const Gap& g = schedule.gaps[gap];
+        if (schedule.is_tail(gap) || !schedule.is_free(g.value) || schedule.producer[g.value] > turn) continue;
+        if (g.from > turn || g.to <= turn) continue;
+        const bool is_border = block_of[g.from] != block_of[schedule.producer[g.value]];  // another block reads it
+        if (!is_border) levels[gap] = 1;
+    }
+    return levels;
+}
+
+}  // namespace megjit::memory

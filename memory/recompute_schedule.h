@@ -1,0 +1,64 @@
+// memory/recompute_schedule.h -- from "this value is not kept between these two uses" to a list of steps.
+// The search (rematerialize.cpp) moves in the space of such choices; every choice gives a valid list.
+#pragma once
+
+#include <span>
+
+#include "memory/inplace.h"
+#include "memory/rematerialize.h"
+
+namespace megjit::memory {
+
+// The time between two uses of a value in the plain order. Its level says what becomes of the value:
+// 0: it is kept. 1 and above: it is let go of, and computed again before the second use. When something that
+// is needed earlier needs it too, it is computed then, and it stays if nothing of a lower level follows it among what
+// is computed with it. So level-1 values stay between the recomputed stretches of level-2 ones, as checkpoints of
+// checkpoints. The last gap of a value goes from its last use to the end: 0: it is gone; 1: it is kept.
+struct Gap {
+    uint32_t value = 0;
+    uint32_t from = 0;  // step, in the plain order
+    uint32_t to = 0;    // step; kNone for the last gap
+};
+using Levels = std::vector<uint8_t>;  // by gap
+inline constexpr uint8_t kMostLevel = 3;
+
+// A stretch of a schedule in which a value only waits.
+struct Wait {
+    uint32_t gap = 0;
+    uint32_t from = 0, to = 0;  // positions at which it is written or read, and read
+};
+
+struct Simulation {
+    bool is_valid = false;  // false: so many steps that it was given up
+    RematPlan plan = {};
+    std::vector<size_t> bytes_at = {};        // by position in plan.order
+    std::vector<uint32_t> position_of = {};   // by step: where it stands for its own sake
+    std::vector<Wait> waits = {};
+};
+
+class RecomputeSchedule {
+public:
+    explicit RecomputeSchedule(const RematProblem& problem);
+    Simulation simulate(const Levels& levels) const;
+
+    const RematProblem& problem;
+    std::vector<Gap> gaps;
+    std::vector<uint32_t> first_gap;  // by value, and one more
+    std::vector<uint32_t> producer;   // by value; kNone: there from the start
+    std::vector<std::vector<uint32_t>> readers;  // by value: steps, ascending, each once
+
+    bool is_free(uint32_t value) const {
+        return producer[value] != kNone && !problem.values[value].is_kept && problem.steps[producer[value]].repeatable;
+    }
+    bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
+};
+
+// Peak, cost and bytes at each place of a list of steps; throws like measure().
+struct Measured {
+    RematPlan plan = {};
+    std::vector<size_t> bytes_at = {};
+    std::vector<bool> is_needed = {};  // by position: some result is read, or kept
+};
+Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> order);
+
+}  // namespace megjit::memory

@@ -1,0 +1,206 @@
+#include "memory/rematerialize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "memory/recompute_greedy.h"
+
+namespace megjit::memory {
+namespace {
+
+// The best plans that were found: none is beaten in both peak and cost.
+class Front {
+public:
+    struct Point {
+        Levels levels;
+        RematPlan plan;
+    };
+
+    void add(const Levels& levels, const RematPlan& plan) {
+        const auto after = points_.upper_bound(plan.peak_bytes);
+        if (after != points_.begin() && std::prev(after)->second.plan.cost <= plan.cost) return;
+        auto next = after;
+        while (next != points_.end() && next->second.plan.cost >= plan.cost) next = points_.erase(next);
+        points_.insert_or_assign(plan.peak_bytes, Point{levels, plan});
+    }
+    void add(const Front& other) {
+        for (const auto& [peak, point] : other.points_) add(point.levels, point.plan);
+    }
+
+    // At most about `count` of them, evenly spread over the logarithm of the peak; first and last stay.
+    std::vector<const Point*> spread(size_t count) const {
+        std::vector<const Point*> chosen;
+        if (points_.empty()) return chosen;
+        const double least = std::log(static_cast<double>(points_.begin()->first) + 1);
+        const double stride = (std::log(static_cast<double>(points_.rbegin()->first) + 1) - least) / static_cast<double>(count);
+        double next = least;
+        for (const auto& [peak, point] : points_) {
+            const double here = std::log(static_cast<double>(peak) + 1);
+            if (here < next && &point != &points_.rbegin()->second) continue;
+            chosen.push_back(&point);
+            next = here + stride;
+        }
+        return chosen;
+    }
+
+private:
+    std::map<size_t, Point> points_;  // by peak; costs fall
+};
+
+constexpr size_t kPoints = 32;
+constexpr size_t kPolishSteps = 150'000;  // steps that are simulated to polish a front: about 0.1 s
+
+// Runs jobs 0..count-1 on threads of their own; each writes to its own place.
+template <class Job>
+void in_parallel(size_t count, int workers, const Job& job) {
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+        for (size_t i; (i = next++) < count;) job(i);
+    };
+    std::vector<std::jthread> threads;
+    for (int t = 1; t < workers && static_cast<size_t>(t) < count; ++t) threads.emplace_back(work);
+    work();
+}
+
+class Search {
+public:
+    Search(const RematProblem& problem, const RematSearch& search)
+        : schedule_(problem), search_(search), plain_(schedule_.simulate(Levels(schedule_.gaps.size()))) {}
+
+    std::vector<RematPlan> run() {
+        if (schedule_.problem.steps.empty()) return {RematPlan{}};
+        explore(starting_points());
+        polish();
+        clean_up();
+        for (int round = 0; round < search_.genetic_rounds; ++round) breed(round);
+        std::vector<RematPlan> plans;
+        for (const Front::Point* point : front_.spread(kPoints)) plans.push_back(point->plan);
+        std::reverse(plans.begin(), plans.end());
+        return plans;
+    }
+
+private:
+    struct Start {
+        Levels levels;
+        GreedyOptions options;
+    };
+
+    std::vector<Start> starting_points() const {
+        const Levels none(schedule_.gaps.size());
+        std::vector<Start> starts;
+        for (double weight : {1.0, 0.25, 0.0}) starts.push_back({none, {.neighbourhood = weight, .most_cost = search_.most_cost}});
+        // From 1/2 of the peak down to 1/200: what lies between is a matter of the number of tries.
+        for (int t = 0; t < search_.thresholds; ++t) {
+            const double part = 0.5 * std::pow(0.01, (t + 0.5) / search_.thresholds);
+            const auto bytes = static_cast<size_t>(part * static_cast<double>(plain_.plan.peak_bytes));
+            starts.push_back({cut_in_blocks(schedule_, plain_, std::max<size_t>(bytes, 1)), {.most_cost = search_.most_cost}});
+        }
+        return starts;
+    }
+
+    void explore(const std::vector<Start>& starts) {
+        std::vector<Front> fronts(starts.size());
+        in_parallel(starts.size(), search_.workers, [&](size_t i) {
+            lower_peak(schedule_, starts[i].levels, starts[i].options,
+                       [&](const Levels& levels, const Simulation& now) { fronts[i].add(levels, now.plan); });
+        });
+        front_.add(Levels(schedule_.gaps.size()), plain_.plan);
+        for (const Front& front : fronts) front_.add(front);
+    }
+
+    void clean_up() {
+        const std::vector<const Front::Point*> points = front_.spread(kPoints);
+        std::vector<Front> fronts(points.size());
+        in_parallel(points.size(), search_.workers, [&](size_t i) {
+            Levels levels = points[i]->levels;
+            const Simulation now = lower_cost(schedule_, levels, points[i]->plan.peak_bytes);
+            fronts[i].add(levels, now.plan);
+        });
+        for (const Front& front : fronts) front_.add(front);
+    }
+
+    // Changes single choices, as often as the time allows: small graphs come close to the optimum that way.
+    void polish() {
+        const size_t tries = kPolishSteps / schedule_.problem.steps.size();
+        for (int round = 0; round < 2; ++round) {
+            const std::vector<const Front::Point*> points = front_.spread(kPoints);
+            std::vector<Front> fronts(points.size());
+            in_parallel(points.size(), search_.workers, [&](size_t i) {
+                std::mt19937 random(static_cast<uint32_t>(i));
+                const size_t all = schedule_.gaps.size(), some = std::min(all, tries / points.size());
+                for (size_t t = 0; t < some; ++t) change_one(points[i]->levels, some == all ? t : random() % all, fronts[i]);
+            });
+            for (const Front& front : fronts) front_.add(front);
+        }
+    }
+
+    void change_one(Levels levels, size_t gap, Front& front) const {
+        if (!schedule_.is_free(schedule_.gaps[gap].value)) return;
+        const uint8_t before = levels[gap], most = schedule_.is_tail(static_cast<uint32_t>(gap)) ? 1 : 2;
+        for (uint8_t level = 0; level <= most; ++level) {
+            if (level == before) continue;
+            levels[gap] = level;
+            if (const Simulation now = schedule_.simulate(levels); now.is_valid) front.add(levels, now.plan);
+        }
+    }
+
+    // Children of plans with similar peaks: the first part of one, the rest of the other, and a few changes.
+    void breed(int round) {
+        const auto parents = front_.spread(static_cast<size_t>(std::max(search_.genetic_pool, 2)));
+        if (parents.empty() || schedule_.gaps.empty()) return;
+        std::vector<Front> fronts(static_cast<size_t>(std::max(search_.genetic_pool, 1)));
+        in_parallel(fronts.size(), search_.workers, [&](size_t child) {
+            std::seed_seq seed{round, static_cast<int>(child)};
+            std::mt19937 random(seed);
+            const size_t a = child % parents.size();
+            const size_t b = a + 1 < parents.size() ? a + 1 : a;
+            Levels levels = parents[a]->levels;
+            const auto cut = static_cast<uint32_t>(random() % schedule_.problem.steps.size());
+            for (uint32_t gap = 0; gap < levels.size(); ++gap) {
+                const uint32_t made_by = schedule_.producer[schedule_.gaps[gap].value];
+                if (made_by != kNone && made_by >= cut) levels[gap] = parents[b]->levels[gap];
+            }
+            mutate(levels, random);
+            const Simulation now = schedule_.simulate(levels);
+            if (!now.is_valid) return;
+            const size_t most = std::max(now.plan.peak_bytes, parents[b]->plan.peak_bytes);
+            const Simulation better = lower_cost(schedule_, levels, most);
+            fronts[child].add(levels, better.plan);
+            lower_peak(schedule_, levels, {.most_cost = 1 + search_.most_cost / 2},
+                       [&](const Levels& found, const Simulation& then) { fronts[child].add(found, then.plan); });
+        });
+        for (const Front& front : fronts) front_.add(front);
+        clean_up();
+    }
+
+    void mutate(Levels& levels, std::mt19937& random) const {
+        const size_t changes = 1 + random() % (1 + levels.size() / 50);
+        for (size_t i = 0; i < changes; ++i) {
+            const auto gap = static_cast<uint32_t>(random() % levels.size());
+            if (!schedule_.is_free(schedule_.gaps[gap].value)) continue;
+            const uint8_t most = schedule_.is_tail(gap) ? 1 : kMostLevel - 1;
+            levels[gap] = static_cast<uint8_t>(levels[gap] ? random() % (levels[gap] + 1) : random() % (most + 1));
+        }
+    }
+
+    RecomputeSchedule schedule_;
+    RematSearch search_;
+    Simulation plain_;
+    Front front_;
+};
+
+}  // namespace
+
+std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSearch& search) { return Search(problem, search).run(); }
+
+RematPlan measure(const RematProblem& problem, std::vector<uint32_t> order) {
+    return measure_order(RecomputeSchedule(problem), std::move(order)).plan;
+}
+
+}  // namespace megjit::memory
