@@ -17,14 +17,14 @@ constexpr int kMaxRounds = 3;
 }  // namespace
 
 PendingProgram::PendingProgram(const Graph& recorded, const PipelineOptions& passes, LoweringOptions lowering)
-    : recorded_(recorded), passes_(passes), lowering_(std::move(lowering)) {
+    : recorded_(recorded), passes_(passes), ladder_(passes.memory), plain_ladder_(passes.memory), lowering_(std::move(lowering)) {
     const std::chrono::duration<double> budget(std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
     run_passes();
 }
 
 void PendingProgram::run_passes() {
-    PipelineOptions passes = passes_;
+    PipelineOptions passes = ladder_.with_plan(passes_);
     passes.refused = &refused_;
     graph_ = run_pipeline(recorded_, passes);
     requests_.clear();
@@ -38,6 +38,7 @@ bool PendingProgram::is_ready() const {
 }
 
 std::shared_ptr<Program> PendingProgram::finish(runtime::Device& device) {
+    if (ladder_.is_exhausted()) return without_kernels(device);
     const size_t known = refused_.size();
     LoweringOptions lowering = lowering_;
     lowering.kernels.emplace();
@@ -52,14 +53,36 @@ std::shared_ptr<Program> PendingProgram::finish(runtime::Device& device) {
         return is_ready() ? finish(device) : nullptr;
     }
     if (refused_.size() > known) return without_kernels(device);
-    return std::make_shared<Program>(graph_, recorded_, device, lowering);
+    if (auto program = lower(graph_, ladder_, lowering, device)) return program;
+    if (ladder_.is_exhausted()) return without_kernels(device);  // kernels have kept more alive at once
+    run_passes();
+    return is_ready() ? finish(device) : nullptr;
 }
 
-std::shared_ptr<Program> PendingProgram::without_kernels(runtime::Device& device) const {
-    PipelineOptions passes = passes_;
+// Null when it does not fit: the ladder stands on the next rung.
+std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering, runtime::Device& device) const {
+    if (ladder.is_wanted()) {
+        lowering.only_plan = true;
+        lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
+        if (!ladder.accepts(Program(graph, recorded_, device, lowering).plan())) return nullptr;
+        lowering.only_plan = false;
+    }
+    return std::make_shared<Program>(graph, recorded_, device, lowering);
+}
+
+std::shared_ptr<Program> PendingProgram::without_kernels(runtime::Device& device) {
+    PipelineOptions passes = plain_ladder_.with_plan(passes_);
     passes.opt_level = std::min(passes.opt_level, 2);
     passes.fuse = false;
-    return std::make_shared<Program>(run_pipeline(recorded_, passes), recorded_, device, lowering_);
+    while (!plain_ladder_.is_exhausted())
+        if (auto program = lower(run_pipeline(recorded_, passes), plain_ladder_, lowering_, device)) return program;
+    plain_ladder_.refuse(first_line());
+}
+
+std::string PendingProgram::first_line() const {
+    for (const Node& node : recorded_.nodes())
+        if (!node.where.empty()) return node.where;
+    return {};
 }
 
 void PendingProgram::tell_what_is_late() const {

@@ -8,6 +8,7 @@
 
 #include "codegen/compiler.h"
 #include "jit/passes/passes.h"
+#include "jit/plan_ladder.h"
 #include "jit/program.h"
 
 namespace megjit::jit {
@@ -24,16 +25,19 @@ public:
     Clock::time_point deadline() const { return deadline_; }
 
     // With the kernels that there are. A group whose kernel there is not runs unfused; where other groups come
-    // of that, their kernels are asked for, and the result is null: wait again.
+    // of that, or of a plan that needs less memory, their kernels are asked for, and the result is null: wait again.
     std::shared_ptr<Program> finish(runtime::Device& device);
-    std::shared_ptr<Program> without_kernels(runtime::Device& device) const;
+    std::shared_ptr<Program> without_kernels(runtime::Device& device);
 
 private:
     void run_passes();
+    std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering, runtime::Device& device) const;
     void tell_what_is_late() const;
+    std::string first_line() const;
 
     const Graph& recorded_;
     PipelineOptions passes_;
+    PlanLadder ladder_, plain_ladder_;  // with kernels, and without
     LoweringOptions lowering_;
     Clock::time_point deadline_;
     Graph graph_;

@@ -175,7 +175,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     }
 
     arena_bytes_ = placed.arena_bytes;
-    if (arena_bytes_) arena_ = device_.allocator().allocate(arena_bytes_);
+    if (arena_bytes_ && !options.only_plan) arena_ = device_.allocator().allocate(arena_bytes_);
     std::vector<size_t> offset_of_buffer(aliasing.buffers.size());
     for (size_t i = 0; i < to_place.size(); ++i) offset_of_buffer[to_place[i].id] = placed.offsets[i];
 
@@ -265,6 +265,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     add_copies(static_cast<uint32_t>(prepared.size()));
 
     const memory::MemorySummary summary = memory::summarize(schedule, aliasing, placed.arena_bytes);
+    plan_.recompute_flops_ratio = options.recompute_flops_ratio;
     plan_.unplanned_bytes = recorded_bytes(recorded);
     plan_.planned_bytes = summary.planned_bytes;
     plan_.peak_live_bytes = summary.peak_live_bytes;

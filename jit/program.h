@@ -38,6 +38,8 @@ struct LoweringOptions {
     bool check = false;                  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     std::vector<bool> donatable = {};    // by slot: the caller gives its last reference
     bool profile = false;                // measure the time of each step
+    bool only_plan = false;              // allocate nothing: plan() can be asked, run() cannot
+    double recompute_flops_ratio = 0;    // for the plan
     // For each fused node, in order; null: the device runs it without generated code (codegen/launcher.h).
     // Not given: the service is asked for each.
     std::optional<std::vector<std::shared_ptr<const codegen::CompiledKernel>>> kernels = {};

@@ -414,7 +414,13 @@ void Session::enter_excluded() {
 
 void Session::run_segment(uint32_t index) {
     std::unique_lock lock(version_->mutex);
-    const std::shared_ptr<Program> program = version_->program(index, function_.options, lock);
+    std::shared_ptr<Program> program;
+    try {
+        program = version_->program(index, function_.options, lock);
+    } catch (const OverLimit&) {
+        is_refused_ = true;
+        throw;
+    }
     const Segment& segment = version_->segments[index];
     const bool is_last = index + 1 == record().segments;
     // What an earlier segment had no reason to give: this call began by another version, which ended differently.
@@ -539,6 +545,7 @@ void Session::keep_captured() {
 }
 
 void Session::abort() noexcept {
+    if (is_refused_) return;  // running it op by op would take more memory still
     // One by one: what cannot be computed stays without a value (reading it says so), the rest has one.
     for (RecordId id : live_values())
         if (!values_[id]->has_data()) {

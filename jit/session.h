@@ -101,6 +101,7 @@ private:
     std::unordered_map<uint64_t, std::string> names_;  // recording: of outside tensors, by tensor id
     std::string scope_;
     bool captures_ = false;  // outside tensors become constants: capture_as_const, once the arguments are bound
+    bool is_refused_ = false;  // the memory limit is too low for it
     bool failed_ = false;
 };
 

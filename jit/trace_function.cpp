@@ -23,6 +23,9 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
         passes.opt_level = std::min(passes.opt_level, 2);
         passes.fuse = false;
     }
+    // The arenas of all segments are held together.
+    for (size_t other = 0; other < programs.size() && passes.memory.limit; ++other)
+        if (other != index && programs[other]) passes.memory.limit -= std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
     pending[index] = std::make_unique<PendingProgram>(segment.graph, passes, std::move(lowering));
 }
 

@@ -7,8 +7,8 @@
 namespace megjit::memory {
 namespace {
 
-constexpr double kStride = 0.01;     // one round lowers the peak by so much, if it can
-constexpr int kMostIdleRounds = 60;  // rounds without a smaller peak before it stops
+constexpr double kStride = 0.015;    // one round lowers the peak by so much, if it can
+constexpr int kMostIdleRounds = 24;  // rounds without a smaller peak before it stops
 
 // Steps that are recomputed together, as far as one round knows.
 class Components {
@@ -41,21 +41,43 @@ public:
         if (is_new) for_each_neighbour(gap, level, [&](uint32_t other, bool) { join(step, other); });
     }
 
-    // Steps that run again with this one: those of operands that are not kept meanwhile, and of results.
+    // Steps that run again with this one: those of operands that are not there by then, and of results. Between two
+    // values that are let go of may lie others that nobody reads later anyway.
     template <class Visit>
-    void for_each_neighbour(uint32_t gap, uint8_t level, const Visit& visit) const {
-        const uint32_t step = s_.producer[s_.gaps[gap].value];
-        for (uint32_t v : s_.problem.steps[step].reads) {
-            if (!s_.is_free(v)) continue;
-            const bool is_gone = s_.readers[v].back() < s_.gaps[gap].to && level_[s_.producer[v]] == 0;
-            if (is_gone || level_[s_.producer[v]] >= level) visit(s_.producer[v], true);
-        }
-        for (uint32_t v : s_.problem.steps[step].writes)
-            for (uint32_t reader : s_.readers[v])
-                if (level_[reader] >= level) visit(reader, false);
+    void for_each_neighbour(uint32_t gap, uint8_t level, const Visit& visit) {
+        const uint32_t step = s_.producer[s_.gaps[gap].value], to = s_.gaps[gap].to;
+        const auto is_gone = [&](uint32_t v) { return s_.is_free(v) && level_[s_.producer[v]] == 0 && s_.readers[v].back() < to; };
+        path_.assign(1, step);
+        for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
+            for (uint32_t v : s_.problem.steps[path_[next]].reads) {
+                if (!s_.is_free(v)) continue;
+                const uint32_t maker = s_.producer[v];
+                if (level_[maker] >= level) visit(maker, true);
+                else if (is_gone(v) && std::find(path_.begin(), path_.end(), maker) == path_.end()) {
+                    visit(maker, true);
+                    path_.push_back(maker);
+                }
+            }
+        path_.assign(1, step);
+        for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
+            for (uint32_t v : s_.problem.steps[path_[next]].writes)
+                for (uint32_t reader : s_.readers[v]) {
+                    if (level_[reader] >= level) visit(reader, false);
+                    else if (reader < to && is_passed_through(reader, to) && std::find(path_.begin(), path_.end(), reader) == path_.end()) path_.push_back(reader);
+                }
     }
 
 private:
+    static constexpr size_t kMostSteps = 16;  // chains of values that nobody keeps are rarely longer
+
+    // Are its results all read before step `to`, and not let go of?
+    bool is_passed_through(uint32_t step, uint32_t to) const {
+        const auto& writes = s_.problem.steps[step].writes;
+        return level_[step] == 0 && std::all_of(writes.begin(), writes.end(), [&](uint32_t v) {
+            return s_.is_free(v) && (s_.readers[v].empty() || s_.readers[v].back() < to);
+        });
+    }
+
     void join(uint32_t a, uint32_t b) {
         a = find(a), b = find(b);
         if (a == b) return;
@@ -71,6 +93,7 @@ private:
     std::vector<size_t> bytes_;       // of values that are let go of
     std::vector<uint32_t> needed_at_;  // position at which it is recomputed first
     std::vector<uint8_t> level_;       // by step
+    std::vector<uint32_t> path_;
 };
 
 // One round: lets go of what waits across the places where most is alive.

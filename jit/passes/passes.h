@@ -2,12 +2,22 @@
 // order, dtypes and shapes. pipeline.cpp says in which order they run, and why.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 
 #include "jit/graph.h"
+#include "memory/rematerialize.h"
 
 namespace megjit::jit {
+
+// What a traced function may take of memory.
+struct MemoryOptions {
+    size_t limit = 0;             // bytes of a call: inputs, results and arena; 0: none
+    bool is_sublinear = false;    // recompute, at about the cost of one more forward pass
+    size_t enough_bytes = 0;      // is_sublinear: of values alive at once; less is not looked for
+    memory::RematSearch search = {};
+};
 
 struct PipelineOptions {
     int opt_level = 2;
@@ -16,6 +26,9 @@ struct PipelineOptions {
     bool fuse_reduce = true;       // may kernels hold reductions?
     bool fuse_dimshuffle = true;   // may they read through transposes?
     const std::set<std::string>* refused = nullptr;  // printed kernels that cannot be had: their groups stay as they are
+    MemoryOptions memory = {};
+    // Which steps run, and which of them again, given also the flops of each. None: as recorded.
+    std::function<std::vector<uint32_t>(const memory::RematProblem&, const std::vector<double>&)> choose_plan = {};
 };
 
 // Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the same
@@ -32,6 +45,9 @@ Graph dedup(const Graph& graph);
 
 // Leaves out nodes that no output needs.
 Graph drop_dead(const Graph& graph);
+
+// Lets go of values and computes them again where they are needed, as options.choose_plan says. Keeps the bits.
+Graph rematerialize(const Graph& graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(const Graph& graph);

@@ -28,6 +28,19 @@ jit::CallKey key_of(const Tensors& arguments) {
     return key;
 }
 
+// `sublinear`: a SublinearMemoryConfig, or None.
+jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear) {
+    jit::MemoryOptions options{.limit = limit};
+    if (sublinear.is_none()) return options;
+    const auto field = [&](const char* name) { return nb::cast<int64_t>(sublinear.attr(name)); };
+    const auto small = [&](const char* name) { return static_cast<int>(std::min<int64_t>(field(name), 1 << 20)); };
+    options.is_sublinear = true;
+    options.enough_bytes = static_cast<size_t>(field("lb_memory_mb")) << 20;
+    options.search = {.thresholds = small("thresh_nr_try"), .genetic_rounds = small("genetic_nr_iter"),
+                      .genetic_pool = small("genetic_pool_size"), .workers = small("num_worker")};
+    return options;
+}
+
 // Does x.shape give a Tensor just now? (trace's symbolic_shape)
 thread_local bool symbolic_shape = false;
 
@@ -111,10 +124,10 @@ private:
 
 public:
     PyTrace(bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
-            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions)
+            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear)
         : symbolic_shape_(symbolic_shape), function({.symbolic = symbolic, .capture_as_const = capture_as_const, 
                     .record_only = record_only, .profiling = profiling,
-                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle},
+                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear)},
                     .max_versions = max_versions}) {}
 
     void begin(nb::list arguments) { start(arguments, nullptr); }
@@ -592,9 +605,10 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+        .def(nb::init<bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
-             nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"))
+             nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"),
+             nb::arg("memory_limit"), nb::arg("sublinear").none())
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..device import get_device_count
+from ..dtr.dtr import to_bytes
 
 
 def _environment_int(name: str, value: int) -> int:
@@ -16,6 +17,18 @@ def _environment_int(name: str, value: int) -> int:
         return int(text)
     except ValueError:
         raise AssertionError(f"{name}={text!r} is not an integer") from None
+
+
+def memory_limit_bytes(given: int | str | None) -> int:
+    """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 is no limit."""
+    text = os.environ.get("MEGJIT_MEMORY_LIMIT", "")
+    value = given if given is not None else text or None
+    if value is None:
+        return 0
+    limit = to_bytes(value)
+    if limit == 0:
+        raise ValueError(f"trace: a memory_limit of {value!r} leaves no memory")
+    return limit
 
 
 class SublinearMemoryConfig:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..tensor import Tensor
-from .configs import GraphOptimizationConfig
+from .configs import GraphOptimizationConfig, memory_limit_bytes
 from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
 from .report import GeneratedKernel, MemoryPlan, merge_plans, merge_profiles
@@ -93,6 +93,10 @@ class trace(ManualSteps, Dumping):
     symbolic_shape: ``x.shape`` is a Tensor inside the function.
     without_host: after the first call the Python body does not run.
     imperative: replay runs each operation eagerly, with the same checks.
+    memory_limit: bytes, or a text such as "6GB": what a call may take for inputs, parameters, results and
+    everything in between. The cheapest plan that fits is taken, by recomputing what is not kept; when
+    none fits, MemoryError names the least limit before anything runs. Implies symbolic. The variable
+    ``MEGJIT_MEMORY_LIMIT`` gives a limit to functions without one (and implies nothing).
     numerics: "exact" keeps only those optimizations that give, bit for bit, what the function gives
     without ``trace``; "fast" may add in another order and rewrite formulas.
     """
@@ -122,6 +126,7 @@ class trace(ManualSteps, Dumping):
         without_host: bool = False,
         imperative: bool = False,
         numerics: str = "fast",
+        memory_limit: int | str | None = None,
     ):
         if not callable(function):
             raise TypeError(f"trace: {function!r} is not a function")
@@ -129,8 +134,9 @@ class trace(ManualSteps, Dumping):
             raise ValueError(f"trace: opt_level must be 0, 1, 2 or 3, got {opt_level!r}")
         if numerics not in ("fast", "exact"):
             raise ValueError(f"trace: numerics must be 'fast' or 'exact', got {numerics!r}")
+        limit = memory_limit_bytes(memory_limit)
         self.__wrapped__ = function
-        self._symbolic = symbolic or record_only
+        self._symbolic = symbolic or record_only or memory_limit is not None
         self._capture_as_const = capture_as_const or record_only
         self._record_only = record_only
         self._body = self._body_for_dump if self._capture_as_const else function
@@ -157,6 +163,8 @@ class trace(ManualSteps, Dumping):
             **fusion,
             symbolic_shape=symbolic_shape,
             max_versions=16,
+            memory_limit=limit,
+            sublinear=sublinear_memory_config,
         )
         functools.update_wrapper(self, function)
 

@@ -1,0 +1,119 @@
+#include "jit/plan_ladder.h"
+
+#include <algorithm>
+
+namespace megjit::jit {
+namespace {
+
+using runtime::cat;
+
+// Without a limit: the smallest plan that costs about one more forward pass.
+constexpr double kMostCostWithoutLimit = 1.35;
+
+// Search sees values before kernels join them, and no workspaces. A plan that it says to be larger than the limit by
+// more than this factor is not tried.
+constexpr size_t kTrust = 4;
+
+std::string megabytes(size_t bytes) {
+    if (bytes < 10'000) return cat(bytes, " bytes");
+    return cat((bytes + 99'999) / 100'000 / 10, ".", (bytes + 99'999) / 100'000 % 10, " MB");
+}
+
+std::string join(const std::vector<std::string>& parts) {
+    std::string text;
+    for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
+    return text;
+}
+
+}  // namespace
+
+PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
+    if (is_wanted())
+        passes.choose_plan = [this](const memory::RematProblem& problem, const std::vector<double>& flops) { return order(problem, flops); };
+    return passes;
+}
+
+std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem, const std::vector<double>& flops) {
+    if (plans_.empty()) search(problem, flops);
+    return plans_[std::min(rung_, plans_.size() - 1)].order;
+}
+
+void PlanLadder::search(const memory::RematProblem& problem, const std::vector<double>& flops) {
+    plans_ = memory::rematerialize(problem, options_.search);
+    if (!options_.limit) {
+        std::vector<memory::RematPlan> finalists = smallest(plans_);
+        memory::RematSearch quicker = options_.search;
+        quicker.genetic_rounds = 0;  // so that a longer search never ends with more memory than a short one
+        if (options_.search.genetic_rounds)
+            for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker))) finalists.push_back(std::move(plan));
+        plans_ = std::move(finalists);
+    }
+    double plain = 0;
+    for (double one : flops) plain += one;
+    for (const memory::RematPlan& plan : plans_) {
+        double all = 0;
+        for (uint32_t step : plan.order) all += flops[step];
+        flops_ratios_.push_back(plain > 0 ? std::max(0.0, all / plain - 1) : 0);
+    }
+}
+
+std::vector<memory::RematPlan> PlanLadder::smallest(const std::vector<memory::RematPlan>& plans) const {
+    size_t last = 0;
+    while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes && plans[last + 1].cost <= kMostCostWithoutLimit * plans[0].cost) ++last;
+    std::vector<memory::RematPlan> finalists = {plans[last]};
+    if (last && plans[last - 1].peak_bytes > options_.enough_bytes) finalists.push_back(plans[last - 1]);
+    return finalists;
+}
+
+// Without a limit all finalists are planned, then the smallest is taken.
+bool PlanLadder::wins(const MemoryPlan& plan) {
+    if (is_decided_) return true;
+    planned_bytes_.push_back(plan.planned_bytes);
+    if (++rung_ < plans_.size()) return false;
+    is_decided_ = true;
+    rung_ = static_cast<size_t>(std::min_element(planned_bytes_.begin(), planned_bytes_.end()) - planned_bytes_.begin());
+    return rung_ + 1 == plans_.size();
+}
+
+bool PlanLadder::accepts(const MemoryPlan& plan) {
+    if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
+    if (!options_.limit) return wins(plan);
+    if (plan.planned_bytes <= options_.limit) return true;
+    const size_t elsewhere = plan.planned_bytes - plan.arena_bytes;
+    const size_t room = options_.limit > elsewhere ? options_.limit - elsewhere : 0;
+    do ++rung_;
+    while (rung_ + 1 < plans_.size() && plans_[rung_].peak_bytes / kTrust > room);
+    return false;
+}
+
+double PlanLadder::recompute_flops_ratio() const { return rung_ < flops_ratios_.size() ? flops_ratios_[rung_] : 0; }
+
+void PlanLadder::refuse(const std::string& where) const {
+    const size_t elsewhere = least_->planned_bytes - least_->arena_bytes;
+    const std::string what_helps = elsewhere > least_->arena_bytes ? "a smaller model, or fewer results" : "a smaller batch";
+    throw OverLimit(runtime::ErrorKind::memory,
+        {.what = cat("memory_limit: a call needs at least ", least_->planned_bytes, " bytes (", megabytes(least_->planned_bytes), "), and the limit is ",
+                     options_.limit, " bytes (", megabytes(options_.limit), ")"),
+         .why = cat("inputs, parameters and results take ", megabytes(elsewhere), ", and even with recomputation these are alive at once: ",
+                    join(largest_at_peak(*least_, 3))),
+         .fix = cat("raise the limit to ", least_->planned_bytes, ", or take ", what_helps),
+         .at = where});
+}
+
+std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
+    std::vector<size_t> alive(plan.steps.size() + 2);
+    for (const PlannedBuffer& buffer : plan.buffers)
+        if (buffer.place == memory::Place::kArena)
+            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step) alive[step] += buffer.bytes;
+    const auto peak = static_cast<uint32_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
+    std::vector<const PlannedBuffer*> buffers;
+    for (const PlannedBuffer& buffer : plan.buffers)
+        if (buffer.place == memory::Place::kArena && buffer.live.first <= peak && peak < buffer.live.last) buffers.push_back(&buffer);
+    std::stable_sort(buffers.begin(), buffers.end(), [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+    std::vector<std::string> texts;
+    for (const PlannedBuffer* buffer : buffers)
+        if (texts.size() < count) texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+    return texts;
+}
+
+}  // namespace megjit::jit

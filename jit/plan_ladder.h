@@ -1,0 +1,58 @@
+// jit/plan_ladder.h -- PlanLadder: one graph's plans of recomputation, from the cheapest to the smallest, and the
+// first of them that fits into the memory that is allowed.
+//
+// The plans do not depend on the limit, and they are tried in order: so more memory never gives a slower plan, and
+// less memory never a larger peak.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "jit/passes/passes.h"
+#include "jit/program.h"
+#include "memory/rematerialize.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+
+// Nothing of the function may run then: it was refused, it has not failed.
+class OverLimit : public runtime::UserError {
+public:
+    using runtime::UserError::UserError;
+};
+
+class PlanLadder {
+public:
+    explicit PlanLadder(const MemoryOptions& options) : options_(options) {}
+    bool is_wanted() const { return options_.limit != 0 || options_.is_sublinear; }
+
+    // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it, unmoved.
+    PipelineOptions with_plan(PipelineOptions passes);
+
+    // Does this program, made of the present rung, fit? If not the ladder stands on the next rung.
+    bool accepts(const MemoryPlan& plan);
+    bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
+    // What recomputation adds, as a part of all flops of the plain program.
+    double recompute_flops_ratio() const;
+    // OverLimit: the least limit that is feasible, what holds it up, and what would help.
+    [[noreturn]] void refuse(const std::string& where) const;
+
+private:
+    std::vector<uint32_t> order(const memory::RematProblem& problem, const std::vector<double>& flops);
+    void search(const memory::RematProblem& problem, const std::vector<double>& flops);
+    std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
+    bool wins(const MemoryPlan& plan);
+
+    MemoryOptions options_;
+    std::vector<memory::RematPlan> plans_;
+    std::vector<double> flops_ratios_;  // by plan
+    size_t rung_ = 0;
+    std::vector<size_t> planned_bytes_;  // without a limit: of the programs of the rungs so far
+    bool is_decided_ = false;
+    std::optional<MemoryPlan> least_;  // the smallest program that was seen
+};
+
+// The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25] model.py:41".
+std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count);
+
+}  // namespace megjit::jit

@@ -1,0 +1,60 @@
+// Graphs in which ops run twice: the same results, views and outputs included.
+#include <gtest/gtest.h>
+
+#include "jit/passes/passes.h"
+#include "jit/pipeline.h"
+#include "tests/jit/world.h"
+
+namespace megjit::jit {
+namespace {
+
+using Rematerialize = World;
+
+// exp is read at once, through a view much later, and by the result.
+constexpr std::string_view kGraph =
+    "%0: f32[4] = input 0\n%1: f32[4] = exp %0\n%2: f32[2, 2] = reshape %1 {shape=[2, 2]}\n%3: f32[4] = neg %1\n%4: f32[4] = abs %3\n"
+    "%5: f32[2, 2] = reshape %4 {shape=[2, 2]}\n%6: f32[2, 2] = add %5 %2\nreturn %6 %3\n";
+
+Graph listed(const Graph& graph, std::vector<uint32_t> order) {
+    PipelineOptions options;
+    options.choose_plan = [&](const memory::RematProblem&, const std::vector<double>&) { return order; };
+    return rematerialize(graph, options);
+}
+
+TEST_F(Rematerialize, WithoutAPlanTheGraphStaysAsItIs) {
+    const Graph graph = parse_graph(kGraph);
+    EXPECT_EQ(print(rematerialize(graph, {})), print(graph));
+    EXPECT_EQ(print(run_pipeline(graph, {.opt_level = 0})), print(graph));
+}
+
+TEST_F(Rematerialize, WhatRunsTwiceGivesTheSameResults) {
+    const Graph graph = parse_graph(kGraph);
+    const Graph twice = listed(graph, {0, 1, 2, 0, 3});  // exp again for the view
+    EXPECT_EQ(fault_of(twice), "");
+    EXPECT_EQ(twice.nodes().size(), graph.nodes().size() + 1);
+    const std::vector<TensorRef> inputs = {floats({4}, {0, 1, -2, 3})};
+    const auto expected = interpret(graph, inputs), got = interpret(twice, inputs);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(values_of(got[i]), values_of(expected[i]));
+}
+
+TEST_F(Rematerialize, AnOutputIsReadFromItsFirstCopy) {
+    const Graph twice = listed(parse_graph(kGraph), {0, 1, 1, 2, 3});
+    const Node& abs = twice.producer(twice.producer(twice.producer(twice.outputs[0]).inputs[0]).inputs[0]);
+    EXPECT_EQ(abs.inputs[0], twice.outputs[1]) << print(twice);
+}
+
+TEST_F(Rematerialize, ViewsAreWhatTheyView) {
+    PipelineOptions options;
+    options.choose_plan = [&](const memory::RematProblem& problem, const std::vector<double>& flops) {
+        EXPECT_EQ(problem.steps.size(), 4u);   // exp, neg, abs, add
+        EXPECT_EQ(flops.size(), 4u);
+        EXPECT_EQ(problem.values.size(), 5u);  // and the input
+        EXPECT_EQ(problem.steps[3].reads.size(), 2u);
+        EXPECT_TRUE(problem.values[0].is_kept && problem.values[2].is_kept && problem.values[4].is_kept);
+        return std::vector<uint32_t>{0, 1, 2, 3};
+    };
+    rematerialize(parse_graph(kGraph), options);
+}
+
+}  // namespace
+}  // namespace megjit::jit
