@@ -112,6 +112,15 @@ int ScalarProgram::inline_program(const ScalarProgram& other, int result, std::s
     return renamed[result];
 }
 
+bool ScalarProgram::is_extremum(int id) const {
+    const ScalarInst& inst = (*this)[id];
+    if (inst.op != ScalarOp::select) return inst.op == ScalarOp::max || inst.op == ScalarOp::min;
+    const ScalarInst& condition = (*this)[inst.args[0]];
+    if (condition.op != ScalarOp::lt && condition.op != ScalarOp::le) return false;
+    const int a = condition.args[0], b = condition.args[1];
+    return (inst.args[1] == a && inst.args[2] == b) || (inst.args[1] == b && inst.args[2] == a);
+}
+
 void ScalarProgram::keep_only(std::vector<int>& results) {
     std::vector<bool> needed(size(), false);
     for (int id : results) needed[id] = true;

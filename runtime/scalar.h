@@ -81,6 +81,8 @@ public:
     int inline_program(const ScalarProgram& other, int result, std::span<const int> args);
     // Keeps only what `results` need, and renumbers them.
     void keep_only(std::vector<int>& results);
+    // Is instruction `id` a max or a min, or a choice between the two values that its condition compares?
+    bool is_extremum(int id) const;
     bool operator==(const ScalarProgram&) const = default;
 
 private:

@@ -41,15 +41,24 @@ void Body::emit_inst(Code& code, int id, const Bases& bases, const Piece& piece)
         value = inst.bits < inputs ? operands_.load(code, inst.bits, bases, piece) : reduced_[inst.bits - inputs];
         return;
     }
+    value = halide_backend::emit(inst, operands_of(id));
+    if (inst.op != ScalarOp::constant) value = code.let("v", value);
+}
+
+std::vector<Expr> Body::operands_of(int id) const {
+    const ScalarInst& inst = kernel_.program[id];
     std::vector<Expr> operands;
     int lanes = 1;
     for (int k = 0; k < runtime::arity_of(inst.op); ++k) {
-        operands.push_back(values_[static_cast<size_t>(inst.args[k])]);
+        operands.push_back(value(inst.args[k]));
         lanes = std::max(lanes, operands.back().type().lanes());
+        // LLVM takes the larger of 0 and (the larger of 0 and x) for the larger of 0 and x, whatever its comparisons
+        // say of NaN and of the sign of 0.
+        if (operands.back().type().is_float() && kernel_.program.is_extremum(id) && kernel_.program.is_extremum(inst.args[k]))
+            operands.back() = fenced(operands.back(), opaque_zero_);
     }
     for (Expr& operand : operands) operand = spread(operand, lanes);
-    value = halide_backend::emit(inst, operands);
-    if (inst.op != ScalarOp::constant) value = code.let("v", value);
+    return operands;
 }
 
 }  // namespace megjit::halide_backend

@@ -15,8 +15,9 @@ Pass pass_of(const codegen::KernelIR& kernel, const std::vector<codegen::KernelI
 
 class Body {
 public:
-    Body(const codegen::KernelIR& kernel, const Operands& operands)
-        : kernel_(kernel), operands_(operands), values_(static_cast<size_t>(kernel.program.size())), reduced_(kernel.reductions.size()) {}
+    // `opaque_zero`: an i32 that is 0, which LLVM cannot know.
+    Body(const codegen::KernelIR& kernel, const Operands& operands, const Expr& opaque_zero)
+        : kernel_(kernel), operands_(operands), opaque_zero_(opaque_zero), values_(static_cast<size_t>(kernel.program.size())), reduced_(kernel.reductions.size()) {}
 
     // All instructions for which wanted(id), in order.
     template <class Wanted>
@@ -31,9 +32,11 @@ public:
 
 private:
     void emit_inst(Code& code, int id, const Bases& bases, const Piece& piece);
+    std::vector<Expr> operands_of(int id) const;
 
     const codegen::KernelIR& kernel_;
     const Operands& operands_;
+    Expr opaque_zero_;
     std::vector<Expr> values_;   // per instruction
     std::vector<Expr> reduced_;  // per reduction that is known
 };

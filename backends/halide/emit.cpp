@@ -28,11 +28,10 @@ Expr i64(int64_t value) { return make_const(Halide::Int(64), value); }
 class KernelEmitter {
 public:
     KernelEmitter(const KernelIR& kernel, int width)
-        : kernel_(kernel), levels_(kernel.levels()), code_(serial_), operands_(kernel, code_, Operands::of_kernel_fn()), body_(kernel, operands_) {
+        : kernel_(kernel), levels_(kernel.levels()), code_(serial_), operands_(kernel, code_, Operands::of_kernel_fn()),
+          body_(kernel, operands_, code_.let("zero", cast<int32_t>(hi_ >> 63))) {
         lanes_ = width * vectors_a_piece();
         find_uniform();
-        lo_ = Variable::make(Halide::Int(64), "lo");
-        hi_ = Variable::make(Halide::Int(64), "hi");
     }
 
     Stmt run() {
@@ -197,11 +196,11 @@ private:
     const KernelIR& kernel_;
     std::vector<KernelIR::Level> levels_;
     int serial_ = 0;
+    const Expr lo_ = Variable::make(Halide::Int(64), "lo"), hi_ = Variable::make(Halide::Int(64), "hi");
     Code code_;
     Operands operands_;
     Body body_;
     int lanes_ = 1;
-    Expr lo_, hi_;  // i64
     std::vector<bool> uniform_;  // per instruction
 };
 

@@ -34,7 +34,8 @@ class ForPtx final : public IRMutator {
 class GpuEmitter {
 public:
     GpuEmitter(const KernelIR& kernel, Team team)
-        : kernel_(kernel), team_(team), levels_(kernel.levels()), code_(serial_), operands_(kernel, code_, arguments()), body_(kernel, operands_) {
+        : kernel_(kernel), team_(team), levels_(kernel.levels()), code_(serial_), operands_(kernel, code_, arguments()),
+          body_(kernel, operands_, code_.let("zero", cast<int32_t>(operands_.extent(0) >> 63))) {
         block_ = code_.let("block", cast<int64_t>(Variable::make(Halide::Int(32), "b" + Halide::Internal::gpu_block_name(0))));
         thread_ = Variable::make(Halide::Int(32), "t" + Halide::Internal::gpu_thread_name(0));
     }

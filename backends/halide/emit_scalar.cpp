@@ -207,6 +207,10 @@ Expr shorten(DType dtype, const Expr& value) {
     return {};
 }
 
+Expr fenced(const Expr& value, const Expr& opaque_zero) {
+    return as_f32(bitwise(Call::bitwise_xor, as_i32(value), spread(opaque_zero, value.type().lanes())));
+}
+
 Expr apply(ScalarOp op, const Expr& a, const Expr& b) {
     return a.type().is_bool() ? apply_b1(op, a, b) : a.type().is_float() ? apply_f32(op, a, b) : apply_i32(op, a, b);
 }

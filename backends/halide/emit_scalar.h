@@ -20,6 +20,8 @@ Halide::Expr spread(const Halide::Expr& value, int lanes);
 Halide::Expr widen(runtime::DType dtype, const Halide::Expr& stored);   // from memory to the compute type
 Halide::Expr shorten(runtime::DType dtype, const Halide::Expr& value);  // and back
 
+// `value`, an f32, in a way that LLVM cannot look through; `opaque_zero` is an i32 that it cannot know.
+Halide::Expr fenced(const Halide::Expr& value, const Halide::Expr& opaque_zero);
 // Of two values of one type, by the rules of the op: NaN wins in max and min, i32 wraps.
 Halide::Expr apply(runtime::ScalarOp op, const Halide::Expr& a, const Halide::Expr& b);
 // `v` holds the values of inst.args, all of the same number of lanes.

@@ -82,11 +82,12 @@ Value ScalarEmitter::shorten(DType dtype, Value value) {
     return {};
 }
 
-Value ScalarEmitter::emit(const ScalarProgram& program, const ScalarInst& inst, ArrayRef<Value> v) {
+Value ScalarEmitter::emit(const ScalarProgram& program, int id, ArrayRef<Value> v) {
+    const ScalarInst& inst = program[id];
     if (inst.op == ScalarOp::constant) return constant(inst.type, inst.bits);
     if (inst.op == ScalarOp::select) {
         const Value chosen = arith::SelectOp::create(b_, v[0], v[1], v[2]);
-        return inst.type == ScalarType::f32 && is_extremum(program, inst) ? fenced(chosen) : chosen;
+        return inst.type == ScalarType::f32 && program.is_extremum(id) ? fenced(chosen) : chosen;
     }
     if (inst.op == ScalarOp::narrow) return widen(inst.narrow_to, shorten(inst.narrow_to, v[0]));
     switch (program[inst.args[0]].type) {
@@ -101,14 +102,6 @@ Value ScalarEmitter::emit(const ScalarProgram& program, const ScalarInst& inst, 
 // of NaN and of the sign of 0, and computes in half what comes from half or goes there: not across a fence.
 Value ScalarEmitter::fenced(Value x) {
     return LLVM::CallIntrinsicOp::create(b_, x.getType(), b_.getStringAttr("llvm.arithmetic.fence"), ValueRange{x}).getResult(0);
-}
-
-// a < b ? a : b, or any other choice between what its condition compares.
-bool ScalarEmitter::is_extremum(const ScalarProgram& program, const ScalarInst& select) {
-    const ScalarInst& condition = program[select.args[0]];
-    if (condition.op != ScalarOp::lt && condition.op != ScalarOp::le) return false;
-    const int a = condition.args[0], b = condition.args[1];
-    return (select.args[1] == a && select.args[2] == b) || (select.args[1] == b && select.args[2] == a);
 }
 
 // max: NaN of either operand wins, of equal operands the first. `b > a ? b : a` is one maxps, and

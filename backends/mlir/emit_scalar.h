@@ -26,9 +26,8 @@ public:
     mlir::Value constant(runtime::ScalarType type, uint32_t bits);
     mlir::Value widen(runtime::DType dtype, mlir::Value stored);    // from memory to the compute type
     mlir::Value shorten(runtime::DType dtype, mlir::Value value);   // and back
-    // `operands` holds the values of inst.args.
-    mlir::Value emit(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst,
-                     llvm::ArrayRef<mlir::Value> operands);
+    // Instruction `id`; `operands` holds the values of its args.
+    mlir::Value emit(const runtime::ScalarProgram& program, int id, llvm::ArrayRef<mlir::Value> operands);
 
 private:
     mlir::Value emit_f32(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst, llvm::ArrayRef<mlir::Value> v);
@@ -36,7 +35,6 @@ private:
     mlir::Value emit_b1(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst, mlir::Value a, mlir::Value b);
     mlir::Value fenced(mlir::Value x);
-    static bool is_extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& select);
     mlir::Value truncate_to_i32(mlir::Value x);
     mlir::Value floor_div(mlir::Value a, mlir::Value b);
     mlir::Value ints(int64_t value, mlir::Type element);

@@ -180,7 +180,7 @@ void Frame::evaluate(ArrayRef<int> ids, ArrayRef<Values> at, const Piece& piece,
             if (inst.op == ScalarOp::input) continue;
             SmallVector<Value, 3> operands;
             for (int k = 0; k < runtime::arity_of(inst.op); ++k) operands.push_back(own[static_cast<size_t>(inst.args[k])]);
-            own[static_cast<size_t>(id)] = scalars.emit(kernel.program, inst, operands);
+            own[static_cast<size_t>(id)] = scalars.emit(kernel.program, id, operands);
         }
 }
 

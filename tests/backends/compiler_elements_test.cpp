@@ -155,6 +155,21 @@ TEST(CompiledElements, TranscendentalFunctionsAreWithinTwoUlp) {
 
 #ifdef __SSE__
 // A kernel neither flushes denormals nor leaves a mode behind that does.
+// Larger or smaller of what is itself larger or smaller, with the same bound: no compiler may fold them.
+TEST(CompiledElements, NestedExtremaKeepNanAndTheSignOfZero) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> x = {nan, -0.0f, 0.0f, -1, 1, -nan, -1e-40f, 1e-40f};
+    const std::string second[] = {"%3: b1 = lt %1 %2\n%4: f32 = select %3 %2 %1\n", "%3: b1 = lt %2 %1\n%4: f32 = select %3 %1 %2\n",
+                                  "%3: b1 = le %1 %2\n%4: f32 = select %3 %2 %1\n", "%3: b1 = lt %1 %2\n%4: f32 = max %2 %1\n", "%3: b1 = lt %1 %2\n%4: f32 = min %1 %2\n"};
+    for (const char* first : {"max %0 %1", "max %1 %0", "min %0 %1", "min %1 %0"})
+        for (const std::string& then : second) {
+            Case c{.kernel = parse_kernel(runtime::cat("kernel rank=1\nin f32 contiguous\n%0: f32 = input 0\n%1: f32 = constant 0\n%2: f32 = ", first, "\n", then, "out f32 %4\n")),
+                   .launch = {.extents = {static_cast<int64_t>(x.size())}, .strides = {1, 1}}, .inputs = {}};
+            c.inputs.emplace_back(reinterpret_cast<const char*>(x.data()), reinterpret_cast<const char*>(x.data() + x.size()));
+            EXPECT_EQ(fault_of_part(compile(c.kernel), c, c.expected(), 0, c.launch.numel()), "") << print(c.kernel);
+        }
+}
+
 TEST(CompiledElements, LeavesTheModesOfTheFpuAsTheyWere) {
     constexpr unsigned kModes = ~0x3Fu;  // all but the flags of exceptions
     for (const uint64_t seed : {1u, 2u, 3u}) {
