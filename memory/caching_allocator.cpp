@@ -32,7 +32,6 @@ using runtime::OutOfMemory;
 
 constexpr size_t kSmallBytes = size_t{32} << 10;  // above, spans of whole pages waste little
 constexpr size_t kMostBytes = size_t{1} << 47;  // of addresses; keeps all sums below from wrapping
-constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
 size_t round_up(size_t x, size_t align) {
     return (x + align - 1) & ~(align - 1);
@@ -97,7 +96,10 @@ struct SizeClass {
 }  // namespace
 
 struct CachingAllocator::State {
-    explicit State(std::unique_ptr<PageSource> source) : pages(std::move(source)), spans(*pages) {}
+    explicit State(std::unique_ptr<PageSource> source)
+        : pages(std::move(source)),
+          spans(*pages),
+          most_small_bytes(pages->is_host_memory() ? kSmallBytes : 0) {}
 
     void* take(size_t bytes);
     void* take_small(SizeClass& c, size_t block_bytes);
@@ -109,12 +111,13 @@ struct CachingAllocator::State {
     mutable SpinLock lock;  // guards everything below
     std::unique_ptr<PageSource> pages;
     Spans spans;
+    const size_t most_small_bytes;  // size classes serve up to here; then every block is a span
     std::array<SizeClass, kClasses> classes;
     size_t in_use = 0;
     size_t peak_in_use = 0;
     uint64_t allocations = 0;
     size_t cap = runtime::kNoCap;
-    uint64_t until_failure = kNever;  // allocations that still succeed
+    uint64_t until_failure = runtime::Allocator::kNever;  // allocations that still succeed
 };
 
 namespace {
@@ -180,7 +183,7 @@ void CachingAllocator::release(void* p, size_t bytes) noexcept {
     State& s = *state_;
     const std::lock_guard guard(s.lock);
     s.in_use -= bytes;
-    if (bytes > kSmallBytes) {
+    if (bytes > s.most_small_bytes || s.most_small_bytes == 0) {
         s.spans.give(p);
         return;
     }
@@ -197,7 +200,8 @@ MemoryStats CachingAllocator::stats() const {
             .reserved = s.spans.reserved_bytes(),
             .peak_in_use = s.peak_in_use,
             .peak_reserved = s.spans.peak_reserved_bytes(),
-            .allocations = s.allocations};
+            .allocations = s.allocations,
+            .cap = s.cap};
 }
 
 void CachingAllocator::reset_peak() {
@@ -217,17 +221,22 @@ void CachingAllocator::set_cap(size_t bytes) {
     if (state_->spans.reserved_bytes() > bytes) state_->trim();
 }
 
-void CachingAllocator::fail_after(size_t n) {
+void CachingAllocator::set_growth(const runtime::Growth& growth) {
+    const std::lock_guard guard(state_->lock);
+    state_->spans.set_growth(growth);
+}
+
+void CachingAllocator::fail_after(uint64_t n) {
     const std::lock_guard guard(state_->lock);
     state_->until_failure = n;
 }
 
 void* CachingAllocator::State::take(size_t bytes) {
-    if (bytes <= kSmallBytes) {
+    if (bytes <= most_small_bytes && most_small_bytes != 0) {
         const size_t size_class = class_of(bytes);
         return take_small(classes[size_class], class_bytes(size_class));
     }
-    const size_t span_bytes = round_up(bytes, kPageBytes);
+    const size_t span_bytes = round_up(std::max(bytes, size_t{1}), kPageBytes);
     return take_span(span_bytes, span_bytes).first;
 }
 

@@ -1,4 +1,4 @@
-// memory/caching_allocator.h -- host memory that keeps its pages.
+// memory/caching_allocator.h -- memory of one device that keeps its pages.
 // Why: the first touch of a fresh 4 KiB page costs more than most kernels spend on that page, so
 // freed blocks stay mapped and are handed out again, and large ones lie on 2 MiB pages.
 #pragma once
@@ -16,6 +16,10 @@ class PageSource {
     virtual ~PageSource() = default;
     virtual void* map(size_t bytes) = 0;  // page-aligned, null when the system refuses
     virtual void unmap(void* p, size_t bytes) noexcept = 0;
+    // May a part of what map() returned be unmapped on its own?
+    virtual bool unmaps_parts() const { return false; }
+    // May the host touch the pages? If not, as on a GPU, no book is kept in a free block.
+    virtual bool is_host_memory() const { return true; }
 };
 
 std::unique_ptr<PageSource> system_pages();
@@ -35,9 +39,8 @@ class CachingAllocator final : public runtime::Allocator {
     void reset_peak() override;
     void trim() override;
     void set_cap(size_t bytes) override;
-
-    // For tests: the next `n` allocations behave as ever, the one after throws OutOfMemory, once.
-    void fail_after(size_t n);
+    void set_growth(const runtime::Growth& growth) override;
+    void fail_after(uint64_t n) override;
 
  private:
     struct State;

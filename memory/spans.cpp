@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 
 namespace megjit::memory {
 namespace {
@@ -31,6 +32,7 @@ class SystemPages final : public PageSource {
         return raw + head;
     }
     void unmap(void* p, size_t bytes) noexcept override { munmap(p, bytes); }
+    bool unmaps_parts() const override { return true; }
 };
 
 }  // namespace
@@ -63,9 +65,10 @@ void* Spans::fit_in(Pool pool, size_t bytes) {
 }
 
 void* Spans::grow(size_t bytes, size_t cap) {
-    const size_t more =
-        pool_of(bytes) == kShared ? std::min(reserved_ / 4, 16 * kHugePageBytes) : 0;
-    return map(round_up(std::max(bytes, more), kHugePageBytes), bytes, cap);
+    if (pool_of(bytes) == kLarge) return map(round_up(bytes, kHugePageBytes), bytes, cap);
+    const auto share = static_cast<size_t>(growth_.factor * static_cast<double>(reserved_));
+    const size_t wanted = std::min(std::max(share, growth_.least), bytes + growth_.overhead);
+    return map(round_up(std::max(wanted, bytes), kHugePageBytes), bytes, cap);
 }
 
 void* Spans::grow_exactly(size_t bytes, size_t cap) {
@@ -141,17 +144,37 @@ void Spans::swallow_next(Books::iterator span) noexcept {
 }
 
 void Spans::trim() noexcept {
+    // A hole of less than this is not worth a mapping of its own on either side.
+    constexpr size_t kLeastHole = size_t{64} << 10;
+    const size_t least_part = pages_.unmaps_parts() ? kLeastHole : std::numeric_limits<size_t>::max();
     for (auto span = books_.begin(); span != books_.end();) {
-        const Region region = span->second.region;
-        if (!span->second.is_free() || span->second.bytes != region.bytes) {
-            ++span;
-            continue;
-        }
-        free_[region.pool].erase({span->second.bytes, span->first});
-        span = books_.erase(span);
-        pages_.unmap(region.begin, region.bytes);
-        reserved_ -= region.bytes;
+        const size_t bytes = span->second.bytes;
+        const bool goes = span->second.is_free() &&
+                          (bytes == span->second.region.bytes || bytes >= least_part);
+        span = goes ? unmap(span) : std::next(span);
     }
+}
+
+// Gives a free span back to the system and returns the one behind it. What is left of its region on
+// either side becomes a region.
+Spans::Books::iterator Spans::unmap(Books::iterator span) noexcept {
+    const Region region = span->second.region;
+    char* const begin = span->first;
+    const size_t bytes = span->second.bytes;
+    free_[region.pool].erase({bytes, begin});
+    const auto behind = books_.erase(span);
+    for (auto left = behind; left != books_.begin() && std::prev(left)->second.region == region;) {
+        --left;
+        left->second.region.bytes = static_cast<size_t>(begin - region.begin);
+    }
+    char* const end = begin + bytes;
+    for (auto right = behind; right != books_.end() && right->second.region == region; ++right) {
+        right->second.region.begin = end;
+        right->second.region.bytes = static_cast<size_t>(region.begin + region.bytes - end);
+    }
+    pages_.unmap(begin, bytes);
+    reserved_ -= bytes;
+    return behind;
 }
 
 }  // namespace megjit::memory

@@ -29,7 +29,8 @@ class Spans {
     void* grow_exactly(size_t bytes, size_t cap);
 
     void give(void* p) noexcept;  // a span back; allocates nothing
-    void trim() noexcept;         // unmaps the regions of which no byte is in use
+    void trim() noexcept;         // unmaps what is free, where the system takes parts; else free regions
+    void set_growth(const runtime::Growth& growth) { growth_ = growth; }
 
     size_t reserved_bytes() const { return reserved_; }
     size_t peak_reserved_bytes() const { return peak_reserved_; }
@@ -61,8 +62,10 @@ class Spans {
     void* map(size_t region_bytes, size_t bytes, size_t cap);
     void* take(Books::iterator span, size_t bytes);
     void swallow_next(Books::iterator span) noexcept;
+    Books::iterator unmap(Books::iterator span) noexcept;
 
     PageSource& pages_;
+    runtime::Growth growth_;
     Books books_;
     Free free_[kPools];
     size_t reserved_ = 0;

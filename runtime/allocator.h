@@ -18,6 +18,15 @@ struct MemoryStats {
     size_t peak_in_use = 0;    // highest since the start or reset_peak()
     size_t peak_reserved = 0;  // likewise
     uint64_t allocations = 0;  // calls of allocate() that succeeded
+    size_t cap = kNoCap;       // as set
+};
+
+// How much is taken from the system when a small block does not fit any more: `factor` times what is
+// reserved, at least `least` and at most the block and `overhead`. Blocks above 1 MiB get what they ask for.
+struct Growth {
+    size_t least = size_t{2} << 20;      // bytes
+    size_t overhead = size_t{32} << 20;  // bytes
+    double factor = 0.25;
 };
 
 // Thrown by allocate(). It holds its text in itself: at this point no memory may be left for it.
@@ -56,6 +65,11 @@ class Allocator {
     virtual void reset_peak() = 0;
     virtual void trim() = 0;                 // gives cached pages back to the system
     virtual void set_cap(size_t bytes) = 0;  // bounds `reserved`, and so `in_use`; kNoCap lifts it
+    virtual void set_growth(const Growth& growth) = 0;
+    // For tests: the next `n` allocations behave as ever, the one after throws OutOfMemory, once.
+    // kNever takes it back.
+    virtual void fail_after(uint64_t n) = 0;
+    static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 };
 
 }  // namespace megjit::runtime

@@ -17,6 +17,8 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_DUMP", "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` writes files"},
     {"MEGJIT_SKIP", "passes to leave out, separated by commas: the first thing to try on a wrong answer"},
     {"MEGJIT_CHECK", "1: verify the graph after every pass, judge every memory plan, compare every kernel with the interpreter"},
+    {"MEGJIT_MEMORY_CAP", "bytes, or a text such as 11GB: no more memory is taken from the system (megengine.device.set_memory_cap)"},
+    {"MEGJIT_MEMORY_LIMIT", "bytes, or a text such as 6GB: memory_limit of traced functions without one of their own"},
     {"MEGJIT_CACHE_DIR", "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
     {"MEGJIT_PLUGIN_DIR", "folder of the kernel compilers' plug-ins; default: the package's folder"},
     {"MEGJIT_NVRTC", "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},

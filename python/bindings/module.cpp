@@ -42,11 +42,18 @@ void bind_system(nb::module_& m) {
         result["peak_in_use"] = stats.peak_in_use;
         result["peak_reserved"] = stats.peak_reserved;
         result["allocations"] = stats.allocations;
+        result["cap"] = stats.cap == runtime::kNoCap ? nb::object(nb::none()) : nb::object(nb::int_(stats.cap));
         return result;
     });
     m.def("reset_peak_memory", [] { runtime::default_device().allocator().reset_peak(); });
     m.def("trim_memory", [] { runtime::default_device().allocator().trim(); });
     m.def("set_memory_cap", [](size_t bytes) { runtime::default_device().allocator().set_cap(bytes ? bytes : runtime::kNoCap); });
+    m.def("set_memory_growth", [](size_t least, size_t overhead, double factor) {
+        runtime::default_device().allocator().set_growth({.least = least, .overhead = overhead, .factor = factor});
+    });
+    m.def("fail_allocation", [](int64_t after) {
+        runtime::default_device().allocator().fail_after(after < 0 ? runtime::Allocator::kNever : static_cast<uint64_t>(after));
+    }, nb::arg("after"), "For tests: `after` more allocations succeed and the next one fails, once; -1 takes it back.");
     m.def("thread_count", &runtime::thread_count);
     m.def("set_thread_count", &runtime::set_thread_count);
     m.def("backends", [] {

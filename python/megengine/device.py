@@ -9,6 +9,7 @@ import re
 from enum import Enum
 
 from . import _core
+from .core._sizes import to_bytes
 
 __all__ = [
     "is_cuda_available", "is_cambricon_available", "is_atlas_available", "is_rocm_available",
@@ -16,7 +17,8 @@ __all__ = [
     "get_cuda_compute_capability", "get_cuda_device_property", "get_cuda_version",
     "get_cudnn_version", "get_tensorrt_version", "get_cuda_driver_version", "get_allocated_memory",
     "get_reserved_memory", "get_max_reserved_memory", "get_max_allocated_memory",
-    "reset_max_memory_stats", "set_prealloc_config", "coalesce_free_memory",
+    "reset_max_memory_stats", "set_memory_cap", "get_memory_cap", "set_prealloc_config",
+    "coalesce_free_memory",
 ]  # fmt: skip
 
 _KINDS = ("cpu", "gpu", "xpu", "cuda", "rocm", "cambricon", "atlas", "multithread")
@@ -188,12 +190,16 @@ def _memory(device) -> dict:
 
 
 def get_mem_status_bytes(device: str = None) -> tuple:
-    """(total, free) bytes of a device."""
+    """(total, free) bytes of a device, as `set_memory_cap` leaves them."""
     known = _native("memory_status", _where(device))
     if known is not None:
         return tuple(known)
     page = os.sysconf("SC_PAGE_SIZE")
-    return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+    total, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+    cap = get_memory_cap(device)
+    if cap is None or cap > total:
+        return total, free
+    return cap, min(free, max(0, cap - get_allocated_memory(device)))
 
 
 def get_allocated_memory(device: str = None) -> int:
@@ -222,6 +228,30 @@ def reset_max_memory_stats(device: str = None) -> None:
     _core.reset_peak_memory()
 
 
+def set_memory_cap(cap: int | str | None, device: str = None) -> None:
+    """At most so many bytes are taken from the system; None lifts it.
+
+    cap: bytes, or a text such as "11GB": a smaller card can be imitated so. What would take more raises
+    MemoryError, after cached memory was given back. The variable ``MEGJIT_MEMORY_CAP`` sets it from the
+    start. Raises ValueError for a text that is no size and for 0, TypeError for other types.
+    """
+    _where(device)
+    _set_cap(cap, "set_memory_cap")
+
+
+def _set_cap(cap: int | str | None, what: str) -> None:
+    size = 0 if cap is None else to_bytes(cap, what)
+    if cap is not None and size == 0:
+        raise ValueError(f"{what}: {cap!r} leaves no memory; None lifts the cap")
+    _core.set_memory_cap(size)
+
+
+def get_memory_cap(device: str = None) -> int | None:
+    """What `set_memory_cap` was given, in bytes; None without a cap."""
+    _where(device)
+    return _core.memory_stats()["cap"]
+
+
 def set_prealloc_config(
     alignment: int = 1,
     min_req: int = 32 * 1024 * 1024,
@@ -229,23 +259,22 @@ def set_prealloc_config(
     growth_factor: float = 2.0,
     device_type: DeviceType = DeviceType.CUDA,
 ) -> None:
-    """How much the allocator asks from the system at a time. A hint: only memory use changes."""
+    """How much the allocator asks from the system at a time. A hint: only memory use changes.
+
+    alignment: blocks are aligned to 64 bytes at least, whatever is asked for; min_req: bytes, the least
+    amount; growth_factor: the amount as a part of what is reserved already; max_overhead: bytes that may
+    be taken beyond what is needed. Concerns tensors of up to 1 MiB; larger ones take what they need.
+    """
     assert alignment > 0, f"set_prealloc_config: alignment {alignment} is not positive"
     assert min_req > 0, f"set_prealloc_config: min_req {min_req} is not positive"
     assert max_overhead >= 0, f"set_prealloc_config: max_overhead {max_overhead} is negative"
     assert growth_factor >= 1, f"set_prealloc_config: growth_factor {growth_factor} is below 1"
-    _native(
-        "set_prealloc_config",
-        alignment,
-        min_req,
-        max_overhead,
-        growth_factor,
-        DeviceType(device_type).value,
-    )
+    if DeviceType(device_type) is DeviceType.CPU:
+        _core.set_memory_growth(min_req, max_overhead, growth_factor)
 
 
 def coalesce_free_memory() -> None:
-    """Gives free blocks back to the system."""
+    """Gives free blocks back to the system, also those between blocks that are in use."""
     _core.trim_memory()
 
 
@@ -291,3 +320,7 @@ def get_tensorrt_version() -> int:
 def what_is_xpu() -> str:
     """The kind of device behind "xpu"."""
     return re.match(r"[a-z]+", physical_name("xpux"))[0]
+
+
+if os.environ.get("MEGJIT_MEMORY_CAP"):
+    _set_cap(os.environ["MEGJIT_MEMORY_CAP"], "MEGJIT_MEMORY_CAP")

@@ -1,31 +1,8 @@
 """Dynamic tensor rematerialization: the budget above which values are dropped and computed again."""
 
-import re
-
 from ..core._config import options
 from ..core._module_property import add_properties
-
-_UNITS = {"": 1, "B": 1, "K": 2**10, "KB": 2**10, "M": 2**20, "MB": 2**20, "G": 2**30, "GB": 2**30}
-
-
-def to_bytes(value) -> int:
-    """Bytes of an int or of a text such as "500MB". ValueError for wrong text, TypeError for other
-    types.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise TypeError(
-            f"dtr: {value!r} ({type(value).__name__}) is neither an int nor a text such as '500MB'"
-        )
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-        if not match or match[2].upper() not in _UNITS:
-            raise ValueError(
-                f"dtr: {value!r} is not a size; write a number and one of B, KB, MB, GB"
-            )
-        value = int(float(match[1]) * _UNITS[match[2].upper()])
-    if value < 0:
-        raise ValueError(f"dtr: a size of {value} bytes is negative")
-    return value
+from ..core._sizes import to_bytes
 
 
 class _Settings:
