@@ -7,6 +7,7 @@
 
 #include "codegen/checked_kernel.h"
 #include "codegen/launcher.h"
+#include "jit/plan_ladder.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
 #include "runtime/error.h"
@@ -122,12 +123,14 @@ size_t recorded_bytes(const Graph& recorded) {
 }  // namespace
 
 Program::Program(Graph graph, const Graph& recorded, runtime::Device& device, const LoweringOptions& options)
-    : graph_(std::move(graph)), device_(device), is_profiled_(options.profile) {
+    : graph_(std::move(graph)), function_(options.function), device_(device), is_profiled_(options.profile) {
     plan_memory(recorded, options);
 }
 
 Program::~Program() {
-    if (arena_) device_.allocator().release(arena_, arena_bytes_);
+    if (!arena_) return;
+    device_.live().remove(arena_);
+    device_.allocator().release(arena_, arena_bytes_);
 }
 
 std::shared_ptr<const Executable> Program::prepare_fused(const Node& node, const LoweringOptions& options, size_t index) {
@@ -174,17 +177,25 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         if (std::string fault = memory::fault_of(to_place, placed); !fault.empty()) throw runtime::InternalError(fault);
     }
 
-    arena_bytes_ = placed.arena_bytes;
-    if (arena_bytes_ && !options.only_plan) arena_ = device_.allocator().allocate(arena_bytes_);
     std::vector<size_t> offset_of_buffer(aliasing.buffers.size());
     for (size_t i = 0; i < to_place.size(); ++i) offset_of_buffer[to_place[i].id] = placed.offsets[i];
+    for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
+        const memory::SharedBuffer& buffer = aliasing.buffers[b];
+        plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
+    }
+    for (size_t value = 0; value < schedule.values.size(); ++value)
+        plan_.buffers[aliasing.buffer_of[value]].values.push_back(
+            value < graph_.value_count() ? describe(graph_, static_cast<ValueId>(value)) : "workspace");
+    for (const Prepared& entry : prepared) plan_.steps.push_back(describe(graph_, graph_.node(entry.node).outputs[0]));
+    arena_bytes_ = placed.arena_bytes;
+    if (arena_bytes_ && !options.only_plan) allocate_arena();
 
     // Results: one per buffer that ends as an output.
     std::vector<int> result_of_buffer(aliasing.buffers.size(), -1);
     for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
         const memory::SharedBuffer& buffer = aliasing.buffers[b];
         if (buffer.output == memory::kNone) continue;
-        Result result{.type = graph_.type(static_cast<ValueId>(buffer.output))};
+        Result result{.type = graph_.type(static_cast<ValueId>(buffer.output)), .value = static_cast<ValueId>(buffer.output)};
         if (buffer.place == memory::Place::kInput) {
             result.from = Result::From::donated;
             result.source = static_cast<uint32_t>(graph_.producer(static_cast<ValueId>(buffer.value)).slot);
@@ -245,7 +256,6 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     for (size_t s = 0; s < prepared.size(); ++s) {
         add_copies(static_cast<uint32_t>(s));
         const Node& node = graph_.node(prepared[s].node);
-        plan_.steps.push_back(describe(graph_, node.outputs[0]));
         if (!prepared[s].executable) continue;  // a view: nothing runs
         Step step{.executable = prepared[s].executable};
         step.first_operand = static_cast<uint32_t>(operands_.size());
@@ -270,13 +280,40 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     plan_.planned_bytes = summary.planned_bytes;
     plan_.peak_live_bytes = summary.peak_live_bytes;
     plan_.arena_bytes = placed.arena_bytes;
-    for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
-        const memory::SharedBuffer& buffer = aliasing.buffers[b];
-        plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
+}
+
+void Program::allocate_arena() {
+    try {
+        arena_ = runtime::allocate(device_, arena_bytes_);
+    } catch (runtime::OutOfMemory& error) {
+        std::string holds;
+        for (const std::string& buffer : largest_at_peak(plan_, 2)) holds += (holds.empty() ? " with " : ", ") + buffer;
+        error.say_what_for(runtime::cat("the arena of ", function_, holds, ","));
+        throw;
     }
-    for (size_t value = 0; value < schedule.values.size(); ++value)
-        plan_.buffers[aliasing.buffer_of[value]].values.push_back(
-            value < graph_.value_count() ? describe(graph_, static_cast<ValueId>(value)) : "workspace");
+    if (arena_bytes_ >= runtime::LiveBlocks::kLeastBytes) device_.live().add(arena_, {.bytes = arena_bytes_, .what = "arena of " + function_});
+}
+
+Ref<Storage> Program::allocate_copy(const Type& type) {
+    try {
+        return Storage::make(device_, type.bytes());
+    } catch (runtime::OutOfMemory& error) {
+        error.say_what_for(runtime::cat("a copy of an input of ", function_, ", ", to_string(type), ","));
+        throw;
+    }
+}
+
+Ref<Storage> Program::allocate_result(const Result& result) {
+    const Node& node = graph_.producer(result.value);
+    const std::string& op = node.kind == NodeKind::fused ? node.ops.back() : node.op->name;
+    try {
+        Ref<Storage> storage = Storage::make(device_, result.type.bytes());
+        if (storage->is_worth_listing()) storage->list(op, result.type, node.where);
+        return storage;
+    } catch (runtime::OutOfMemory& error) {
+        error.say_what_for(runtime::cat("a result of ", function_, ", ", op, " ", to_string(result.type), ","));
+        throw;
+    }
 }
 
 inline void Program::run_step(const Step& step) {
@@ -327,7 +364,7 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
                 continue;
             }
         }
-        storages.push_back(Storage::make(device_, result.type.bytes()));
+        storages.push_back(allocate_result(result));
         if (result.from == Result::From::donated) {
             // Somebody else still reads the input: work on a copy.
             std::memcpy(storages.back()->data(), input_data[result.source], result.type.bytes());
@@ -338,7 +375,7 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     for (uint32_t slot : overwritten_) {
         const TensorRef& input = inputs[slot];
         if (input->unique() && input->storage()->unique() && input->storage()->is_owned()) continue;
-        copies.push_back(Storage::make(device_, input->type().bytes()));
+        copies.push_back(allocate_copy(input->type()));
         std::memcpy(copies.back()->data(), input_data[slot], input->type().bytes());
         input_data[slot] = copies.back()->data();
     }

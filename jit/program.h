@@ -35,6 +35,7 @@ struct MemoryPlan {
 };
 
 struct LoweringOptions {
+    std::string function = "a compiled graph";  // "step (train.py:41)", for errors
     bool check = false;                  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     std::vector<bool> donatable = {};    // by slot: the caller gives its last reference
     bool profile = false;                // measure the time of each step
@@ -100,14 +101,19 @@ private:
         Type type;
         enum class From : uint8_t { fresh, donated } from = From::fresh;
         uint32_t source = 0;  // donated: slot
+        ValueId value = {};
     };
     void plan_memory(const Graph& recorded, const LoweringOptions& options);
+    void allocate_arena();
+    runtime::Ref<runtime::Storage> allocate_result(const Result& result);
+    runtime::Ref<runtime::Storage> allocate_copy(const Type& type);
     void run_step(const Step& step);
     void run_profiled_steps();
     std::shared_ptr<const runtime::Executable> prepare_fused(const Node& node, const LoweringOptions& options, size_t index);
     StepProfile profile_of(const Node& node) const;
 
     Graph graph_;
+    std::string function_;
     runtime::Device& device_;
     bool is_profiled_ = false;
     MemoryPlan plan_;

@@ -6,6 +6,7 @@
 
 #include "runtime/error.h"
 #include "runtime/random.h"
+#include "runtime/user_line.h"
 
 namespace megjit::jit {
 
@@ -479,6 +480,7 @@ void Session::compute_now(const std::vector<RecordId>& wanted) {
             inputs.push_back(data_of(input));
             if (!inputs.back()) throw runtime::InternalError(cat("an operand of ", op.op->name, " is not known in this call"));
         }
+        const runtime::AtUserLine at(op.where);
         const Tensors outputs = runtime::compute(*op.op, op.attrs, inputs);
         for (size_t i = 0; i < outputs.size(); ++i) computed[op.outputs[i]] = outputs[i];
     }

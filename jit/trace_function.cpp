@@ -11,7 +11,7 @@ namespace megjit::jit {
 void Version::begin(uint32_t index, const TraceOptions& options) {
     segments[index] = extract_segment(record, index);
     const Segment& segment = segments[index];
-    LoweringOptions lowering{.check = runtime::debug().check, .profile = options.profiling};
+    LoweringOptions lowering{.function = options.name, .check = runtime::debug().check, .profile = options.profiling};
     // Only the last segment runs when the caller has let go of what it has rebound.
     if (index + 1 == record.segments)
         for (RecordId input : segment.inputs) {

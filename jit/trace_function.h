@@ -18,6 +18,7 @@
 namespace megjit::jit {
 
 struct TraceOptions {
+    std::string name = "the traced function";  // "step (train.py:41)"
     bool symbolic = false;
     bool capture_as_const = false;
     bool record_only = false;

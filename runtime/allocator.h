@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <new>
+#include <string>
 
 namespace megjit::runtime {
 
@@ -29,7 +31,8 @@ struct Growth {
     double factor = 0.25;
 };
 
-// Thrown by allocate(). It holds its text in itself: at this point no memory may be left for it.
+// Thrown by allocate(). It holds its text in itself: at this point no memory may be left for it. What
+// is known further up is added there, if there is memory for it.
 class OutOfMemory : public std::bad_alloc {
  public:
     OutOfMemory(size_t asked, size_t used, size_t limit) noexcept
@@ -42,12 +45,25 @@ class OutOfMemory : public std::bad_alloc {
     }
     const char* what() const noexcept override { return text_; }
 
+    // "conv2d f32[8, 64, 56, 56]"; who says it first knows best.
+    void say_what_for(std::string what_for) noexcept { set(wanted_, std::move(what_for)); }
+    std::string what_for() const { return wanted_ ? *wanted_ : std::string(); }
+    // The largest blocks that were alive, as text.
+    void say_who_holds(std::string holders) noexcept { set(holders_, std::move(holders)); }
+    std::string holders() const { return holders_ ? *holders_ : std::string(); }
+
     size_t bytes = 0;   // asked for
     size_t in_use = 0;  // when it was asked
     size_t cap = kNoCap;
 
  private:
+    using Text = std::shared_ptr<const std::string>;  // an exception must be copied without throwing
+    static void set(Text& text, std::string&& value) noexcept try {
+        if (!text) text = std::make_shared<const std::string>(std::move(value));
+    } catch (const std::bad_alloc&) {
+    }
     char text_[192] = {};
+    Text wanted_, holders_;
 };
 
 // Every call is safe from any thread.

@@ -1,5 +1,6 @@
 #include "runtime/device.h"
 
+#include <cmath>
 #include <vector>
 
 namespace megjit::runtime {
@@ -16,6 +17,32 @@ void register_device(std::unique_ptr<Device> device) { devices().push_back(std::
 Device& default_device() {
     if (devices().empty()) throw InternalError("no device is registered");
     return *devices().front();
+}
+
+namespace {
+
+// Two blocks a line: a message has at most six.
+std::string holders_text(const std::vector<LiveBlock>& blocks) {
+    std::string text;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        const LiveBlock& block = blocks[i];
+        text += i == 0 ? "" : i % 2 ? "; " : ";\n       ";
+        text += cat(std::llround(static_cast<double>(block.bytes) / (1 << 20)), " MiB ", block.what);
+        if (!block.where.empty()) text += " " + block.where;
+    }
+    return text;
+}
+
+}  // namespace
+
+void* allocate(Device& device, size_t bytes) {
+    try {
+        return device.allocator().allocate(bytes);
+    } catch (OutOfMemory& error) {
+        constexpr size_t kTold = 5;
+        error.say_who_holds(holders_text(device.live().largest(kTold)));
+        throw;
+    }
 }
 
 }  // namespace megjit::runtime

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/allocator.h"
+#include "runtime/live_blocks.h"
 #include "runtime/op.h"
 
 namespace megjit::runtime {
@@ -32,7 +33,14 @@ public:
     virtual std::shared_ptr<const Executable> prepare(const OpCall& call, std::span<const Type> outputs) = 0;
     virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;
     virtual void copy_from_host(void* to, const void* from, size_t bytes) = 0;
+    LiveBlocks& live() { return live_; }
+
+private:
+    LiveBlocks live_;
 };
+
+// Memory for tensors. OutOfMemory tells what is alive.
+void* allocate(Device& device, size_t bytes);
 
 void register_device(std::unique_ptr<Device> device);
 Device& default_device();  // the first one registered

@@ -75,6 +75,16 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs) {
     return result;
 }
 
+// "conv2d f32[8, 64, 56, 56]", or without a type where it depends on values.
+std::string application_text(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    std::string text = op.name;
+    if (op.direct) return text;
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    for (const Type& type : infer({op, attrs, types})) text += " " + to_string(type);
+    return text;
+}
+
 }  // namespace
 
 Context& context() {
@@ -82,7 +92,7 @@ Context& context() {
     return instance;
 }
 
-Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) try {
     for (const TensorRef& input : inputs)
         if (!input->has_data()) host_data(*input);
     if (op.direct) {
@@ -116,7 +126,12 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     Ref<Storage> workspace;
     if (const size_t bytes = executable->workspace_bytes()) workspace = Storage::make(device, bytes);
     executable->run(in, few_out, workspace ? workspace->data() : nullptr);
+    for (const TensorRef& output : outputs)
+        if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
     return outputs;
+} catch (OutOfMemory& error) {
+    error.say_what_for(application_text(op, attrs, inputs));
+    throw;
 }
 
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {

@@ -7,6 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/half.h"
+#include "runtime/user_line.h"
 
 namespace megjit::runtime {
 namespace {
@@ -44,7 +45,7 @@ Ref<Storage> Storage::make(Device& device, size_t bytes) {
         auto* storage = new (block) Storage(device, block + kHeaderBytes, bytes);
         return Ref<Storage>(storage);
     }
-    void* data = device.allocator().allocate(bytes);
+    void* data = allocate(device, bytes);
     auto* storage = new Storage(device, data, bytes);
     storage->owner_ = Owner::allocator;
     return Ref<Storage>(storage);
@@ -57,6 +58,11 @@ Ref<Storage> Storage::borrow(Device& device, void* data, size_t bytes, std::shar
     return Ref<Storage>(storage);
 }
 
+void Storage::list(std::string_view op, const Type& type, const std::string& where) {
+    device_->live().add(data_, {.bytes = bytes_, .what = cat(op, " ", to_string(type)), .where = where.empty() ? user_line() : where});
+    is_listed_ = true;
+}
+
 void Storage::drop() const {
     if (!release()) return;
     switch (owner_) {
@@ -65,6 +71,7 @@ void Storage::drop() const {
             return_inline_block(const_cast<Storage*>(this));
             return;
         case Owner::allocator:
+            if (is_listed_) device_->live().remove(data_);
             device_->allocator().release(data_, bytes_);
             break;
         case Owner::borrowed:

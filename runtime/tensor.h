@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/allocator.h"
+#include "runtime/live_blocks.h"
 #include "runtime/type.h"
 
 namespace megjit::runtime {
@@ -63,6 +66,9 @@ public:
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
+    // An error for want of memory names what a large block holds. `where`: the user's line; the present one if empty.
+    void list(std::string_view op, const Type& type, const std::string& where = {});
+    bool is_worth_listing() const { return bytes_ >= LiveBlocks::kLeastBytes && owner_ == Owner::allocator; }
     void drop() const;
 
 private:
@@ -71,6 +77,7 @@ private:
     void* data_ = nullptr;
     size_t bytes_ = 0;
     enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
+    bool is_listed_ = false;  // among the device's live blocks
     std::shared_ptr<void> keep_;
 };
 

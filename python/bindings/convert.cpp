@@ -120,6 +120,21 @@ DType dtype_from(nb::handle dtype) {
     return runtime::dtype_from_name(nb::cast<std::string>(made.attr("name")));
 }
 
+namespace {
+
+TensorRef new_tensor(const Type& type) {
+    try {
+        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
+        if (tensor->storage()->is_worth_listing()) tensor->storage()->list("Tensor", type);
+        return tensor;
+    } catch (runtime::OutOfMemory& error) {
+        error.say_what_for("Tensor " + to_string(type));
+        throw;
+    }
+}
+
+}  // namespace
+
 TensorRef tensor_from_numpy(nb::handle value, bool constant) {
     nb::object array = numpy().attr("asarray")(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
@@ -132,7 +147,7 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant) {
     array = numpy().attr("ascontiguousarray")(array.attr("astype")(numpy_dtype(dtype), nb::arg("copy") = false)).attr("reshape")(array.attr("shape"));
     Type type{.dtype = dtype};
     for (nb::handle extent : array.attr("shape")) type.shape.push_back(nb::cast<int64_t>(extent));
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
+    TensorRef tensor = new_tensor(type);
     if (type.bytes()) std::memcpy(tensor->data(), ArrayBytes(array, false).data(), type.bytes());
     tensor->is_constant = constant;
     return tensor;

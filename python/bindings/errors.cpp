@@ -2,6 +2,8 @@
 
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
+#include "runtime/live_blocks.h"
+#include "runtime/user_line.h"
 
 namespace megjit::python {
 namespace {
@@ -30,13 +32,21 @@ void set_error(const runtime::UserError& error) {
 }
 
 void set_memory_error(const runtime::OutOfMemory& error) {
-    runtime::Message message{.what = error.what(), .fix = "use smaller inputs, or free tensors that are no longer needed", .at = user_location()};
+    using runtime::bytes_text;
+    const std::string cap = error.cap == runtime::kNoCap ? "the system has no more" : "the cap is " + bytes_text(error.cap);
+    const std::string what_for = error.what_for(), holders = error.holders();
+    runtime::Message message{.what = runtime::cat("out of memory: ", what_for, what_for.empty() ? "" : " needs ", bytes_text(error.bytes), ", ",
+                                                  bytes_text(error.in_use), " are in use, ", cap),
+                             .why = holders.empty() ? "" : "the largest tensors alive: " + holders,
+                             .fix = "use smaller inputs, free tensors that are no longer needed, or trace with memory_limit",
+                             .at = runtime::user_line()};
     PyErr_SetString(PyExc_MemoryError, message.text().c_str());
 }
 
 }  // namespace
 
 void bind_errors(nb::module_& m) {
+    runtime::set_user_line([] { return PyGILState_Check() ? user_location() : std::string(); });
     trace_error = PyErr_NewExceptionWithDoc("megengine.jit.TraceError", "A call of a traced function does not follow its record.",
                                             PyExc_RuntimeError, nullptr);
     m.attr("TraceError") = nb::handle(trace_error);

@@ -123,9 +123,9 @@ private:
     };
 
 public:
-    PyTrace(bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
+    PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
             bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear)
-        : symbolic_shape_(symbolic_shape), function({.symbolic = symbolic, .capture_as_const = capture_as_const, 
+        : symbolic_shape_(symbolic_shape), function({.name = std::move(name), .symbolic = symbolic, .capture_as_const = capture_as_const, 
                     .record_only = record_only, .profiling = profiling,
                     .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear)},
                     .max_versions = max_versions}) {}
@@ -605,7 +605,7 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle>(), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
              nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"),
              nb::arg("memory_limit"), nb::arg("sublinear").none())

@@ -221,3 +221,56 @@ def test_a_size_beyond_any_memory_is_a_clean_error(shape):
     with pytest.raises((MemoryError, ValueError)):
         F.broadcast_to(mge.tensor([1.0]), shape)
     assert (mge.tensor([1.0]) + 1).item() == 2
+
+
+def test_the_message_names_what_wanted_memory_and_who_holds_it():
+    held = [F.exp(large(n)) for n in (20, 30, 40, 50, 60, 70)]
+    x = large(80)
+    with Cap(MB):
+        text = refuses(lambda: F.concat([x, x]))
+    lines = text.splitlines()
+    assert len(lines) <= 6, text
+    in_use, cap = (int(n) for n in re.search(r"(\d+) bytes \([^)]*\) are in use, the cap is (\d+) bytes", lines[0]).groups())
+    assert "concat f32[160, 262144] needs 167772160 bytes (160 MiB)" in lines[0] and in_use <= cap
+    sizes = re.findall(r"(\d+) MiB (?:exp|Tensor) f32\[\d+, 262144\] (\S+):\d+", text)
+    assert [int(size) for size, _ in sizes] == [80, 70, 60, 50, 40]
+    assert all(file == __file__ for _, file in sizes) and __file__ in lines[-1]
+    del held
+
+
+def test_an_arena_that_does_not_fit_is_named_by_its_function():
+    def wide_step(x):
+        h = F.exp(x).reshape(1024, -1)
+        return F.matmul(h, F.matmul(h.T, h)).sum()
+
+    f, x = trace(wide_step, symbolic=True), large(8)
+    with Cap(MB):
+        text = refuses(lambda: f(x))
+    assert re.search(rf"the arena of wide_step \({re.escape(__file__)}:\d+\) with [\d.]+ MB .* needs \d+ bytes", text), text
+    assert len(text.splitlines()) <= 6
+    assert np.isfinite(f(x).item())
+
+
+def test_a_live_arena_is_among_those_that_hold_memory():
+    f, x = trace(lambda x: F.matmul(F.exp(x).reshape(4096, -1), F.exp(x).reshape(-1, 4096)).sum(), symbolic=True), large(16)
+    f(x)
+    with Cap(MB):
+        text = refuses(lambda: x + 1)
+    assert "MiB arena of <lambda>" in text
+
+
+def test_symbolic_mode_fits_where_the_first_run_of_value_mode_does_not():
+    """Value mode computes each operation as it is recorded and keeps what Python names."""
+
+    def chain(x):
+        kept = [x]
+        for _ in range(8):
+            kept.append(kept[-1] * 1.5)
+        return kept[-1].sum()
+
+    x = large(16)
+    with Cap(40 * MB):
+        refuses(lambda: trace(chain)(x), "mul")
+        gc.collect()  # the error's traceback holds what the body kept
+        got = trace(chain, symbolic=True)(x).item()
+    assert got == trace(chain)(x).item()

@@ -154,6 +154,7 @@ class trace(ManualSteps, Dumping):
         self._guard_reason: str | None = None
         fusion = (graph_opt_config or GraphOptimizationConfig())._choices(self._opt_level)
         self._function = _core.TraceFunction(
+            name=self._name_and_line(),
             symbolic=self._symbolic,
             capture_as_const=self._capture_as_const,
             record_only=record_only,
@@ -254,6 +255,11 @@ class trace(ManualSteps, Dumping):
         if self._capture_as_const:
             leaves.extend(value for value in kwargs.values() if isinstance(value, Tensor))
         return leaves
+
+    def _name_and_line(self) -> str:
+        code = getattr(self.__wrapped__, "__code__", None)
+        place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        return self._name_of_function() + place
 
     def _argument_name(self, position: int) -> str:
         code = getattr(self.__wrapped__, "__code__", None)
