@@ -36,8 +36,22 @@ def option(group: dict, read: Callable[[dict], float]) -> Tensor:
     """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew."""
     tensor = scalar(read(group))
     if _core.is_capturing():
-        _core.note_getter(tensor, lambda: scalar(read(group)))
+        _core.note_getter(tensor, _reader(group, read))
     return tensor
+
+
+def _reader(group: dict, read: Callable[[dict], float]) -> Callable[[], Tensor]:
+    """Gives the option's tensor, which is made anew only when the number has changed."""
+    digits, tensor = "", None
+
+    def current() -> Tensor:
+        nonlocal digits, tensor
+        number = float(read(group))
+        if number.hex() != digits:  # unlike ==, tells -0.0 from 0.0
+            digits, tensor = number.hex(), scalar(number)
+        return tensor
+
+    return current
 
 
 def is_tracing() -> bool:
