@@ -15,6 +15,7 @@ using runtime::TensorRef;
 
 constexpr double kBackward = 0x1p-18;  // sums of some thousand elements are exact for operands that are off by this part of them
 constexpr double kForward = 0x1p-20;
+constexpr double kSignOfZero = 0x1p-1000;  // what underflows may do so with either sign
 
 double rounding_of(DType dtype) { return dtype == DType::f16 ? 0x1p-10 : dtype == DType::bf16 ? 0x1p-7 : kForward; }
 double most_of(DType dtype) { return dtype == DType::f16 ? 0.02 : dtype == DType::bf16 ? 0.1 : 1e-3; }
@@ -83,7 +84,7 @@ std::optional<std::vector<double>> deviations(const runtime::OpDef& op, const ru
             continue;
         }
         const double size = largest(*results[k]);
-        found[k] = 2 * found[k] + rounding_of(dtype) * size;
+        found[k] = 2 * found[k] + rounding_of(dtype) * size + kSignOfZero;
         if (!(found[k] <= most_of(dtype) * std::max(1.0, size))) return std::nullopt;
     }
     return found;
