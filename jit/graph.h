@@ -35,6 +35,13 @@ enum class NodeKind : uint8_t {
     fused,     // one generated kernel; `ops` names what it stands for
 };
 
+// What the user says of recomputation.
+struct Marks {
+    bool stays = false;          // keep(x)
+    bool leaves_region = false;  // is a result of recompute(fn)
+    uint32_t region = 0;         // made in this call of recompute(fn); 0: in none
+};
+
 struct Node {
     NodeKind kind = NodeKind::op;
     const OpDef* op = nullptr;
@@ -48,6 +55,7 @@ struct Node {
     std::vector<codegen::LaunchShape> more_launches = {};
     std::vector<std::string> ops = {};
     std::string where = {};  // "model.py:41", the user's line
+    Marks marks = {};
 };
 
 std::vector<codegen::LaunchShape> launches_of(const Node& fused);

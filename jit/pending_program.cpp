@@ -16,8 +16,8 @@ constexpr int kMaxRounds = 3;
 
 }  // namespace
 
-PendingProgram::PendingProgram(const Graph& recorded, const PipelineOptions& passes, LoweringOptions lowering)
-    : recorded_(recorded), passes_(passes), ladder_(passes.memory), plain_ladder_(passes.memory), lowering_(std::move(lowering)) {
+PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes, LoweringOptions lowering)
+    : recorded_(std::move(recorded)), passes_(passes), ladder_(passes.memory), plain_ladder_(passes.memory), lowering_(std::move(lowering)) {
     const std::chrono::duration<double> budget(std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
     run_passes();
@@ -26,7 +26,8 @@ PendingProgram::PendingProgram(const Graph& recorded, const PipelineOptions& pas
 void PendingProgram::run_passes() {
     PipelineOptions passes = ladder_.with_plan(passes_);
     passes.refused = &refused_;
-    graph_ = run_pipeline(recorded_, passes);
+    do graph_ = run_pipeline(*recorded_, passes);
+    while (!fits(graph_, ladder_, lowering_) && !ladder_.is_exhausted());
     requests_.clear();
     for (const Node& node : graph_.nodes())
         if (node.kind == NodeKind::fused) requests_.push_back(codegen::KernelService::instance().request(node.kernel->kernel));
@@ -37,8 +38,8 @@ bool PendingProgram::is_ready() const {
     return std::all_of(requests_.begin(), requests_.end(), is_done) || Clock::now() >= deadline_ || codegen::KernelService::instance().is_stopped();
 }
 
-std::shared_ptr<Program> PendingProgram::finish(runtime::Device& device) {
-    if (ladder_.is_exhausted()) return without_kernels(device);
+std::shared_ptr<Program> PendingProgram::finish() {
+    if (ladder_.is_exhausted()) return without_kernels();
     const size_t known = refused_.size();
     LoweringOptions lowering = lowering_;
     lowering.kernels.emplace();
@@ -50,37 +51,38 @@ std::shared_ptr<Program> PendingProgram::finish(runtime::Device& device) {
     if (refused_.size() > known && rounds_ < kMaxRounds) {
         ++rounds_;
         run_passes();
-        return is_ready() ? finish(device) : nullptr;
+        return is_ready() ? finish() : nullptr;
     }
-    if (refused_.size() > known) return without_kernels(device);
-    if (auto program = lower(graph_, ladder_, lowering, device)) return program;
-    if (ladder_.is_exhausted()) return without_kernels(device);  // kernels have kept more alive at once
-    run_passes();
-    return is_ready() ? finish(device) : nullptr;
+    if (refused_.size() > known) return without_kernels();
+    if (auto program = lower(graph_, ladder_, lowering)) return program;
+    run_passes();  // a kernel that there is not takes more
+    return is_ready() ? finish() : nullptr;
 }
 
-// Null when it does not fit: the ladder stands on the next rung.
-std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering, runtime::Device& device) const {
-    if (ladder.is_wanted()) {
-        lowering.only_plan = true;
-        lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
-        if (!ladder.accepts(Program(graph, recorded_, device, lowering).plan())) return nullptr;
-        lowering.only_plan = false;
-    }
-    return std::make_shared<Program>(graph, recorded_, device, lowering);
+// Before anything is allocated. Where it does not fit the ladder stands on its next rung.
+bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
+    if (!ladder.is_wanted()) return true;
+    lowering.only_plan = true;
+    lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
+    return ladder.accepts(Program(graph, *recorded_, *passes_.device, lowering).plan());
 }
 
-std::shared_ptr<Program> PendingProgram::without_kernels(runtime::Device& device) {
+std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
+    lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
+    return fits(graph, ladder, lowering) ? std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering) : nullptr;
+}
+
+std::shared_ptr<Program> PendingProgram::without_kernels() {
     PipelineOptions passes = plain_ladder_.with_plan(passes_);
     passes.opt_level = std::min(passes.opt_level, 2);
     passes.fuse = false;
     while (!plain_ladder_.is_exhausted())
-        if (auto program = lower(run_pipeline(recorded_, passes), plain_ladder_, lowering_, device)) return program;
-    plain_ladder_.refuse(first_line());
+        if (auto program = lower(run_pipeline(*recorded_, passes), plain_ladder_, lowering_)) return program;
+    plain_ladder_.refuse(ladder_, first_line());
 }
 
 std::string PendingProgram::first_line() const {
-    for (const Node& node : recorded_.nodes())
+    for (const Node& node : recorded_->nodes())
         if (!node.where.empty()) return node.where;
     return {};
 }

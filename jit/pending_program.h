@@ -16,8 +16,8 @@ namespace megjit::jit {
 class PendingProgram {
 public:
     using Clock = codegen::CompileQueue::Clock;
-    // Runs the passes and asks for the kernels. `recorded` outlives it.
-    PendingProgram(const Graph& recorded, const PipelineOptions& passes, LoweringOptions lowering);
+    // Runs the passes, finds a plan that fits into the memory that is allowed, and asks for the kernels.
+    PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes, LoweringOptions lowering);
 
     // Has every kernel been compiled or refused, or is the time over that MEGJIT_COMPILE_BUDGET gives?
     bool is_ready() const;
@@ -26,16 +26,17 @@ public:
 
     // With the kernels that there are. A group whose kernel there is not runs unfused; where other groups come
     // of that, or of a plan that needs less memory, their kernels are asked for, and the result is null: wait again.
-    std::shared_ptr<Program> finish(runtime::Device& device);
-    std::shared_ptr<Program> without_kernels(runtime::Device& device);
+    std::shared_ptr<Program> finish();
+    std::shared_ptr<Program> without_kernels();
 
 private:
     void run_passes();
-    std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering, runtime::Device& device) const;
+    bool fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
+    std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
     void tell_what_is_late() const;
     std::string first_line() const;
 
-    const Graph& recorded_;
+    std::shared_ptr<const Graph> recorded_;
     PipelineOptions passes_;
     PlanLadder ladder_, plain_ladder_;  // with kernels, and without
     LoweringOptions lowering_;

@@ -1,6 +1,10 @@
 #include "jit/plan_ladder.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "runtime/interrupt.h"
 
 namespace megjit::jit {
 namespace {
@@ -10,9 +14,29 @@ using runtime::cat;
 // Without a limit: the smallest plan that costs about one more forward pass.
 constexpr double kMostCostWithoutLimit = 1.35;
 
-// Search sees values before kernels join them, and no workspaces. A plan that it says to be larger than the limit by
-// more than this factor is not tried.
-constexpr size_t kTrust = 4;
+// So many of the last plans that cost no more are planned, and the smallest wins: the search sees neither kernels nor
+// gaps between buffers.
+constexpr size_t kFinalists = 4;
+
+// On stderr, once a search takes long enough for somebody to wonder.
+class ProgressBar {
+public:
+    ~ProgressBar() {
+        if (is_shown_) std::fprintf(stderr, "\r%*s\r", kWidth + 40, "");
+    }
+    void show(double part) {
+        if (std::chrono::steady_clock::now() - start_ < std::chrono::seconds(2)) return;
+        is_shown_ = true;
+        const int full = static_cast<int>(part * kWidth);
+        std::fprintf(stderr, "\rplanning memory [%s%s] %d %%", std::string(full, '#').c_str(), std::string(kWidth - full, ' ').c_str(), static_cast<int>(part * 100));
+        std::fflush(stderr);
+    }
+
+private:
+    static constexpr int kWidth = 30;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    bool is_shown_ = false;
+};
 
 std::string megabytes(size_t bytes) {
     if (bytes < 10'000) return cat(bytes, " bytes");
@@ -39,10 +63,16 @@ std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem, con
 }
 
 void PlanLadder::search(const memory::RematProblem& problem, const std::vector<double>& flops) {
-    plans_ = memory::rematerialize(problem, options_.search);
+    ProgressBar bar;
+    memory::RematSearch search = options_.search;
+    search.watch = [&](double part) {
+        runtime::check_interrupt();
+        bar.show(part);
+    };
+    plans_ = memory::rematerialize(problem, search);
     if (!options_.limit) {
         std::vector<memory::RematPlan> finalists = smallest(plans_);
-        memory::RematSearch quicker = options_.search;
+        memory::RematSearch quicker = search;
         quicker.genetic_rounds = 0;  // so that a longer search never ends with more memory than a short one
         if (options_.search.genetic_rounds)
             for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker))) finalists.push_back(std::move(plan));
@@ -60,9 +90,8 @@ void PlanLadder::search(const memory::RematProblem& problem, const std::vector<d
 std::vector<memory::RematPlan> PlanLadder::smallest(const std::vector<memory::RematPlan>& plans) const {
     size_t last = 0;
     while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes && plans[last + 1].cost <= kMostCostWithoutLimit * plans[0].cost) ++last;
-    std::vector<memory::RematPlan> finalists = {plans[last]};
-    if (last && plans[last - 1].peak_bytes > options_.enough_bytes) finalists.push_back(plans[last - 1]);
-    return finalists;
+    const size_t first = last + 1 > kFinalists ? last + 1 - kFinalists : 0;
+    return {plans.begin() + static_cast<ptrdiff_t>(first), plans.begin() + static_cast<ptrdiff_t>(last) + 1};
 }
 
 // Without a limit all finalists are planned, then the smallest is taken.
@@ -79,16 +108,14 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
     if (!options_.limit) return wins(plan);
     if (plan.planned_bytes <= options_.limit) return true;
-    const size_t elsewhere = plan.planned_bytes - plan.arena_bytes;
-    const size_t room = options_.limit > elsewhere ? options_.limit - elsewhere : 0;
-    do ++rung_;
-    while (rung_ + 1 < plans_.size() && plans_[rung_].peak_bytes / kTrust > room);
+    ++rung_;
     return false;
 }
 
 double PlanLadder::recompute_flops_ratio() const { return rung_ < flops_ratios_.size() ? flops_ratios_[rung_] : 0; }
 
-void PlanLadder::refuse(const std::string& where) const {
+void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {
+    if (other.least_ && other.least_->planned_bytes < least_->planned_bytes) other.refuse(*this, where);
     const size_t elsewhere = least_->planned_bytes - least_->arena_bytes;
     const std::string what_helps = elsewhere > least_->arena_bytes ? "a smaller model, or fewer results" : "a smaller batch";
     throw OverLimit(runtime::ErrorKind::memory,

@@ -34,8 +34,8 @@ public:
     bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
     // What recomputation adds, as a part of all flops of the plain program.
     double recompute_flops_ratio() const;
-    // OverLimit: the least limit that is feasible, what holds it up, and what would help.
-    [[noreturn]] void refuse(const std::string& where) const;
+    // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and what would help.
+    [[noreturn]] void refuse(const PlanLadder& other, const std::string& where) const;
 
 private:
     std::vector<uint32_t> order(const memory::RematProblem& problem, const std::vector<double>& flops);

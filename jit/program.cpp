@@ -28,6 +28,9 @@ struct Prepared {
     std::string backend = {};  // compiler of the kernel
 };
 
+// Stands for a kernel where only its needs are asked for.
+void not_to_be_run(void* const*, void* const*, const int64_t*, const int64_t*, int64_t, int64_t) {}
+
 std::string describe(const Graph& graph, ValueId id) {
     const Node& node = graph.producer(id);
     std::string name = node.kind == NodeKind::input ? "input" : node.kind == NodeKind::constant ? "const"
@@ -136,6 +139,7 @@ Program::~Program() {
 std::shared_ptr<const Executable> Program::prepare_fused(const Node& node, const LoweringOptions& options, size_t index) {
     const codegen::KernelIR& kernel = node.kernel->kernel;
     const codegen::LaunchKernel launcher = codegen::launcher(device_.name());
+    if (options.only_plan && !options.kernels) return launcher(not_to_be_run, kernel, launches_of(node));
     const auto compiled = options.kernels ? (*options.kernels)[index] : codegen::KernelService::instance().get(kernel);
     auto executable = launcher(compiled ? compiled->fn : nullptr, kernel, launches_of(node));
     if (!compiled) return executable;
@@ -183,10 +187,11 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         const memory::SharedBuffer& buffer = aliasing.buffers[b];
         plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
     }
-    for (size_t value = 0; value < schedule.values.size(); ++value)
-        plan_.buffers[aliasing.buffer_of[value]].values.push_back(
-            value < graph_.value_count() ? describe(graph_, static_cast<ValueId>(value)) : "workspace");
     for (const Prepared& entry : prepared) plan_.steps.push_back(describe(graph_, graph_.node(entry.node).outputs[0]));
+    for (size_t value = 0; value < graph_.value_count(); ++value)
+        plan_.buffers[aliasing.buffer_of[value]].values.push_back(describe(graph_, static_cast<ValueId>(value)));
+    for (size_t s = 0; s < workspaces.size(); ++s)
+        if (workspaces[s] != memory::kNone) plan_.buffers[aliasing.buffer_of[workspaces[s]]].values.push_back("workspace of " + plan_.steps[s]);
     arena_bytes_ = placed.arena_bytes;
     if (arena_bytes_ && !options.only_plan) allocate_arena();
 

@@ -35,6 +35,7 @@ struct RecordedOp {
     std::vector<RecordId> inputs = {};
     std::vector<RecordId> outputs = {};
     std::string where = {};  // "train.py:41 in forward"
+    Marks marks = {};
     std::string scope = {};  // path of the module that issued it, for dump; kept with capture_as_const only
 };
 

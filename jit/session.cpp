@@ -94,6 +94,7 @@ RecordId Session::record_id_of(const TensorRef& tensor) {
 
 Tensors Session::record_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     RecordedOp recorded{.op = &op, .attrs = attrs, .where = where_(), .scope = scope_};
+    if (recompute_depth_) recorded.marks.region = recompute_calls_;
     bool is_static = true;  // follows from constants alone
     size_t small = 0;
     for (const TensorRef& input : inputs) {
@@ -421,6 +422,13 @@ void Session::run_segment(uint32_t index) {
     } catch (const OverLimit&) {
         is_refused_ = true;
         throw;
+    } catch (const runtime::Error&) {
+        throw;
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (...) {  // Ctrl-C: whoever does not wait for a plan does not wait for the same op by op
+        is_refused_ = true;
+        throw;
     }
     const Segment& segment = version_->segments[index];
     const bool is_last = index + 1 == record().segments;
@@ -501,6 +509,8 @@ void Session::finish() {
         for (size_t slot = 0; slot < bound_.size(); ++slot) version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
         function_.add(version_);
         if (function_.options.record_only) return;
+        is_refused_ = function_.options.only_plan;
+        if (is_refused_) return;
         if (mode_ == Mode::record_symbolic) run_segment(rec.segments - 1);
         return;
     }
@@ -536,6 +546,41 @@ void Session::note_name(const TensorRef& tensor, std::string name) {
     if (!is_recording() || !captures_) return;
     if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
     else names_.emplace(tensor->id(), std::move(name));
+}
+
+RecordedOp* Session::op_that_made(const TensorRef& tensor) {
+    if (!is_placeholder(*tensor)) return nullptr;
+    std::vector<RecordedOp>& ops = record().ops;
+    for (size_t i = ops.size(); i-- > 0;)
+        if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), tensor->trace.value) != ops[i].outputs.end()) return &ops[i];
+    return nullptr;
+}
+
+void Session::mark_kept(const TensorRef& tensor) {
+    if (!is_recording()) return;
+    if (RecordedOp* op = op_that_made(tensor)) {
+        op->marks.stays = true;
+        return;
+    }
+    runtime::user_error({.what = cat("keep: this ", to_string(tensor->type()), " tensor is not computed by the traced function"),
+                         .why = "inputs, parameters and constants have memory of their own, and stay anyway",
+                         .fix = "mark a result of an operation inside the function", .at = where_()});
+}
+
+void Session::begin_recompute() {
+    if (recompute_depth_++) return;
+    ++recompute_calls_;
+    recompute_segment_ = segment_;
+}
+
+void Session::end_recompute(std::span<const TensorRef> results) {
+    if (--recompute_depth_ || !is_recording()) return;
+    if (segment_ != recompute_segment_)
+        runtime::user_error({.what = "recompute: the function reads a value, or leaves the trace",
+                             .why = "what was computed before that cannot be computed again behind it",
+                             .fix = "read the value outside of the function that is given to recompute", .at = where_()});
+    for (const TensorRef& result : results)
+        if (RecordedOp* op = op_that_made(result)) op->marks.leaves_region = true;
 }
 
 void Session::keep_captured() {

@@ -56,6 +56,11 @@ public:
     void note_name(const TensorRef& tensor, std::string name);
     void set_scope(std::string scope) { scope_ = std::move(scope); }
 
+    // Marks for the planner; they change nothing in a replayed call. Errors tell what cannot be marked.
+    void mark_kept(const TensorRef& tensor);
+    void begin_recompute();
+    void end_recompute(std::span<const TensorRef> results);
+
     // Outside tensors by slot, as bound in this call.
     const std::vector<TensorRef>& bound() const { return bound_; }
     // Values of ops that somebody else holds.
@@ -64,6 +69,7 @@ public:
 
 private:
     Record& record() { return version_->record; }
+    RecordedOp* op_that_made(const TensorRef& tensor);
     const Event* next_event() const;
 
     // Recording.
@@ -100,8 +106,10 @@ private:
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;  // backward index, slots known when it began
     std::unordered_map<uint64_t, std::string> names_;  // recording: of outside tensors, by tensor id
     std::string scope_;
+    // Calls of recompute(fn): how many lie in each other now, how many outermost ones there were, where the last began.
+    uint32_t recompute_depth_ = 0, recompute_calls_ = 0, recompute_segment_ = 0;
     bool captures_ = false;  // outside tensors become constants: capture_as_const, once the arguments are bound
-    bool is_refused_ = false;  // the memory limit is too low for it
+    bool is_refused_ = false;  // it is not to run: the memory limit is too low, or only a plan is wanted
     bool failed_ = false;
 };
 

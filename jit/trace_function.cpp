@@ -8,10 +8,10 @@
 
 namespace megjit::jit {
 
-void Version::begin(uint32_t index, const TraceOptions& options) {
+void Version::begin(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock) {
     segments[index] = extract_segment(record, index);
     const Segment& segment = segments[index];
-    LoweringOptions lowering{.function = options.name, .check = runtime::debug().check, .profile = options.profiling};
+    LoweringOptions lowering{.function = options.name, .check = runtime::debug().check, .profile = options.profiling, .only_plan = options.only_plan};
     // Only the last segment runs when the caller has let go of what it has rebound.
     if (index + 1 == record.segments)
         for (RecordId input : segment.inputs) {
@@ -26,25 +26,34 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
     // The arenas of all segments are held together.
     for (size_t other = 0; other < programs.size() && passes.memory.limit; ++other)
         if (other != index && programs[other]) passes.memory.limit -= std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
-    pending[index] = std::make_unique<PendingProgram>(segment.graph, passes, std::move(lowering));
+    passes.device = &runtime::default_device();
+    passes.donatable = lowering.donatable;
+    auto graph = std::make_shared<const Graph>(segment.graph);
+    const uint64_t drops = drops_;
+    lock.unlock();  // a search may take long, and Ctrl-C needs the Python lock
+    auto made = std::make_unique<PendingProgram>(std::move(graph), passes, std::move(lowering));
+    lock.lock();
+    if (drops == drops_ && !programs[index] && !pending[index]) pending[index] = std::move(made);
 }
 
 std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock, bool final) {
     if (index < programs.size() && programs[index] && !pending[index]) return programs[index];
-    const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync;
+    // What fits with kernels may not fit without.
+    const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync || options.pipeline.memory.limit;
     for (;;) {
         programs.resize(record.segments);
         pending.resize(record.segments);
         segments.resize(record.segments);
         if (programs[index] && !pending[index]) return programs[index];
         const auto start = std::chrono::steady_clock::now();
-        if (!pending[index]) begin(index, options);
-        if (pending[index]->is_ready()) {
+        if (!pending[index]) {
+            begin(index, options, lock);
+        } else if (pending[index]->is_ready()) {
             programs[index].reset();  // its arena first
-            programs[index] = pending[index]->finish(runtime::default_device());
+            programs[index] = pending[index]->finish();
             if (programs[index]) pending[index].reset();
         } else if (!waits && !programs[index]) {
-            programs[index] = pending[index]->without_kernels(runtime::default_device());
+            programs[index] = pending[index]->without_kernels();
         }
         if (pending[index] && waits) {
             const codegen::KernelRequests requests = pending[index]->requests();
@@ -61,6 +70,7 @@ std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& op
 void Version::drop_program(uint32_t index) {
     if (index < programs.size()) programs[index].reset();
     if (index < pending.size()) pending[index].reset();
+    ++drops_;
 }
 
 std::string TraceFunction::reason_for(const CallKey& key) const {

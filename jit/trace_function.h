@@ -23,6 +23,7 @@ struct TraceOptions {
     bool capture_as_const = false;
     bool record_only = false;
     bool profiling = false;  // programs measure their steps
+    bool only_plan = false;  // a call is recorded and planned; it leaves everything as it was
     PipelineOptions pipeline = {};
     size_t max_versions = 16;
 };
@@ -58,12 +59,13 @@ struct Version {
     std::mutex mutex;
 
     // The program of segment `index`, compiled at the first use: the one that runs now, or (`final`) the one with all
-    // kernels. `lock` is of `mutex`; it is given up while kernels are waited for, and Ctrl-C may throw then.
+    // kernels. `lock` is of `mutex`; it is given up while memory is planned and kernels are waited for, and Ctrl-C may throw then.
     std::shared_ptr<Program> program(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock, bool final = false);
     void drop_program(uint32_t index);
 
 private:
-    void begin(uint32_t index, const TraceOptions& options);
+    void begin(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock);
+    uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
 };
 
 class TraceFunction {

@@ -141,7 +141,13 @@ private:
     const RematValue& value(const Wait& wait) const { return s_.problem.values[s_.gaps[wait.gap].value]; }
 
     bool may_let_go(const Wait& wait) const {
-        return !s_.is_tail(wait.gap) && levels_[wait.gap] < kMostLevel && value(wait).bytes > 0;
+        return !s_.is_tail(wait.gap) && levels_[wait.gap] < kMostLevel && value(wait).bytes > 0 && has_operands_at(s_.gaps[wait.gap]);
+    }
+
+    // Where it is needed again, what it is made of has not been overwritten.
+    bool has_operands_at(const Gap& gap) const {
+        const auto& reads = s_.problem.steps[s_.producer[gap.value]].reads;
+        return std::none_of(reads.begin(), reads.end(), [&](uint32_t v) { return s_.overwriter[v] < gap.to; });
     }
 
     // Does it wait where more than the goal is alive?
@@ -237,7 +243,7 @@ Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t 
         };
         std::vector<Candidate> candidates;
         for (uint32_t gap = 0; gap < levels.size(); ++gap) {
-            if (!levels[gap] || schedule.is_tail(gap)) continue;
+            if (levels[gap] <= schedule.least_levels[gap] || schedule.is_tail(gap)) continue;
             const Gap& g = schedule.gaps[gap];
             const double room = static_cast<double>(schedule.problem.values[g.value].bytes) * (now.position_of[g.to] - now.position_of[g.from] + 1);
             candidates.push_back({schedule.problem.steps[schedule.producer[g.value]].cost / room, gap});
@@ -254,7 +260,7 @@ Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t 
             for (uint32_t p = from + 1; p < to && fits; ++p) fits = bytes_at[p] + bytes <= most_bytes;
             if (!fits) continue;
             for (uint32_t p = from + 1; p < to; ++p) bytes_at[p] += bytes;
-            kept[candidate.gap] = 0;
+            kept[candidate.gap] = schedule.least_levels[candidate.gap];
             any = true;
         }
         if (!any) break;
@@ -281,7 +287,7 @@ Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain,
         ++block;
         bytes = 0;
     }
-    Levels levels(schedule.gaps.size());
+    Levels levels = schedule.least_levels;
     for (uint32_t gap = 0; gap < levels.size(); ++gap) {
         const Gap& g = schedule.gaps[gap];
         if (schedule.is_tail(gap) || !schedule.is_free(g.value) || schedule.producer[g.value] > turn) continue;

@@ -117,11 +117,15 @@ private:
 }  // namespace
 
 RecomputeSchedule::RecomputeSchedule(const RematProblem& problem)
-    : problem(problem), producer(problem.values.size(), kNone), readers(problem.values.size()) {
+    : problem(problem), producer(problem.values.size(), kNone), overwriter(problem.values.size(), kNone), readers(problem.values.size()) {
     for (uint32_t i = 0; i < problem.steps.size(); ++i) {
         for (uint32_t v : problem.steps[i].reads) {
             if (v >= readers.size()) throw std::invalid_argument("rematerialize: there is no value " + std::to_string(v));
             if (readers[v].empty() || readers[v].back() != i) readers[v].push_back(i);
+        }
+        for (uint32_t v : problem.steps[i].overwrites) {
+            if (v >= readers.size()) throw std::invalid_argument("rematerialize: there is no value " + std::to_string(v));
+            overwriter[v] = std::min(overwriter[v], i);
         }
         for (uint32_t v : problem.steps[i].writes) {
             if (v >= producer.size() || producer[v] != kNone || !readers[v].empty())
@@ -139,6 +143,10 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem)
         gaps.push_back({v, from, kNone});
     }
     first_gap.push_back(static_cast<uint32_t>(gaps.size()));
+    for (uint32_t gap = 0; gap < gaps.size(); ++gap) {
+        const uint32_t region = problem.values[gaps[gap].value].region;
+        least_levels.push_back(region && is_free(gaps[gap].value) && !is_tail(gap) && problem.steps[gaps[gap].to].region != region);
+    }
 }
 
 Simulation RecomputeSchedule::simulate(const Levels& levels) const {
@@ -173,12 +181,16 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
     std::vector<Copy> copies;
     std::vector<uint32_t> current(problem.values.size(), kNone);  // by value: into copies
     std::vector<uint32_t> first_copy(order.size() + 1), first_read(order.size() + 1), reads;
+    std::vector<char> is_overwritten(problem.values.size());
+    size_t beside = 0;  // results that cannot lie where they were to lie
     Measured out;
     for (uint32_t p = 0; p < order.size(); ++p) {
         const RematStep& step = problem.steps[order[p]];
         first_copy[p] = static_cast<uint32_t>(copies.size());
         first_read[p] = static_cast<uint32_t>(reads.size());
         for (uint32_t v : step.reads) {
+            if (is_overwritten[v]) beside += problem.values[v].bytes;
+            is_overwritten[v] = false;  // counts once
             if (schedule.producer[v] == kNone) continue;
             if (current[v] == kNone) throw std::invalid_argument("rematerialize: value " + std::to_string(v) + " is read before it is written");
             copies[current[v]].last = p;
@@ -189,6 +201,7 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
             if (current[v] == kNone || !problem.values[v].is_kept) current[v] = static_cast<uint32_t>(copies.size());
             copies.push_back({v, p, p});
         }
+        for (uint32_t v : step.overwrites) is_overwritten[v] = true;
         out.plan.cost += step.cost;
     }
     first_copy[order.size()] = static_cast<uint32_t>(copies.size());
@@ -225,7 +238,7 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
                 if (copy.last == p && takes_room(reads[r]) && problem.values[copy.value].bytes == bytes) shared = bytes;
             }
         }
-        out.bytes_at[p] = static_cast<size_t>(now) - shared;
+        out.bytes_at[p] = static_cast<size_t>(now) - shared + problem.steps[order[p]].scratch + beside;
         out.plan.peak_bytes = std::max(out.plan.peak_bytes, out.bytes_at[p]);
     }
     out.plan.order = std::move(order);

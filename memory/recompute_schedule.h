@@ -44,11 +44,14 @@ public:
     const RematProblem& problem;
     std::vector<Gap> gaps;
     std::vector<uint32_t> first_gap;  // by value, and one more
+    Levels least_levels;              // what must be let go of: 1
     std::vector<uint32_t> producer;   // by value; kNone: there from the start
+    std::vector<uint32_t> overwriter; // by value: the first step that overwrites it, or kNone
     std::vector<std::vector<uint32_t>> readers;  // by value: steps, ascending, each once
 
     bool is_free(uint32_t value) const {
-        return producer[value] != kNone && !problem.values[value].is_kept && problem.steps[producer[value]].repeatable;
+        return producer[value] != kNone && !problem.values[value].is_kept && !problem.values[value].must_stay &&
+               problem.steps[producer[value]].repeatable;
     }
     bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
 };

@@ -1,15 +1,16 @@
 #include "memory/rematerialize.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <random>
-#include <stdexcept>
 #include <thread>
 
 #include "memory/recompute_greedy.h"
+#include "memory/step_order.h"
 
 namespace megjit::memory {
 namespace {
@@ -54,24 +55,66 @@ private:
 };
 
 constexpr size_t kPoints = 32;
+constexpr std::array kWeights = {1.0, 0.25, 0.0};  // GreedyOptions::neighbourhood
 constexpr size_t kPolishSteps = 150'000;  // steps that are simulated to polish a front: about 0.1 s
 
-// Runs jobs 0..count-1 on threads of their own; each writes to its own place.
-template <class Job>
-void in_parallel(size_t count, int workers, const Job& job) {
-    std::atomic<size_t> next = 0;
-    const auto work = [&] {
-        for (size_t i; (i = next++) < count;) job(i);
-    };
-    std::vector<std::jthread> threads;
-    for (int t = 1; t < workers && static_cast<size_t>(t) < count; ++t) threads.emplace_back(work);
-    work();
-}
+// The search's view of who waits for it: how far it is, and whether it is to stop.
+class Progress {
+public:
+    Progress(const std::function<void(double)>& watch, size_t jobs) : watch_(watch), jobs_(jobs) {}
+
+    // Every so often, from any thread. Throws what the watcher throws; Stopped in threads of the search's own.
+    void tick() {
+        if (is_stopped_) throw Stopped{};
+        if (!watch_ || std::this_thread::get_id() != owner_) return;
+        const auto now = Clock::now();
+        if (now - last_ < std::chrono::milliseconds(50)) return;
+        last_ = now;
+        watch_(std::min(1.0, static_cast<double>(done_) / static_cast<double>(jobs_)));
+    }
+
+    // Runs jobs 0..count-1 on this thread and others; each writes to its own place.
+    template <class Job>
+    void in_parallel(size_t count, int workers, const Job& job) {
+        std::atomic<size_t> next = 0;
+        const auto work = [&] {
+            for (size_t i; (i = next++) < count; ++done_) {
+                tick();
+                job(i);
+            }
+        };
+        std::vector<std::jthread> threads;
+        for (int t = 1; t < workers && static_cast<size_t>(t) < count; ++t)
+            threads.emplace_back([&] {
+                try {
+                    work();
+                } catch (const Stopped&) {
+                }
+            });
+        try {
+            work();
+        } catch (...) {
+            is_stopped_ = true;
+            throw;
+        }
+    }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    struct Stopped {};
+
+    const std::function<void(double)>& watch_;
+    size_t jobs_ = 0;
+    std::atomic<size_t> done_ = 0;
+    std::atomic<bool> is_stopped_ = false;
+    std::thread::id owner_ = std::this_thread::get_id();
+    Clock::time_point last_ = Clock::now();
+};
 
 class Search {
 public:
     Search(const RematProblem& problem, const RematSearch& search)
-        : schedule_(problem), search_(search), plain_(schedule_.simulate(Levels(schedule_.gaps.size()))) {}
+        : schedule_(problem), search_(search), progress_(search.watch, jobs_of(search)), plain_(schedule_.simulate(schedule_.least_levels)) {}
 
     std::vector<RematPlan> run() {
         if (schedule_.problem.steps.empty()) return {RematPlan{}};
@@ -91,10 +134,14 @@ private:
         GreedyOptions options;
     };
 
+    static size_t jobs_of(const RematSearch& search) {
+        const size_t once = static_cast<size_t>(kWeights.size()) + static_cast<size_t>(search.thresholds) + 3 * kPoints;
+        return once + static_cast<size_t>(search.genetic_rounds) * (static_cast<size_t>(search.genetic_pool) + kPoints);
+    }
+
     std::vector<Start> starting_points() const {
-        const Levels none(schedule_.gaps.size());
         std::vector<Start> starts;
-        for (double weight : {1.0, 0.25, 0.0}) starts.push_back({none, {.neighbourhood = weight, .most_cost = search_.most_cost}});
+        for (double weight : kWeights) starts.push_back({schedule_.least_levels, {.neighbourhood = weight, .most_cost = search_.most_cost}});
         // From 1/2 of the peak down to 1/200: what lies between is a matter of the number of tries.
         for (int t = 0; t < search_.thresholds; ++t) {
             const double part = 0.5 * std::pow(0.01, (t + 0.5) / search_.thresholds);
@@ -106,18 +153,21 @@ private:
 
     void explore(const std::vector<Start>& starts) {
         std::vector<Front> fronts(starts.size());
-        in_parallel(starts.size(), search_.workers, [&](size_t i) {
+        progress_.in_parallel(starts.size(), search_.workers, [&](size_t i) {
             lower_peak(schedule_, starts[i].levels, starts[i].options,
-                       [&](const Levels& levels, const Simulation& now) { fronts[i].add(levels, now.plan); });
+                       [&](const Levels& levels, const Simulation& now) {
+                           progress_.tick();
+                           fronts[i].add(levels, now.plan);
+                       });
         });
-        front_.add(Levels(schedule_.gaps.size()), plain_.plan);
+        front_.add(schedule_.least_levels, plain_.plan);
         for (const Front& front : fronts) front_.add(front);
     }
 
     void clean_up() {
         const std::vector<const Front::Point*> points = front_.spread(kPoints);
         std::vector<Front> fronts(points.size());
-        in_parallel(points.size(), search_.workers, [&](size_t i) {
+        progress_.in_parallel(points.size(), search_.workers, [&](size_t i) {
             Levels levels = points[i]->levels;
             const Simulation now = lower_cost(schedule_, levels, points[i]->plan.peak_bytes);
             fronts[i].add(levels, now.plan);
@@ -131,10 +181,13 @@ private:
         for (int round = 0; round < 2; ++round) {
             const std::vector<const Front::Point*> points = front_.spread(kPoints);
             std::vector<Front> fronts(points.size());
-            in_parallel(points.size(), search_.workers, [&](size_t i) {
+            progress_.in_parallel(points.size(), search_.workers, [&](size_t i) {
                 std::mt19937 random(static_cast<uint32_t>(i));
                 const size_t all = schedule_.gaps.size(), some = std::min(all, tries / points.size());
-                for (size_t t = 0; t < some; ++t) change_one(points[i]->levels, some == all ? t : random() % all, fronts[i]);
+                for (size_t t = 0; t < some; ++t) {
+                    progress_.tick();
+                    change_one(points[i]->levels, some == all ? t : random() % all, fronts[i]);
+                }
             });
             for (const Front& front : fronts) front_.add(front);
         }
@@ -143,7 +196,7 @@ private:
     void change_one(Levels levels, size_t gap, Front& front) const {
         if (!schedule_.is_free(schedule_.gaps[gap].value)) return;
         const uint8_t before = levels[gap], most = schedule_.is_tail(static_cast<uint32_t>(gap)) ? 1 : 2;
-        for (uint8_t level = 0; level <= most; ++level) {
+        for (uint8_t level = schedule_.least_levels[gap]; level <= most; ++level) {
             if (level == before) continue;
             levels[gap] = level;
             if (const Simulation now = schedule_.simulate(levels); now.is_valid) front.add(levels, now.plan);
@@ -155,7 +208,7 @@ private:
         const auto parents = front_.spread(static_cast<size_t>(std::max(search_.genetic_pool, 2)));
         if (parents.empty() || schedule_.gaps.empty()) return;
         std::vector<Front> fronts(static_cast<size_t>(std::max(search_.genetic_pool, 1)));
-        in_parallel(fronts.size(), search_.workers, [&](size_t child) {
+        progress_.in_parallel(fronts.size(), search_.workers, [&](size_t child) {
             std::seed_seq seed{round, static_cast<int>(child)};
             std::mt19937 random(seed);
             const size_t a = child % parents.size();
@@ -173,7 +226,10 @@ private:
             const Simulation better = lower_cost(schedule_, levels, most);
             fronts[child].add(levels, better.plan);
             lower_peak(schedule_, levels, {.most_cost = 1 + search_.most_cost / 2},
-                       [&](const Levels& found, const Simulation& then) { fronts[child].add(found, then.plan); });
+                       [&](const Levels& found, const Simulation& then) {
+                           progress_.tick();
+                           fronts[child].add(found, then.plan);
+                       });
         });
         for (const Front& front : fronts) front_.add(front);
         clean_up();
@@ -185,19 +241,37 @@ private:
             const auto gap = static_cast<uint32_t>(random() % levels.size());
             if (!schedule_.is_free(schedule_.gaps[gap].value)) continue;
             const uint8_t most = schedule_.is_tail(gap) ? 1 : kMostLevel - 1;
-            levels[gap] = static_cast<uint8_t>(levels[gap] ? random() % (levels[gap] + 1) : random() % (most + 1));
+            const auto level = static_cast<uint8_t>(levels[gap] ? random() % (levels[gap] + 1) : random() % (most + 1));
+            levels[gap] = std::max(level, schedule_.least_levels[gap]);
         }
     }
 
     RecomputeSchedule schedule_;
     RematSearch search_;
+    Progress progress_;
     Simulation plain_;
     Front front_;
 };
 
 }  // namespace
 
-std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSearch& search) { return Search(problem, search).run(); }
+std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSearch& search) {
+    const std::vector<uint32_t> order = order_for_peak(problem);
+    if (std::is_sorted(order.begin(), order.end())) return Search(problem, search).run();
+    RematProblem moved{.values = problem.values};
+    for (uint32_t step : order) moved.steps.push_back(problem.steps[step]);
+    std::vector<RematPlan> plans = {plain_plan(problem)};
+    for (RematPlan& plan : Search(moved, search).run()) {
+        for (uint32_t& step : plan.order) step = order[step];
+        plans.push_back(std::move(plan));
+    }
+    return plans;
+}
+
+RematPlan plain_plan(const RematProblem& problem) {
+    const RecomputeSchedule schedule(problem);
+    return schedule.simulate(schedule.least_levels).plan;
+}
 
 RematPlan measure(const RematProblem& problem, std::vector<uint32_t> order) {
     return measure_order(RecomputeSchedule(problem), std::move(order)).plan;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace megjit::memory {
@@ -15,12 +16,20 @@ struct RematStep {
     std::vector<uint32_t> writes = {};  // value ids; a value is written by one step
     bool repeatable = true;  // may run again, with the same results
     bool in_place = false;   // may write over an operand of the same size that nobody reads afterwards
+    size_t scratch = 0;      // bytes that it takes while it runs, and for nothing else
+    // Values that are there from the start, in whose storage its results are to lie. Where somebody reads such a value
+    // afterwards, the results need storage of their own.
+    std::vector<uint32_t> overwrites = {};
+    uint32_t region = 0;
 };
 
 struct RematValue {
     size_t bytes = 0;
     // Has storage of its own for the whole run (inputs, constants, outputs): it costs nothing to keep.
     bool is_kept = false;
+    bool must_stay = false;  // is never let go of before its last use
+    // Not 0: it must be let go of behind the steps of this region, and is computed again for the others.
+    uint32_t region = 0;
 };
 
 struct RematProblem {
@@ -30,7 +39,7 @@ struct RematProblem {
 
 struct RematPlan {
     std::vector<uint32_t> order = {};  // steps
-    size_t peak_bytes = 0;             // of values that have no storage of their own
+    size_t peak_bytes = 0;             // of values that have no storage of their own, and of scratch
     double cost = 0;
 };
 
@@ -41,11 +50,16 @@ struct RematSearch {
     int genetic_pool = 20;   // plans in a round
     int workers = 1;         // threads; the answer does not depend on their number
     double most_cost = 3;    // plans that cost more than so many times the plain order are not looked for
+    // Called now and then by the thread that searches, with the part that is done. It may throw: that ends the search.
+    std::function<void(double)> watch = {};
 };
 
-// Each plan costs more and needs less than the one before it; the first is the plain order. Same problem, same
-// answer. Throws std::invalid_argument when a value is read before it is written, or written twice.
+// Each plan needs less than the one before it, and costs more; the first is the plain order, the second may be the
+// same steps in a better one. Same problem, same answer. Throws std::invalid_argument when a value is read before it is written, or written twice.
 std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSearch& search = {});
+
+// The plain order; only what must be let go of runs again.
+RematPlan plain_plan(const RematProblem& problem);
 
 // The peak and the cost of running `order`, by the definitions above. Throws std::invalid_argument when it
 // reads what no step before has written.

@@ -8,6 +8,7 @@
 
 #include "jit/graph.h"
 #include "memory/rematerialize.h"
+#include "runtime/device.h"
 
 namespace megjit::jit {
 
@@ -27,6 +28,8 @@ struct PipelineOptions {
     bool fuse_dimshuffle = true;   // may they read through transposes?
     const std::set<std::string>* refused = nullptr;  // printed kernels that cannot be had: their groups stay as they are
     MemoryOptions memory = {};
+    runtime::Device* device = nullptr;  // whose scratch memory counts when recomputation is planned; none: it is not counted
+    std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
     // Which steps run, and which of them again, given also the flops of each. None: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&, const std::vector<double>&)> choose_plan = {};
 };

@@ -2,6 +2,7 @@
 // when, is the search's matter (memory/rematerialize.h); here a graph becomes its problem, and the answer a graph.
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "jit/passes/passes.h"
 #include "runtime/error.h"
@@ -20,19 +21,25 @@ bool is_view(const Node& node) { return node.kind == NodeKind::op && node.op->is
 // Views cost nothing and hold no bytes of their own: to the search a view is what it views.
 class Problem {
 public:
-    explicit Problem(const Graph& graph) : graph_(graph), storage_(graph.value_count(), kNone) {
+    Problem(const Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options), storage_(graph.value_count(), kNone) {
+        for (ValueId output : graph.outputs) outputs_.insert(output);
         for (const Node& node : graph.nodes()) {
             if (is_view(node)) {
                 storage_[at(node.outputs[0])] = storage_[at(node.inputs[0])];
+                memory::RematValue& viewed = problem.values[storage_[at(node.outputs[0])]];
+                viewed.must_stay = viewed.must_stay || node.marks.stays;
+                if (node.marks.leaves_region) viewed.region = 0;
                 continue;
             }
             for (ValueId output : node.outputs) {
                 storage_[at(output)] = static_cast<uint32_t>(problem.values.size());
-                problem.values.push_back({.bytes = graph.type(output).bytes(), .is_kept = !is_op(node)});
+                problem.values.push_back({.bytes = graph.type(output).bytes(), .is_kept = !is_op(node), .must_stay = node.marks.stays,
+                                          .region = node.marks.leaves_region ? 0 : node.marks.region});
             }
             if (is_op(node)) add_step(node);
         }
         for (ValueId output : graph.outputs) problem.values[storage_[at(output)]].is_kept = true;
+        keep_inputs_until_no_step_can_fail();
     }
 
     memory::RematProblem problem;
@@ -41,7 +48,7 @@ public:
 
 private:
     void add_step(const Node& node) {
-        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values};
+        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values, .region = node.marks.region};
         for (ValueId input : node.inputs)
             if (const uint32_t value = storage_[at(input)]; std::find(step.reads.begin(), step.reads.end(), value) == step.reads.end()) step.reads.push_back(value);
         for (ValueId output : node.outputs) step.writes.push_back(storage_[at(output)]);
@@ -51,14 +58,42 @@ private:
             const runtime::Cost cost = runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs));
             step.cost = std::max(cost.flops * kSecondsPerFlop, cost.bytes * kSecondsPerByte) + kSecondsPerCall;
             step.in_place = node.op->is_elementwise();
+            if (step.in_place && outputs_.contains(node.outputs[0])) step.overwrites = donated_operand(node);
+            if (options_.device) step.scratch = options_.device->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))->workspace_bytes();
             flops.back() = cost.flops;
         }
         nodes.push_back(&node);
         problem.steps.push_back(std::move(step));
     }
 
+    // Where an output is to lie: on the first input that is given away and as large.
+    std::vector<uint32_t> donated_operand(const Node& node) const {
+        for (ValueId input : node.inputs) {
+            const Node& producer = graph_.producer(input);
+            const auto slot = static_cast<size_t>(producer.slot);
+            if (producer.kind == NodeKind::input && slot < options_.donatable.size() && options_.donatable[slot] &&
+                graph_.type(input).bytes() == graph_.type(node.outputs[0]).bytes())
+                return {storage_[at(input)]};
+        }
+        return {};
+    }
+
+    // As the planner has it: nothing lies over an input that a failing call must give back.
+    void keep_inputs_until_no_step_can_fail() {
+        const auto last = std::find_if(nodes.rbegin(), nodes.rend(), [](const Node* node) { return node->op && node->op->checks_values; });
+        if (last == nodes.rend()) return;
+        std::vector<uint32_t>& reads = problem.steps[static_cast<size_t>(nodes.rend() - last) - 1].reads;
+        for (const Node& node : graph_.nodes()) {
+            if (node.kind != NodeKind::input) continue;
+            const uint32_t value = storage_[at(node.outputs[0])];
+            if (std::find(reads.begin(), reads.end(), value) == reads.end()) reads.push_back(value);
+        }
+    }
+
     const Graph& graph_;
+    const PipelineOptions& options_;
     std::vector<uint32_t> storage_;  // by value of the graph
+    std::set<ValueId> outputs_;
 };
 
 // Copies nodes in a given order; each read takes the last copy. Views are made anew for each copy of what they view.
@@ -118,9 +153,10 @@ private:
 }  // namespace
 
 Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
-    if (!options.choose_plan) return graph;
-    const Problem problem(graph);
-    const std::vector<uint32_t> order = options.choose_plan(problem.problem, problem.flops);
+    const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
+    if (!options.choose_plan && std::none_of(graph.nodes().begin(), graph.nodes().end(), is_marked)) return graph;
+    const Problem problem(graph, options);
+    const std::vector<uint32_t> order = options.choose_plan ? options.choose_plan(problem.problem, problem.flops) : memory::plain_plan(problem.problem).order;
     Relister list(graph);
     for (uint32_t step : order) list.run(*problem.nodes[step]);
     return list.finish();

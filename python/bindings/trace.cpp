@@ -124,9 +124,9 @@ private:
 
 public:
     PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
-            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear)
+            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear, bool only_plan)
         : symbolic_shape_(symbolic_shape), function({.name = std::move(name), .symbolic = symbolic, .capture_as_const = capture_as_const, 
-                    .record_only = record_only, .profiling = profiling,
+                    .record_only = record_only, .profiling = profiling, .only_plan = only_plan,
                     .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear)},
                     .max_versions = max_versions}) {}
 
@@ -403,6 +403,7 @@ private:
             give_up(call);
             throw;
         }
+        if (function.options.only_plan) give_up(call);
         latest = call.session->version();
     }
 
@@ -583,6 +584,7 @@ public:
         saved_ = context.tracer;
         if (auto* session = dynamic_cast<Session*>(saved_)) {
             if (!context.tapes.empty()) session->note_open_backward();
+            nb::gil_scoped_release release;  // a segment may run
             session->enter_excluded();
         }
         context.tracer = nullptr;
@@ -605,10 +607,10 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle, bool>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
              nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"),
-             nb::arg("memory_limit"), nb::arg("sublinear").none())
+             nb::arg("memory_limit"), nb::arg("sublinear").none(), nb::arg("only_plan") = false)
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))
@@ -641,6 +643,15 @@ void bind_trace(nb::module_& m) {
         const auto& tapes = runtime::context().tapes;
         return std::count_if(tapes.begin(), tapes.end(), [](const runtime::TapeRef& tape) { return !tape->is_closed; });
     });
+    m.def("mark_kept", [](const Handle& tensor) {
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->mark_kept(tensor.value);
+    }, nb::arg("tensor"));
+    m.def("begin_recompute", [] {
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->begin_recompute();
+    });
+    m.def("end_recompute", [](nb::list results) {
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->end_recompute(values_of(results));
+    }, nb::arg("results"));
     m.def("is_recording", [] {
         auto* session = dynamic_cast<Session*>(runtime::context().tracer);
         return session && session->is_recording();

@@ -1,6 +1,7 @@
 """Static graphs: ``trace`` records a function once and runs it as a planned program afterwards."""
 
 from .configs import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig
+from .marks import keep, recompute
 from .partial import partial_trace, xla_trace
 from .tracing import TraceError, exclude_from_trace, trace
 
@@ -10,7 +11,9 @@ __all__ = [
     "SublinearMemoryConfig",
     "TraceError",
     "exclude_from_trace",
+    "keep",
     "partial_trace",
+    "recompute",
     "trace",
     "xla_trace",
 ]

@@ -153,7 +153,7 @@ class trace(ManualSteps, Dumping):
         self._guards = None
         self._guard_reason: str | None = None
         fusion = (graph_opt_config or GraphOptimizationConfig())._choices(self._opt_level)
-        self._function = _core.TraceFunction(
+        self._compiled_as = dict(
             name=self._name_and_line(),
             symbolic=self._symbolic,
             capture_as_const=self._capture_as_const,
@@ -167,6 +167,7 @@ class trace(ManualSteps, Dumping):
             memory_limit=limit,
             sublinear=sublinear_memory_config,
         )
+        self._function = _core.TraceFunction(**self._compiled_as)
         functools.update_wrapper(self, function)
 
     def __get__(self, instance, owner=None):
@@ -271,6 +272,30 @@ class trace(ManualSteps, Dumping):
     def memory_plan(self) -> MemoryPlan:
         """The plan of the version that ran last. Raises RuntimeError before the first call."""
         return merge_plans(self._function.plans())
+
+    def plan(self, *args, **kwargs) -> MemoryPlan:
+        """The memory plan of such a call, which is not run.
+
+        The body runs once, on placeholders: nothing is computed, and no memory is taken for what it would compute.
+        Tensors that it rebinds keep their values. Raises MemoryError like the call, when no plan fits the limit.
+
+        >>> from megengine import jit, tensor
+        >>> @jit.trace
+        ... def double(x):
+        ...     return x * 2
+        >>> double.plan(tensor([1.0, 2.0])).planned_bytes
+        16
+        """
+        planner = _core.TraceFunction(**{**self._compiled_as, "symbolic": True, "only_plan": True})
+        leaves = self.flatten_inputs(*args, **kwargs)
+        try:
+            planner.begin(leaves)
+            self._body(*args, **kwargs)
+        except BaseException:
+            planner.abort(leaves)
+            raise
+        planner.finish(leaves)
+        return merge_plans(planner.plans())
 
     def kernels(self) -> list[GeneratedKernel]:
         """The kernels of the version that ran last, in the order in which they run.

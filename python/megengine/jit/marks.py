@@ -1,0 +1,57 @@
+"""What the user may say of recomputation inside a traced function; outside of one, both do nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from .. import _core
+from ..tensor import Tensor
+from .manual import tensor_leaves
+
+
+def keep(x: Tensor) -> Tensor:
+    """``x`` itself; a plan never drops it to compute it again.
+
+    Raises TypeError for what is no Tensor, and inside a traced function ValueError for a tensor that the function
+    does not compute: inputs and parameters stay anyway.
+
+    >>> import megengine.functional as F
+    >>> from megengine import jit, tensor
+    >>> jit.keep(F.exp(tensor(0.0))).item()
+    1.0
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"keep: {x!r} ({type(x).__name__}) is not a Tensor")
+    _core.mark_kept(x)
+    return x
+
+
+def recompute(fn: Callable) -> Callable:
+    """``fn``, whose intermediate values are not kept: what reads them later, such as backward, computes them again.
+
+    Its arguments and results are kept as ever. ``fn`` may be a function or a module. Inside a traced function it must not
+    read values of tensors (ValueError). Raises TypeError when ``fn`` cannot be called.
+
+    >>> import megengine.functional as F
+    >>> from megengine import jit, tensor
+    >>> jit.recompute(lambda x: F.exp(F.exp(x)) - 1)(tensor(0.0)).item() > 1.7
+    True
+    """
+    if not callable(fn):
+        raise TypeError(f"recompute: {fn!r} ({type(fn).__name__}) cannot be called")
+
+    @functools.wraps(fn, updated=())
+    def call(*args, **kwargs):
+        if not _core.is_tracing():
+            return fn(*args, **kwargs)
+        results: list[Tensor] = []
+        _core.begin_recompute()
+        try:
+            result = fn(*args, **kwargs)
+            tensor_leaves(result, results)
+        finally:
+            _core.end_recompute(results)
+        return result
+
+    return call
