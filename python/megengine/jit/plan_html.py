@@ -36,7 +36,7 @@ def bytes_text(count: int) -> str:
 
 
 def _colour(buffer: PlannedBuffer) -> str:
-    if buffer.values and buffer.values[0] == "workspace":
+    if buffer.values and buffer.values[0].startswith("workspace"):
         return _COLOURS["workspace"]
     if any(" fused " in value for value in buffer.values):
         return _COLOURS["fused"]

@@ -283,8 +283,8 @@ class trace(ManualSteps, Dumping):
         >>> @jit.trace
         ... def double(x):
         ...     return x * 2
-        >>> double.plan(tensor([1.0, 2.0])).planned_bytes
-        16
+        >>> double.plan(tensor([1.0, 2.0])).arena_bytes
+        0
         """
         planner = _core.TraceFunction(**{**self._compiled_as, "symbolic": True, "only_plan": True})
         leaves = self.flatten_inputs(*args, **kwargs)
