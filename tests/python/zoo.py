@@ -253,6 +253,22 @@ FULL_SIZE = {
     "bert_base": (lambda: Transformer(30522, 128, 768, 12, 12, False), lambda batch: ((batch, 128), 30522)),
     "gpt2_small": (lambda: Transformer(50257, 128, 768, 12, 12, True), lambda batch: ((batch, 128), 50257)),
     "lstm200": (UnrolledLSTM, lambda batch: ((batch, 200, 256), 1000)),
-    # 333 bottlenecks of 3 layers each; the stages of ResNet-152, made longer.
-    "resnet1000": (lambda: ResNet((20, 53, 240, 20), 4), images(224)),
+    # 333 bottlenecks of 3 layers each.
+    "resnet1000": (lambda: ResNet((160, 160, 7, 6), 4), images(224)),
+}
+
+# The same texts, and some more, small enough to train in a test.
+SMALL = {
+    "resnet_basic": (lambda: ResNet((2, 2), 1, 8, 10), lambda batch: ((batch, 3, 16, 16), 10)),
+    "resnet_bottleneck": (lambda: ResNet((2, 2), 4, 4, 10), lambda batch: ((batch, 3, 16, 16), 10)),
+    "vgg": (lambda: VGG(4, 32, 10, 32), lambda batch: ((batch, 3, 32, 32), 10)),
+    "densenet": (lambda: DenseNet((3, 3), 4, 10), lambda batch: ((batch, 3, 16, 16), 10)),
+    "mobilenet": (lambda: MobileNetV2(8, 10), lambda batch: ((batch, 3, 32, 32), 10)),
+    "unet": (lambda: UNet(4, 2, 2), lambda batch: ((batch, 3, 16, 16), 2)),
+    "bert": (lambda: Transformer(50, 12, 16, 2, 2, False), lambda batch: ((batch, 12), 50)),
+    "gpt2": (lambda: Transformer(50, 12, 16, 2, 2, True), lambda batch: ((batch, 12), 50)),
+    "lstm": (lambda: UnrolledLSTM(8, 12, 10), lambda batch: ((batch, 10, 8), 10)),
+    "mlp": (lambda: MLP(16, 12), lambda batch: ((batch, 16), 10)),
+    "wide_mlp": (lambda: MLP(64, 4), lambda batch: ((batch, 64), 10)),
+    "deep_residual": (lambda: ResNet((8,), 1, 4, 10), lambda batch: ((batch, 3, 16, 16), 10)),
 }

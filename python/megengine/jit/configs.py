@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..device import get_device_count
-from ..dtr.dtr import to_bytes
+from ..core._sizes import to_bytes
 
 
 def _environment_int(name: str, value: int) -> int:
@@ -22,12 +22,12 @@ def _environment_int(name: str, value: int) -> int:
 def memory_limit_bytes(given: int | str | None) -> int:
     """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 is no limit."""
     text = os.environ.get("MEGJIT_MEMORY_LIMIT", "")
-    value = given if given is not None else text or None
+    value, what = (text or None, "MEGJIT_MEMORY_LIMIT") if given is None else (given, "memory_limit")
     if value is None:
         return 0
-    limit = to_bytes(value)
+    limit = to_bytes(value, what)
     if limit == 0:
-        raise ValueError(f"trace: a memory_limit of {value!r} leaves no memory")
+        raise ValueError(f"{what}: {value!r} leaves no memory")
     return limit
 
 
@@ -37,7 +37,8 @@ class SublinearMemoryConfig:
     thresh_nr_try: number of thresholds that are tried; genetic_nr_iter: rounds of the genetic
     search (0: none); genetic_pool_size: plans kept in a round; lb_memory_mb: memory in MiB below
     which nothing more is dropped; num_worker: threads of the search. Each field can be set by the
-    variable ``MGB_SUBLINEAR_MEMORY_<FIELD>``. Raises AssertionError for a value below its minimum.
+    variable ``MGB_SUBLINEAR_MEMORY_<FIELD>``. Raises AssertionError for a value
+    below its minimum, TypeError for what is no int.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class SublinearMemoryConfig:
         for field, (value, least) in given.items():
             variable = "MGB_SUBLINEAR_MEMORY_" + names.get(field, field.upper())
             value = _environment_int(variable, value)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{field} must be an int, got {value!r} ({type(value).__name__})")
             assert value >= least, f"{field} must be at least {least}, got {value}"
             setattr(self, field, value)
 
