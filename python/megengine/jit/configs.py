@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..device import get_device_count
 from ..core._sizes import to_bytes
+from ..device import get_device_count
 
 
 def _environment_int(name: str, value: int) -> int:

@@ -290,11 +290,12 @@ class trace(ManualSteps, Dumping):
         leaves = self.flatten_inputs(*args, **kwargs)
         try:
             planner.begin(leaves)
-            self._body(*args, **kwargs)
+            result = self._body(*args, **kwargs)  # held: it is what the call would return
         except BaseException:
             planner.abort(leaves)
             raise
         planner.finish(leaves)
+        del result
         return merge_plans(planner.plans())
 
     def kernels(self) -> list[GeneratedKernel]:

@@ -1,0 +1,179 @@
+"""What the user may say of recomputation, plans without a run, and a search that can be stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zoo import MLP, UnrolledLSTM
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+import megengine.optimizer as optim
+from megengine import jit
+from megengine.autodiff import GradManager
+from megengine.jit import SublinearMemoryConfig, trace
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/train_resnet50_sublinear.py"
+
+
+def run_marked(mark):
+    """Loss and gradients of a few layers whose insides are marked, and the plan."""
+    rng = np.random.RandomState(0)
+    weights = [mge.Parameter(rng.randn(16, 16).astype(np.float32)) for _ in range(4)]
+    gm = GradManager().attach(weights)
+
+    @trace(symbolic=True)
+    def step(x):
+        with gm:
+            for w in weights:
+                x = mark(lambda x, w=w: F.tanh(F.exp(F.sin(x)) @ w))(x)
+            loss = (x * x).mean()
+            gm.backward(loss)
+        return loss, [w.grad for w in weights]
+
+    loss, grads = step(mge.tensor(rng.randn(256, 16).astype(np.float32)))
+    return [t.numpy().tobytes() for t in (loss, *grads)], step.memory_plan()
+
+
+def test_what_recompute_marks_is_not_kept():
+    bits, plan = run_marked(lambda layer: layer)
+    less_bits, less = run_marked(jit.recompute)
+    assert less_bits == bits
+    assert less.arena_bytes < 0.7 * plan.arena_bytes
+
+
+def test_marks_do_nothing_in_eager_mode():
+    x = mge.tensor([1.0, 2.0])
+    assert jit.keep(x) is x
+    np.testing.assert_array_equal(jit.recompute(M.ReLU())(x).numpy(), x.numpy())
+
+
+def test_what_keep_marks_is_computed_once():
+    w = mge.Parameter(np.eye(8, dtype=np.float32))
+
+    def sines(mark):
+        @trace(symbolic=True, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
+        def f(x):
+            waits = mark(F.sin(x))
+            x = x + waits
+            for _ in range(30):
+                x = F.exp(F.tanh(x) @ w)
+            return (x * waits).sum()
+
+        f(mge.tensor(np.ones((64, 8), np.float32)))
+        return f.graph_text().count("= sin")
+
+    assert sines(lambda x: x) == 2
+    assert sines(jit.keep) == 1
+
+
+@pytest.mark.parametrize("wrong", [jit.keep, jit.recompute])
+def test_marks_want_what_they_can_mark(wrong):
+    with pytest.raises(TypeError, match="3"):
+        wrong(3)
+
+
+def test_an_input_cannot_be_marked():
+    with pytest.raises(ValueError, match="not computed by the traced function"):
+        trace(lambda x: jit.keep(x) + 1, symbolic=True)(mge.tensor([1.0]))
+
+
+def test_a_value_read_inside_recompute_is_an_error():
+    with pytest.raises(ValueError, match="reads a value"):
+        trace(jit.recompute(lambda x: (x + 1).item()))(mge.tensor([1.0]))
+
+
+def mlp_step(net=None):
+    net = net or MLP(16, 6)
+    gm = GradManager().attach(net.parameters())
+    optimizer = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    @trace(symbolic=True, memory_limit="1MB")
+    def step(x, y):
+        with gm:
+            loss = F.loss.cross_entropy(net(x), y)
+            gm.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    return step
+
+
+def test_a_plan_is_that_of_the_run_and_changes_nothing():
+    net = MLP(16, 6)
+    step = mlp_step(net)
+    x, y = mge.tensor(np.ones((32, 16), np.float32)), mge.tensor(np.zeros(32, np.int32))
+    before = [p.numpy().copy() for p in net.parameters()]
+    planned = step.plan(x, y)
+    for p, was in zip(net.parameters(), before, strict=True):
+        np.testing.assert_array_equal(p.numpy(), was)
+    step(x, y)
+    assert step.memory_plan().planned_bytes == planned.planned_bytes
+
+
+def test_the_arena_that_is_allocated_is_the_one_that_was_planned():
+    """Nothing but the results is allocated beside it: workspaces lie in it."""
+    step = mlp_step()
+    x, y = mge.tensor(np.ones((512, 16), np.float32)), mge.tensor(np.zeros(512, np.int32))
+    before = mge.device.get_allocated_memory("cpu0")
+    plan = step.plan(x, y)
+    assert plan.workspace_bytes > 0
+    assert mge.device.get_allocated_memory("cpu0") == before
+    for _ in range(2):
+        step(x, y)
+    after = mge.device.get_allocated_memory("cpu0")
+    assert abs(after - before - plan.arena_bytes) <= 8192  # blocks are rounded up
+    mge.device.reset_max_memory_stats("cpu0")
+    step(x, y)
+    assert mge.device.get_max_allocated_memory("cpu0") - after <= 8192
+
+
+def test_ctrl_c_ends_a_search_at_once():
+    net = UnrolledLSTM(8, 8, 10)
+    gm = GradManager().attach(net.parameters())
+
+    @trace(sublinear_memory_config=SublinearMemoryConfig(genetic_nr_iter=10_000))
+    def step(x):
+        with gm:
+            loss = net(x).sum()
+            gm.backward(loss)
+        return loss
+
+    pressed = []
+
+    def press():
+        time.sleep(3)
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        step.plan(mge.tensor(np.ones((64, 60, 8), np.float32)))
+    assert time.monotonic() - pressed[0] < 0.5
+    thread.join()
+
+
+def run_example(*options):
+    command = [sys.executable, str(EXAMPLE), "--width", "8", "--side", "32", "--batch", "64", "--steps", "1", *options]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_a_batch_that_does_not_fit_is_refused_and_fits_with_recomputation():
+    fits, refused, fits_again = (
+        run_example("--cap", "40MB"),
+        run_example("--cap", "18MB"),
+        run_example("--cap", "18MB", "--sublinear"),
+    )
+    assert fits.returncode == 0, fits.stderr
+    assert refused.returncode != 0
+    assert "MemoryError" in refused.stderr
+    assert fits_again.returncode == 0, fits_again.stderr
+    assert "step 0: loss" in fits_again.stdout
