@@ -6,11 +6,11 @@ from cases import _frameworks as on
 
 def megjit():
     """The first call of a traced function that is one kernel, after that of another one."""
-    on.setup_megjit()
     import os
     import time
 
     os.environ["MEGJIT_COMPILE"] = "sync"  # a program's first call would not wait for its kernels
+    on.setup_megjit()
 
     import megengine as mge
     import megengine.functional as F
