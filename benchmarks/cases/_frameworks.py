@@ -76,7 +76,7 @@ def _training(step, batches, now, read, wait):
     """Subject of a training step over ``batches``; ``now()`` gives the arrays that were trained."""
 
     def result():
-        losses = [read(step(*batches[i])) for i in range(CHECKED_STEPS)]
+        losses = [read(step(*batch)) for batch in batches[:CHECKED_STEPS]]
         return {"losses": np.array(losses, np.float32), **now()}
 
     def run(calls):

@@ -13,11 +13,13 @@ class Net:
     """blocks: of each stage. bottleneck: 1x1, 3x3, 1x1 in place of two 3x3, and results four times as wide.
 
     compared: convolutions whose movement is compared, besides that of the last layer.
+    batches: that are trained on in turn.
     """
 
     blocks: tuple[int, ...]
     bottleneck: bool
     compared: tuple[str, ...]
+    batches: int = 3
 
     @property
     def features(self):
@@ -66,7 +68,8 @@ class Net:
 
 
 RESNET18 = Net((2, 2, 2, 2), False, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.1.conv2"))
-RESNET50 = Net((3, 4, 6, 3), True, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.2.conv3"))
+# One batch: from these weights a second step of 50 layers makes half a gradient of the rounding of the first.
+RESNET50 = Net((3, 4, 6, 3), True, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.2.conv3"), batches=1)
 
 
 def data(net, batch, size, classes=1000):
@@ -87,7 +90,7 @@ def data(net, batch, size, classes=1000):
             rng.randn(batch, 3, size, size).astype(np.float32),
             rng.randint(0, classes, batch).astype(np.int32),
         )
-        for _ in range(3)
+        for _ in range(net.batches)
     ]
     return weights, batches
 
