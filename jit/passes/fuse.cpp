@@ -76,7 +76,7 @@ public:
     Fuser(const Graph& graph, const PipelineOptions& options)
         : options_(options), graph_(graph),
           grouping_{.graph = graph, .group_of = std::vector<int>(graph.nodes().size(), kNoGroup), .form_of = std::vector<Form>(graph.nodes().size()),
-                    .groups = {}, .escapes = {}, .fold_dimshuffle = options.fuse_dimshuffle, .refused = options.refused},
+                    .groups = {}, .escapes = {}, .stored = {}, .fold_dimshuffle = options.fuse_dimshuffle, .refused = options.refused},
           level_(graph.nodes().size()), last_use_(graph.value_count(), kNever), use_before_(graph.value_count()) {
         for (size_t n = 0; n < graph.nodes().size(); ++n)
             for (ValueId input : graph.nodes()[n].inputs) {
@@ -438,10 +438,13 @@ private:
 
     void find_escaping() {
         grouping_.escapes.assign(graph_.value_count(), false);
+        grouping_.stored.assign(graph_.value_count(), false);
         for (size_t id = 0; id < graph_.nodes().size(); ++id)
-            for (ValueId input : graph_.nodes()[id].inputs)
+            for (ValueId input : graph_.nodes()[id].inputs) {
+                if (grouping_.group_of[id] == kNoGroup) grouping_.stored[at(input)] = true;
                 if (grouping_.group_of[id] == kNoGroup || group_of(input) != grouping_.group_of[id]) grouping_.escapes[at(input)] = true;
-        for (ValueId output : graph_.outputs) grouping_.escapes[at(output)] = true;
+            }
+        for (ValueId output : graph_.outputs) grouping_.escapes[at(output)] = grouping_.stored[at(output)] = true;
     }
 
     PipelineOptions options_;

@@ -82,6 +82,8 @@ Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
     if (!grouping.fold_dimshuffle) return direct;
     const Node& node = graph.producer(id);
     if (!is_op(node, "transpose") && !is_op(node, "broadcast_to")) return direct;
+    // The copy is made in any case: to read it lets go of its source.
+    if (is_op(node, "transpose") && grouping.stored[at(id)]) return direct;
     // A broadcast may be part of a kernel, which gives its source to nobody else then.
     if (const int own = grouping.group_of_value(id); own != kNoGroup && own == grouping.group_of_value(node.inputs[0])) return direct;
     const Type &source = graph.type(node.inputs[0]), &result = graph.type(id);

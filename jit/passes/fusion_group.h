@@ -48,6 +48,7 @@ struct Grouping {
     std::vector<Form> form_of;   // by node, for nodes with a group
     std::vector<Group> groups;
     std::vector<bool> escapes;   // by value: somebody outside of its group reads it
+    std::vector<bool> stored;    // by value: somebody without a group reads it
     bool fold_dimshuffle = false;
     const std::set<std::string>* refused = nullptr;  // as in PipelineOptions
 

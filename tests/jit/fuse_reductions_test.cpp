@@ -137,6 +137,14 @@ TEST_F(FuseReductions, ATransposeIsReadThroughStrides) {
         "%3: f32[4, 5, 6, 8] = mul %2 %1\nreturn %3\n");
 }
 
+// The copy is made for the matmul anyway: the kernel reads it, so that its source need not live longer.
+TEST_F(FuseReductions, ATransposeThatIsStoredIsReadAsItIs) {
+    const Graph graph = fused(
+        "%0: f32[4, 4] = input 0\n%1: f32[4, 4] = transpose %0 {perm=[1, 0]}\n%2: f32[4, 4] = matmul %1 %1 {transpose_a=0, transpose_b=0}\n"
+        "%3: f32[4, 4] = add %1 %2\n%4: f32[4, 4] = neg %3\nreturn %4\n");
+    EXPECT_NE(print(graph).find("= fused %1 %2 {ops=add,neg"), std::string::npos) << print(graph);
+}
+
 // The broadcast was read through its source, which its own kernel keeps to itself.
 TEST_F(FuseReductions, ABroadcastInsideAKernelIsReadAsItIs) {
     fused(
