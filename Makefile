@@ -6,7 +6,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize test-peers clean
+.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize test-peers test-browser clean
 
 setup:
 	@tools/setup.sh
@@ -36,6 +36,11 @@ bench: build
 test-peers: build
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
 	.venv-bench/bin/python benchmarks/living_together.py --ours $(PY)
+
+# The pages that plans are drawn as, in a headless Chromium (about 400 MB, for this test alone). Leaves build/plan_page.png.
+test-browser: build
+	@tools/setup.sh chromium
+	cd tests/python && ../../$(PY) -m pytest test_plan_page.py
 
 # Formats the lines of C++ that differ from the last commit, and no others.
 format: setup

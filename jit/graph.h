@@ -42,6 +42,12 @@ struct Marks {
     uint32_t region = 0;         // made in this call of recompute(fn); 0: in none
 };
 
+// What a node does in a training step: for the pictures of its memory, no pass asks.
+struct Role {
+    bool is_backward = false;    // recorded while gradients were taken
+    bool is_recomputed = false;  // another run of what has run before
+};
+
 struct Node {
     NodeKind kind = NodeKind::op;
     const OpDef* op = nullptr;
@@ -56,6 +62,7 @@ struct Node {
     std::vector<std::string> ops = {};
     std::string where = {};  // "model.py:41", the user's line
     Marks marks = {};
+    Role role = {};
 };
 
 std::vector<codegen::LaunchShape> launches_of(const Node& fused);

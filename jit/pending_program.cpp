@@ -64,11 +64,13 @@ bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOption
     if (!ladder.is_wanted()) return true;
     lowering.only_plan = true;
     lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
+    lowering.curve = ladder.curve();
     return ladder.accepts(Program(graph, *recorded_, *passes_.device, lowering).plan());
 }
 
 std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
     lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
+    lowering.curve = ladder.curve();
     return fits(graph, ladder, lowering) ? std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering) : nullptr;
 }
 

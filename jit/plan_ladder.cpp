@@ -59,6 +59,7 @@ PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
 
 std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem, const std::vector<double>& flops) {
     if (plans_.empty()) search(problem, flops);
+    if (!shapes_the_plan()) return {};
     return plans_[std::min(rung_, plans_.size() - 1)].order;
 }
 
@@ -70,7 +71,8 @@ void PlanLadder::search(const memory::RematProblem& problem, const std::vector<d
         bar.show(part);
     };
     plans_ = memory::rematerialize(problem, search);
-    if (!options_.limit) {
+    for (const memory::RematPlan& plan : plans_) curve_.push_back({.bytes = plan.peak_bytes, .seconds = plan.cost});
+    if (options_.is_sublinear && !options_.limit) {
         std::vector<memory::RematPlan> finalists = smallest(plans_);
         memory::RematSearch quicker = search;
         quicker.genetic_rounds = 0;  // so that a longer search never ends with more memory than a short one
@@ -106,6 +108,7 @@ bool PlanLadder::wins(const MemoryPlan& plan) {
 
 bool PlanLadder::accepts(const MemoryPlan& plan) {
     if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
+    if (!shapes_the_plan()) return true;
     if (!options_.limit) return wins(plan);
     if (plan.planned_bytes <= options_.limit) return true;
     ++rung_;
@@ -113,6 +116,13 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
 }
 
 double PlanLadder::recompute_flops_ratio() const { return rung_ < flops_ratios_.size() ? flops_ratios_[rung_] : 0; }
+
+std::vector<CurvePoint> PlanLadder::curve() const {
+    std::vector<CurvePoint> curve = curve_;
+    if (rung_ < plans_.size())
+        for (CurvePoint& point : curve) point.is_chosen = point.bytes == plans_[rung_].peak_bytes && point.seconds == plans_[rung_].cost;
+    return curve;
+}
 
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {
     if (other.least_ && other.least_->planned_bytes < least_->planned_bytes) other.refuse(*this, where);

@@ -24,7 +24,7 @@ public:
 class PlanLadder {
 public:
     explicit PlanLadder(const MemoryOptions& options) : options_(options) {}
-    bool is_wanted() const { return options_.limit != 0 || options_.is_sublinear; }
+    bool is_wanted() const { return shapes_the_plan() || options_.only_looks; }
 
     // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it, unmoved.
     PipelineOptions with_plan(PipelineOptions passes);
@@ -34,10 +34,13 @@ public:
     bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
     // What recomputation adds, as a part of all flops of the plain program.
     double recompute_flops_ratio() const;
+    // Every plan that was found, and which of them the present rung is.
+    std::vector<CurvePoint> curve() const;
     // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and what would help.
     [[noreturn]] void refuse(const PlanLadder& other, const std::string& where) const;
 
 private:
+    bool shapes_the_plan() const { return options_.limit != 0 || options_.is_sublinear; }
     std::vector<uint32_t> order(const memory::RematProblem& problem, const std::vector<double>& flops);
     void search(const memory::RematProblem& problem, const std::vector<double>& flops);
     std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
@@ -45,6 +48,7 @@ private:
 
     MemoryOptions options_;
     std::vector<memory::RematPlan> plans_;
+    std::vector<CurvePoint> curve_;
     std::vector<double> flops_ratios_;  // by plan
     size_t rung_ = 0;
     std::vector<size_t> planned_bytes_;  // without a limit: of the programs of the rungs so far

@@ -38,6 +38,17 @@ std::string describe(const Graph& graph, ValueId id) {
     return runtime::cat("%", at(id), " ", name, " ", to_string(graph.type(id)), node.where.empty() ? "" : " ", node.where);
 }
 
+BufferUse use_of(const Graph& graph, ValueId id, const std::vector<bool>& is_parameter) {
+    const Node& node = graph.producer(id);
+    if (node.kind == NodeKind::constant) return BufferUse::constant;
+    if (node.kind == NodeKind::input) {
+        const auto slot = static_cast<size_t>(node.slot);
+        return slot < is_parameter.size() && is_parameter[slot] ? BufferUse::parameter : BufferUse::input;
+    }
+    if (node.role.is_recomputed) return BufferUse::recomputed;
+    return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
+}
+
 // The planner's problem: values, then one workspace value for each step that needs one.
 class ScheduleBuilder {
 public:
@@ -188,10 +199,17 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
     }
     for (const Prepared& entry : prepared) plan_.steps.push_back(describe(graph_, graph_.node(entry.node).outputs[0]));
-    for (size_t value = 0; value < graph_.value_count(); ++value)
-        plan_.buffers[aliasing.buffer_of[value]].values.push_back(describe(graph_, static_cast<ValueId>(value)));
+    for (size_t value = 0; value < graph_.value_count(); ++value) {
+        PlannedBuffer& buffer = plan_.buffers[aliasing.buffer_of[value]];
+        if (buffer.values.empty()) buffer.use = use_of(graph_, static_cast<ValueId>(value), options.is_parameter);
+        buffer.values.push_back(describe(graph_, static_cast<ValueId>(value)));
+    }
     for (size_t s = 0; s < workspaces.size(); ++s)
-        if (workspaces[s] != memory::kNone) plan_.buffers[aliasing.buffer_of[workspaces[s]]].values.push_back("workspace of " + plan_.steps[s]);
+        if (workspaces[s] != memory::kNone) {
+            PlannedBuffer& buffer = plan_.buffers[aliasing.buffer_of[workspaces[s]]];
+            buffer.use = BufferUse::workspace;
+            buffer.values.push_back("workspace of " + plan_.steps[s]);
+        }
     arena_bytes_ = placed.arena_bytes;
     if (arena_bytes_ && !options.only_plan) allocate_arena();
 
@@ -254,7 +272,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
                 else if (patched) output_patches_.back().offset += copy.offset;
             }
             add_operand(copy.to);
-            if (options.profile) profile_.steps.push_back({.ops = {"copy"}, .bytes = 2 * made.copy_bytes});
+            if (options.profile) profile_.steps.push_back({.ops = {"copy"}, .step = std::min<size_t>(step, prepared.size() - 1), .bytes = 2 * made.copy_bytes});
             steps_.push_back(std::move(made));
         }
     };
@@ -274,6 +292,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         if (options.profile) {
             profile_.steps.push_back(profile_of(node));
             profile_.steps.back().backend = prepared[s].backend;
+            profile_.steps.back().step = s;
         }
         steps_.push_back(std::move(step));
     }
@@ -285,6 +304,8 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     plan_.planned_bytes = summary.planned_bytes;
     plan_.peak_live_bytes = summary.peak_live_bytes;
     plan_.arena_bytes = placed.arena_bytes;
+    plan_.curve = options.curve;
+    for (CurvePoint& point : plan_.curve) point.bytes += plan_.planned_bytes - plan_.arena_bytes;
 }
 
 void Program::allocate_arena() {

@@ -14,13 +14,24 @@
 
 namespace megjit::jit {
 
+// What a buffer is to a training step: the colours of the pictures. It follows the first value that lies there.
+enum class BufferUse : uint8_t { input, parameter, constant, activation, gradient, recomputed, workspace };
+
 // One buffer of the plan, for fn.memory_plan() and the pictures.
 struct PlannedBuffer {
     memory::Place place = memory::Place::kArena;
     size_t offset = 0;  // bytes from the arena's start, arena only
     size_t bytes = 0;
     memory::Lifetime live = {};
+    BufferUse use = BufferUse::activation;
     std::vector<std::string> values = {};  // "%3 relu f32[8, 64] model.py:41"
+};
+
+// One of the plans that a search found: what a call takes, and what its steps are estimated to cost.
+struct CurvePoint {
+    size_t bytes = 0;  // as planned_bytes, before kernels join steps
+    double seconds = 0;
+    bool is_chosen = false;
 };
 
 struct MemoryPlan {
@@ -32,15 +43,18 @@ struct MemoryPlan {
     double recompute_flops_ratio = 0;
     std::vector<PlannedBuffer> buffers = {};
     std::vector<std::string> steps = {};  // what runs at each step
+    std::vector<CurvePoint> curve = {};   // from the cheapest to the smallest; empty where none was searched for
 };
 
 struct LoweringOptions {
     std::string function = "a compiled graph";  // "step (train.py:41)", for errors
     bool check = false;                  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     std::vector<bool> donatable = {};    // by slot: the caller gives its last reference
+    std::vector<bool> is_parameter = {};  // by slot: from outside, and no argument
     bool profile = false;                // measure the time of each step
     bool only_plan = false;              // allocate nothing: plan() can be asked, run() cannot
     double recompute_flops_ratio = 0;    // for the plan
+    std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
     // For each fused node, in order; null: the device runs it without generated code (codegen/launcher.h).
     // Not given: the service is asked for each.
     std::optional<std::vector<std::shared_ptr<const codegen::CompiledKernel>>> kernels = {};
@@ -58,6 +72,7 @@ struct KernelUse {
 struct StepProfile {
     std::vector<std::string> ops = {};  // what the step stands for: one op, all ops of a kernel, or "copy"
     std::string where = {};             // the user's line
+    size_t step = 0;                    // of MemoryPlan::steps; a copy: the one that it is made for
     std::string backend = {};           // compiler of the kernel; empty: an operation of the device
     size_t bytes = 0;                   // read and written by one run
     double seconds = 0;

@@ -66,7 +66,7 @@ Segment extract_segment(const Record& record, uint32_t index) {
     };
     for (uint32_t i = first; i < last; ++i) {
         const RecordedOp& op = record.ops[i];
-        Node node{.kind = NodeKind::op, .op = op.op, .attrs = op.attrs, .where = op.where, .marks = op.marks};
+        Node node{.kind = NodeKind::op, .op = op.op, .attrs = op.attrs, .where = op.where, .marks = op.marks, .role = op.role};
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
         for (RecordId output : op.outputs) types.push_back(record.values[output].type);

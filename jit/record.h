@@ -36,6 +36,7 @@ struct RecordedOp {
     std::vector<RecordId> outputs = {};
     std::string where = {};  // "train.py:41 in forward"
     Marks marks = {};
+    Role role = {};
     std::string scope = {};  // path of the module that issued it, for dump; kept with capture_as_const only
 };
 

@@ -93,7 +93,7 @@ RecordId Session::record_id_of(const TensorRef& tensor) {
 }
 
 Tensors Session::record_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
-    RecordedOp recorded{.op = &op, .attrs = attrs, .where = where_(), .scope = scope_};
+    RecordedOp recorded{.op = &op, .attrs = attrs, .where = where_(), .role = {.is_backward = !open_backwards_.empty()}, .scope = scope_};
     if (recompute_depth_) recorded.marks.region = recompute_calls_;
     bool is_static = true;  // follows from constants alone
     size_t small = 0;

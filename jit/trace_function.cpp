@@ -12,6 +12,11 @@ void Version::begin(uint32_t index, const TraceOptions& options, std::unique_loc
     segments[index] = extract_segment(record, index);
     const Segment& segment = segments[index];
     LoweringOptions lowering{.function = options.name, .check = runtime::debug().check, .profile = options.profiling, .only_plan = options.only_plan};
+    for (RecordId input : segment.inputs) {
+        const RecordedValue& value = record.values[input];
+        const bool is_argument = std::find(argument_slots.begin(), argument_slots.end(), value.slot) != argument_slots.end();
+        lowering.is_parameter.push_back(value.origin == Origin::outside && !is_argument);
+    }
     // Only the last segment runs when the caller has let go of what it has rebound.
     if (index + 1 == record.segments)
         for (RecordId input : segment.inputs) {

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Installs what building and testing need on Debian 12: system packages, then .venv with the Python ones.
-# Does nothing when everything is there. Says which package could not be had.
+# Does nothing when everything is there. Says which package could not be had. Arguments: further Debian packages.
 set -eu
 cd "$(dirname "$0")/.."
 
 apt_packages="ca-certificates g++ cmake ninja-build ccache lld make git python3 python3-venv python3-dev
-llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev libgtest-dev libgmock-dev"
+llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev libgtest-dev libgmock-dev $*"
 missing=""
 command -v dpkg-query >/dev/null || {
     echo "setup: not a Debian system; install by hand what these Debian packages have: $(echo "$apt_packages" | tr "\n" " ")" >&2

@@ -51,7 +51,7 @@ private:
         if (!other) {
             Type wanted = rewrite_.to.type(now);
             wanted.layout = layout;
-            Node node{.kind = NodeKind::op, .op = &runtime::find_op("relayout"), .inputs = {now}};
+            Node node{.kind = NodeKind::op, .op = &runtime::find_op("relayout"), .inputs = {now}, .role = rewrite_.to.producer(now).role};
             node.attrs.emplace_back(std::string(layout == Layout::channels_last ? "channels_last" : "row_major"));
             other = rewrite_.to.add(std::move(node), {&wanted, 1})[0];
         }

@@ -12,7 +12,7 @@ namespace {
 // Writes what is dispatched while it lives into a graph.
 class GraphWriter final : public runtime::Tracer {
 public:
-    GraphWriter(Graph& graph, std::string where) : graph_(graph), where_(std::move(where)), outer_(runtime::context().tracer) {
+    GraphWriter(Graph& graph, const Node& composite) : graph_(graph), where_(composite.where), role_(composite.role), outer_(runtime::context().tracer) {
         runtime::context().tracer = this;
     }
     ~GraphWriter() override { runtime::context().tracer = outer_; }
@@ -31,7 +31,7 @@ public:
     }
 
     runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) override {
-        Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_};
+        Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_, .role = role_};
         for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
         const std::vector<Type> types = graph_.types(node.inputs);
         runtime::Tensors outputs;
@@ -44,6 +44,7 @@ public:
 private:
     Graph& graph_;
     std::string where_;
+    Role role_;
     runtime::Tracer* outer_;
     std::unordered_map<uint64_t, ValueId> values_;  // by the tensor's id
 };
@@ -64,7 +65,7 @@ bool expand_node(const Node& node, Rewriter& rewrite) {
     if (node.kind != NodeKind::op || !node.op->expand || !pays(rewrite.from, node)) return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
     const runtime::WithoutTapes quiet;
-    GraphWriter writer(rewrite.to, node.where);
+    GraphWriter writer(rewrite.to, node);
     runtime::Tensors inputs;
     for (ValueId input : node.inputs) inputs.push_back(writer.placeholder(rewrite.map(input)));
     const runtime::Tensors outputs = node.op->expand({*node.op, node.attrs, types}, inputs);

@@ -126,7 +126,8 @@ public:
         for (int axis : axes_) spec_.extents.push_back(group_.shape[axis]);
         spec_.reduced = static_cast<int>(axes_.size() - kept_);
         collect_operands();
-        Node fused{.kind = NodeKind::fused, .where = graph_.node(group_.nodes[0]).where};
+        const Node& first = graph_.node(group_.nodes[0]);
+        Node fused{.kind = NodeKind::fused, .where = first.where, .role = first.role};
         std::vector<ValueId> escaping;
         for (NodeId id : group_.nodes) {
             const Node& node = graph_.node(id);

@@ -17,6 +17,7 @@ struct MemoryOptions {
     size_t limit = 0;             // bytes of a call: inputs, results and arena; 0: none
     bool is_sublinear = false;    // recompute, at about the cost of one more forward pass
     size_t enough_bytes = 0;      // is_sublinear: of values alive at once; less is not looked for
+    bool only_looks = false;      // search for the curve of plans; what runs stays as it is
     memory::RematSearch search = {};
 };
 
@@ -30,7 +31,7 @@ struct PipelineOptions {
     MemoryOptions memory = {};
     runtime::Device* device = nullptr;  // whose scratch memory counts when recomputation is planned; none: it is not counted
     std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
-    // Which steps run, and which of them again, given also the flops of each. None: as recorded.
+    // Which steps run, and which of them again, given also the flops of each. None, or nothing: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&, const std::vector<double>&)> choose_plan = {};
 };
 

@@ -99,7 +99,7 @@ private:
 // Copies nodes in a given order; each read takes the last copy. Views are made anew for each copy of what they view.
 class Relister {
 public:
-    explicit Relister(const Graph& graph) : from_(graph), is_output_(graph.value_count()), now_(graph.value_count()), viewed_(graph.value_count()) {
+    explicit Relister(const Graph& graph) : from_(graph), is_output_(graph.value_count()), has_run_(graph.value_count()), now_(graph.value_count()), viewed_(graph.value_count()) {
         for (ValueId output : graph.outputs) {
             while (is_view(graph.producer(output))) output = graph.producer(output).inputs[0];
             is_output_[at(output)] = true;
@@ -114,6 +114,8 @@ public:
         Node copy = node;
         for (ValueId& input : copy.inputs) input = latest(input);
         copy.outputs.clear();
+        copy.role.is_recomputed = has_run_[at(node.outputs[0])];
+        has_run_[at(node.outputs[0])] = true;
         const std::vector<ValueId> outputs = to_.add(std::move(copy), from_.types(node.outputs));
         for (size_t i = 0; i < outputs.size(); ++i) set(node.outputs[i], outputs[i]);
     }
@@ -146,6 +148,7 @@ private:
     const Graph& from_;
     Graph to_;
     std::vector<bool> is_output_;  // or what an output views
+    std::vector<bool> has_run_;    // by first output of a step
     std::vector<std::optional<ValueId>> now_;
     std::vector<std::optional<ValueId>> viewed_;  // views: what the last copy views
 };
@@ -154,9 +157,13 @@ private:
 
 Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
     const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
-    if (!options.choose_plan && std::none_of(graph.nodes().begin(), graph.nodes().end(), is_marked)) return graph;
+    const bool is_marked_anywhere = std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
+    if (!options.choose_plan && !is_marked_anywhere) return graph;
     const Problem problem(graph, options);
-    const std::vector<uint32_t> order = options.choose_plan ? options.choose_plan(problem.problem, problem.flops) : memory::plain_plan(problem.problem).order;
+    std::vector<uint32_t> order;
+    if (options.choose_plan) order = options.choose_plan(problem.problem, problem.flops);
+    if (order.empty() && !is_marked_anywhere) return graph;
+    if (order.empty()) order = memory::plain_plan(problem.problem).order;
     Relister list(graph);
     for (uint32_t step : order) list.run(*problem.nodes[step]);
     return list.finish();

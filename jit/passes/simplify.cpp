@@ -36,7 +36,7 @@ private:
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
     ValueId make(std::string_view op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        Node node{.kind = NodeKind::op, .op = &runtime::find_op(op), .attrs = std::move(attrs), .inputs = std::move(inputs), .where = like.where};
+        Node node{.kind = NodeKind::op, .op = &runtime::find_op(op), .attrs = std::move(attrs), .inputs = std::move(inputs), .where = like.where, .role = like.role};
         const Type type = rewrite_.from.type(like.outputs[0]);
         return rewrite_.to.add(std::move(node), {&type, 1})[0];
     }

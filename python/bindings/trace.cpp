@@ -29,8 +29,8 @@ jit::CallKey key_of(const Tensors& arguments) {
 }
 
 // `sublinear`: a SublinearMemoryConfig, or None.
-jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear) {
-    jit::MemoryOptions options{.limit = limit};
+jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, bool with_curve) {
+    jit::MemoryOptions options{.limit = limit, .only_looks = with_curve};
     if (sublinear.is_none()) return options;
     const auto field = [&](const char* name) { return nb::cast<int64_t>(sublinear.attr(name)); };
     const auto small = [&](const char* name) { return static_cast<int>(std::min<int64_t>(field(name), 1 << 20)); };
@@ -124,10 +124,10 @@ private:
 
 public:
     PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
-            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear, bool only_plan)
+            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear, bool only_plan, bool with_curve)
         : symbolic_shape_(symbolic_shape), function({.name = std::move(name), .symbolic = symbolic, .capture_as_const = capture_as_const, 
                     .record_only = record_only, .profiling = profiling, .only_plan = only_plan,
-                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear)},
+                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear, with_curve)},
                     .max_versions = max_versions}) {}
 
     void begin(nb::list arguments) { start(arguments, nullptr); }
@@ -446,6 +446,19 @@ std::string_view place_name(memory::Place place) {
     return "";
 }
 
+std::string_view use_name(jit::BufferUse use) {
+    switch (use) {
+        case jit::BufferUse::input: return "input";
+        case jit::BufferUse::parameter: return "parameter";
+        case jit::BufferUse::constant: return "constant";
+        case jit::BufferUse::activation: return "activation";
+        case jit::BufferUse::gradient: return "gradient";
+        case jit::BufferUse::recomputed: return "recomputed";
+        case jit::BufferUse::workspace: return "workspace";
+    }
+    return "";
+}
+
 nb::dict plan_dict(const jit::MemoryPlan& plan) {
     nb::dict result;
     result["unplanned_bytes"] = plan.unplanned_bytes;
@@ -462,6 +475,7 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
         row["bytes"] = buffer.bytes;
         row["first_step"] = buffer.live.first;
         row["last_step"] = buffer.live.last;
+        row["use"] = std::string(use_name(buffer.use));
         nb::list values;
         for (const std::string& value : buffer.values) values.append(value);
         row["values"] = values;
@@ -471,6 +485,9 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     nb::list steps;
     for (const std::string& step : plan.steps) steps.append(step);
     result["steps"] = steps;
+    nb::list curve;
+    for (const jit::CurvePoint& point : plan.curve) curve.append(nb::make_tuple(point.bytes, point.seconds, point.is_chosen));
+    result["curve"] = curve;
     return result;
 }
 
@@ -539,6 +556,7 @@ nb::list profiles_of(PyTrace& self, bool of_all_versions) {
             nb::dict row;
             row["ops"] = strings(step.ops);
             row["where"] = step.where;
+            row["step"] = step.step;
             row["backend"] = step.backend;
             row["bytes"] = step.bytes;
             row["seconds"] = step.seconds;
@@ -607,10 +625,10 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle, bool>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle, bool, bool>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
              nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"),
-             nb::arg("memory_limit"), nb::arg("sublinear").none(), nb::arg("only_plan") = false)
+             nb::arg("memory_limit"), nb::arg("sublinear").none(), nb::arg("only_plan") = false, nb::arg("with_curve") = false)
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))

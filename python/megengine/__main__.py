@@ -1,4 +1,4 @@
-"""``python -m megengine``: what this installation has, its cache of kernels, and what a script's kernels cost."""
+"""``python -m megengine``: what this installation has, its cache of kernels, what a script's kernels cost, its memory."""
 
 import argparse
 import platform
@@ -9,7 +9,7 @@ import numpy
 
 import megengine
 from megengine import _core
-from megengine.jit.plan_html import bytes_text
+from megengine.jit.plan_text import bytes_text
 from megengine.version import megjit_version
 
 
@@ -69,6 +69,27 @@ def kernels(arguments: argparse.Namespace) -> int:
     return _kernel_report.run(arguments.script, arguments.arguments)
 
 
+def plan(arguments: argparse.Namespace) -> int:
+    from megengine import _plan_report
+
+    # Options may follow the script's name; what follows -- is the script's alone.
+    own, script_only = arguments.arguments, []
+    if "--" in own:
+        at = own.index("--")
+        own, script_only = own[:at], own[at + 1 :]
+    options = argparse.ArgumentParser(prog="python -m megengine plan", add_help=False, allow_abbrev=False)
+    add_plan_options(options)
+    options.set_defaults(limit=arguments.limit, html=arguments.html, repeats=arguments.repeats)
+    found, rest = options.parse_known_args(own)
+    return _plan_report.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
+
+
+def add_plan_options(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
+    to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
+    to.add_argument("--repeats", type=int, default=10, help="end the script after so many calls that bring no new plan (10)")
+
+
 def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(prog="python -m megengine", description=__doc__)
     commands = main.add_subparsers(required=True, metavar="COMMAND")
@@ -88,6 +109,11 @@ def parser() -> argparse.ArgumentParser:
     words = "take the kernels of such a file; they are code that will run, so trust where it comes from"
     add(cache, "import", cache_import, words).add_argument("file")
     script = add(commands, "kernels", kernels, "run a script and print what each kernel of its traced functions cost")
+    script.add_argument("script")
+    script.add_argument("arguments", nargs=argparse.REMAINDER)
+    words = "plan the memory of a script's traced functions, whose calls then compute nothing; its arguments stand behind its name"
+    script = add(commands, "plan", plan, words)
+    add_plan_options(script)
     script.add_argument("script")
     script.add_argument("arguments", nargs=argparse.REMAINDER)
     words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"

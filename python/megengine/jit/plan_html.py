@@ -1,123 +1,125 @@
-"""Draws a memory plan over the steps of a program, as one HTML page without any server or script."""
+"""Draws a memory plan as one HTML page that needs no server and loads nothing."""
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Sequence
 
-from .report import GeneratedKernel, MemoryPlan, PlannedBuffer
+from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
+from .plan_text import bytes_text, figures, seconds_text
+from .report import GeneratedKernel, MemoryPlan
 
-_WIDTH, _HEIGHT, _LIVE_HEIGHT = 1200, 420, 120  # pixels
-_COLOURS = {"fused": "#4c78a8", "workspace": "#bab0ac", "view": "#72b7b2", "other": "#f58518"}
+__all__ = ["bytes_text", "plan_page"]
+
+# The pictures are complete without the script. It writes what the mouse is over into a box that stays in sight, and
+# opens the page on a buffer that its address names: plan.html#b12.
+_SCRIPT = """
+const data = JSON.parse(document.getElementById("plan-data").textContent);
+const details = document.getElementById("details");
+let marked = null;
+function tell(shape) {
+  if (marked) marked.classList.remove("marked");
+  marked = shape;
+  shape.classList.add("marked");
+  details.textContent = shape.querySelector("title").textContent;
+}
+function tellStep(event) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const step = Math.floor((event.clientX - box.left) / box.width * data.steps.length);
+  if (data.steps[step] === undefined) return;
+  details.textContent = `step ${step} of ${data.steps.length}: ${data.live[step]} alive in the arena\\n${data.steps[step]}`;
+}
+const buffers = document.querySelectorAll("rect.buffer, rect.time, circle.plan");
+for (const shape of buffers) shape.addEventListener("mouseenter", () => tell(shape));
+document.getElementById("live").addEventListener("mousemove", tellStep);
+const named = location.hash && document.getElementById(location.hash.slice(1));
+if (named && named.classList.contains("buffer")) tell(named);
+document.body.dataset.buffers = document.querySelectorAll("rect.buffer").length;
+document.body.dataset.steps = data.steps.length;
+"""
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1240px; color: #222; }}
+body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto 9em; max-width: 1240px; padding: 0 1em; color: #222; }}
 table {{ border-collapse: collapse; margin: 1em 0; }} td, th {{ padding: 2px 12px; text-align: right; }}
 th {{ border-bottom: 1px solid #999; }} td:first-child, th:first-child {{ text-align: left; }}
-svg {{ background: #fafafa; border: 1px solid #ddd; }} rect:hover {{ stroke: #000; stroke-width: 2; }}
-pre {{ overflow-x: auto; background: #f4f4f4; padding: 8px; }}
+svg {{ background: #fafafa; border: 1px solid #ddd; }} svg text {{ font-size: 12px; }}
+.buffer {{ fill-opacity: 0.8; stroke: #fff; stroke-width: 0.2; }} .buffer:hover, .marked {{ stroke: #000; stroke-width: 2; }}
+.side {{ display: flex; flex-wrap: wrap; gap: 3em; }} .key span {{ padding: 2px 8px; margin-right: 6px; color: #fff; }}
+#details {{ position: fixed; bottom: 0; left: 0; right: 0; margin: 0; padding: 8px 2em; background: #222; color: #eee;
+  max-height: 8em; overflow-y: auto; font-size: 12px; }}
 </style>
+<body>
 <h1>{title}</h1>
 {body}
-</html>
+<pre id="details">Point at a buffer or a step: what it holds, and the line of the program, stand here.</pre>
+<script type="application/json" id="plan-data">{data}</script>
+<script>{script}</script>
+</body></html>
 """
 
 
-def bytes_text(count: int) -> str:
-    """``1536`` -> ``"1.5 KiB"``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError("unreachable")
+def _rows(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
+    """A table; every cell is escaped."""
+    lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return "<table><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + f"</tr>{lines}</table>"
 
 
-def _colour(buffer: PlannedBuffer) -> str:
-    if buffer.values and buffer.values[0].startswith("workspace"):
-        return _COLOURS["workspace"]
-    if any(" fused " in value for value in buffer.values):
-        return _COLOURS["fused"]
-    return _COLOURS["view"] if len(buffer.values) > 1 else _COLOURS["other"]
+def _bytes_table(plan: MemoryPlan) -> str:
+    rows = [(words, bytes_text(size), f"{size:,}") for words, size in figures(plan)]
+    rows.append(("recomputed, as a part of all flops", f"{plan.recompute_flops_ratio:.1%}", ""))
+    return _rows(rows, ("memory", "", "bytes"))
 
 
-def _arena_picture(plan: MemoryPlan) -> str:
-    steps = max(1, len(plan.steps))
-    scale_x, scale_y = _WIDTH / steps, _HEIGHT / max(1, plan.arena_bytes)
-    shapes = []
-    for buffer in plan.buffers:
-        if buffer.place != "arena" or not buffer.bytes:
-            continue
-        height = buffer.bytes * scale_y
-        top = _HEIGHT - buffer.offset * scale_y - height
-        hover = html.escape(f"{bytes_text(buffer.bytes)} at {buffer.offset}\n" + "\n".join(buffer.values))
-        shapes.append(
-            f'<rect x="{buffer.first_step * scale_x:.2f}" y="{top:.2f}" '
-            f'width="{max(0.5, (buffer.last_step - buffer.first_step) * scale_x):.2f}" '
-            f'height="{max(0.5, height):.2f}" fill="{_colour(buffer)}" fill-opacity="0.75" '
-            f'stroke="#fff" stroke-width="0.5"><title>{hover}</title></rect>'
-        )
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="100%" role="img">{"".join(shapes)}</svg>'
+def _beside_measured(plan: MemoryPlan) -> str:
+    """Plan and measured run side by side."""
+    run = plan.measured
+    if run is None:
+        return "<p>Not measured: trace with <code>profiling=True</code> and call the function.</p>"
+    chosen = next((point for point in plan.curve if point.is_chosen), None)
+    estimate = seconds_text(chosen.seconds) if chosen else ""
+    rows = [
+        ("bytes of a call; the allocator's peak, whole process", bytes_text(plan.planned_bytes), bytes_text(run.allocator_peak_bytes)),
+        (f"time of the steps, mean of {run.runs} runs", estimate, seconds_text(run.seconds)),
+    ]
+    return _rows(rows, ("", "planned", "measured"))
 
 
-def _live_bytes(plan: MemoryPlan) -> list[int]:
-    change = [0] * (len(plan.steps) + 1)
-    for buffer in plan.buffers:
-        if buffer.place == "arena":
-            change[buffer.first_step] += buffer.bytes
-            change[min(buffer.last_step, len(plan.steps))] -= buffer.bytes
-    live, total = [], 0
-    for delta in change[:-1]:
-        total += delta
-        live.append(total)
-    return live
+def _key() -> str:
+    return '<p class="key">' + "".join(f'<span style="background:{c}">{use}</span>' for use, c in COLOURS.items() if use != "constant") + "</p>"
 
 
-def _live_picture(plan: MemoryPlan) -> str:
-    live = _live_bytes(plan)
-    highest = max(live, default=0) or 1
-    scale = _WIDTH / max(1, len(live))
-    bars = "".join(
-        f'<rect x="{step * scale:.2f}" y="{_LIVE_HEIGHT * (1 - size / highest):.2f}" width="{max(scale, 0.5):.2f}" '
-        f'height="{_LIVE_HEIGHT * size / highest:.2f}" fill="#54a24b">'
-        f"<title>{html.escape(plan.steps[step])}: {bytes_text(size)} live</title></rect>"
-        for step, size in enumerate(live)
-    )
-    return f'<svg viewBox="0 0 {_WIDTH} {_LIVE_HEIGHT}" width="100%" role="img">{bars}</svg>'
+def _kernel_table(kernels: Sequence[GeneratedKernel]) -> str:
+    rows = [
+        (", ".join(k.ops), str(len(k.ops)), k.backend, f"{k.compile_ms:.1f}", "yes" if k.cached else "no") for k in kernels
+    ]
+    return "<h2>Generated kernels</h2>" + _rows(rows, ("ops", "count", "backend", "compile ms", "cached"))
+
+
+def _data(plan: MemoryPlan) -> str:
+    """For the script; no text of the user can end the element that holds it."""
+    texts = {"steps": plan.steps, "live": [bytes_text(size) for size in plan.live_bytes()]}
+    return json.dumps(texts).replace("<", "\\u003c")
 
 
 def plan_page(
     plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: str = "Memory plan", notes: str = ""
 ) -> str:
-    """One page: figures, live bytes at each step, the arena over the steps, and the kernels.
+    """One page: figures, plan beside measured run, live bytes at each step, buffers at their offsets, and the kernels.
 
     Hovering over a buffer shows its size, its values and the user's lines.
     """
-    figures = (
-        ("one buffer for each recorded value", plan.unplanned_bytes),
-        ("planned: inputs, state, outputs and the arena", plan.planned_bytes),
-        ("lower bound of that", plan.peak_live_bytes),
-        ("the arena", plan.arena_bytes),
-        ("largest workspace in it", plan.workspace_bytes),
-    )
-    rows = "".join(f"<tr><td>{name}</td><td>{bytes_text(size)}</td><td>{size:,}</td></tr>" for name, size in figures)
-    kernel_rows = "".join(
-        f"<tr><td>{html.escape(', '.join(kernel.ops))}</td><td>{len(kernel.ops)}</td><td>{kernel.backend}</td>"
-        f"<td>{kernel.compile_ms:.1f}</td><td>{'yes' if kernel.cached else 'no'}</td></tr>"
-        for kernel in kernels
-    )
-    body = (
-        (f"<p>{html.escape(notes)}</p>" if notes else "")
-        + f"<table><tr><th>memory</th><th></th><th>bytes</th></tr>{rows}</table>"
-        + f"<h2>Live bytes at each of {len(plan.steps)} steps</h2>{_live_picture(plan)}"
-        + f"<h2>The arena: steps from left to right, offsets upwards</h2>{_arena_picture(plan)}"
-        + "<p>blue: made by fused kernels; teal: several values share the place; orange: one value; grey: workspace</p>"
-    )
-    if kernel_rows:
-        body += (
-            "<h2>Generated kernels</h2><table><tr><th>ops</th><th>count</th><th>backend</th>"
-            f"<th>compile ms</th><th>cached</th></tr>{kernel_rows}</table>"
-        )
-    return _PAGE.format(title=html.escape(title), body=body)
+    parts = [f"<p>{html.escape(notes)}</p>" if notes else ""]
+    parts.append(f'<div class="side"><div>{_bytes_table(plan)}{_beside_measured(plan)}</div>')
+    if plan.curve:
+        parts.append(f"<div><h2>Bytes of a call against estimated time</h2>{curve_picture(plan)}</div>")
+    parts.append(f"</div>{_key()}<h2>Live bytes at each of {len(plan.steps)} steps</h2>{live_picture(plan)}")
+    if plan.measured:
+        parts.append(f"<h2>Measured time of the same steps</h2>{time_picture(plan)}")
+    parts.append(f"<h2>Buffers: steps from left to right, offsets upwards</h2>{arena_picture(plan)}")
+    parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>")
+    if kernels:
+        parts.append(_kernel_table(kernels))
+    return _PAGE.format(title=html.escape(title), body="\n".join(parts), data=_data(plan), script=_SCRIPT)

@@ -1,8 +1,9 @@
-"""What a traced function tells about itself: memory plan and generated kernels."""
+"""What a traced function tells about itself: memory plan, what was measured, and generated kernels."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass, field
 
 
@@ -15,7 +16,27 @@ class PlannedBuffer:
     bytes: int
     first_step: int
     last_step: int  # half-open
+    use: str  # of the first value: "input", "parameter", "constant", "activation", "gradient", "recomputed", "workspace"
     values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One plan that the search found: bytes of a call before kernels join steps, and its estimated seconds."""
+
+    bytes: int
+    seconds: float
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What runs of a program took: seconds are of one run, the allocator's peak is of the whole process."""
+
+    runs: int
+    seconds: float
+    step_seconds: tuple[float, ...] = field(repr=False)  # by step of the plan
+    allocator_peak_bytes: int
 
 
 @dataclass(frozen=True)
@@ -24,7 +45,9 @@ class MemoryPlan:
 
     unplanned_bytes: one buffer for each recorded value; planned_bytes: what the program uses,
     inputs and state included; peak_live_bytes: the lower bound; arena_bytes: the part that is
-    shared over time; recompute_flops_ratio: work done again to save memory.
+    shared over time; recompute_flops_ratio: work done again to save memory; curve: the plans among which
+    the search chose, from the cheapest to the smallest (empty where nothing asked for a search); measured:
+    what runs took, with ``profiling=True``.
     """
 
     unplanned_bytes: int
@@ -35,6 +58,44 @@ class MemoryPlan:
     recompute_flops_ratio: float
     buffers: tuple[PlannedBuffer, ...] = field(repr=False)
     steps: tuple[str, ...] = field(repr=False)
+    curve: tuple[CurvePoint, ...] = field(repr=False, default=())
+    measured: MeasuredRun | None = field(repr=False, default=None)
+
+    def bytes_of(self, *uses: str) -> int:
+        """Of all buffers outside of the arena with such a use."""
+        return sum(b.bytes for b in self.buffers if b.place != "arena" and b.use in uses)
+
+    def live_buffers(self, step: int) -> list[PlannedBuffer]:
+        """What the arena holds while ``step`` runs, the largest first."""
+        alive = [b for b in self.buffers if b.place == "arena" and b.first_step <= step < b.last_step]
+        return sorted(alive, key=lambda b: -b.bytes)
+
+    def live_bytes(self, *uses: str) -> list[int]:
+        """By step: bytes alive in the arena, all of them or those of some uses."""
+        change = [0] * (len(self.steps) + 1)
+        for buffer in self.buffers:
+            if buffer.place == "arena" and (not uses or buffer.use in uses):
+                change[min(buffer.first_step, len(self.steps))] += buffer.bytes
+                change[min(buffer.last_step, len(self.steps))] -= buffer.bytes
+        return list(itertools.accumulate(change[:-1]))
+
+    def fullest_step(self) -> int:
+        live = self.live_bytes()
+        return max(range(len(live)), key=live.__getitem__, default=0)
+
+    def html(self, title: str = "Memory plan") -> str:
+        """One self-contained HTML page: live bytes over the steps, buffers at their offsets, plan beside measured run.
+
+        >>> from megengine import jit, tensor
+        >>> @jit.trace
+        ... def double(x):
+        ...     return x * 2
+        >>> double.plan(tensor([1.0, 2.0])).html().startswith("<!doctype html>")
+        True
+        """
+        from .plan_html import plan_page
+
+        return plan_page(self, title=title)
 
 
 @dataclass(frozen=True)
@@ -69,7 +130,29 @@ class GeneratedKernel:
         return cls(**row, _texts=texts)
 
 
-def merge_plans(segments: list[dict]) -> MemoryPlan:
+def merge_curves(segments: list[dict]) -> tuple[CurvePoint, ...]:
+    """The curve of the segment with the largest arena; what the others take counts at each point."""
+    if not segments:
+        return ()
+    largest = max(segments, key=lambda plan: plan["arena_bytes"])
+    elsewhere = sum(plan["planned_bytes"] for plan in segments if plan is not largest)
+    return tuple(CurvePoint(size + elsewhere, seconds, chosen) for size, seconds, chosen in largest["curve"])
+
+
+def measured_run(segments: list[dict], profiles: list[dict], allocator_peak_bytes: int) -> MeasuredRun | None:
+    """Profiles beside the plans of the same segments; None before the first run."""
+    if len(segments) != len(profiles) or not all(profile["runs"] for profile in profiles):
+        return None
+    seconds: list[float] = []
+    for plan, profile in zip(segments, profiles, strict=True):
+        base = len(seconds)
+        seconds += [0.0] * len(plan["steps"])
+        for step in profile["steps"]:
+            seconds[base + step["step"]] += step["seconds"] / profile["runs"]
+    return MeasuredRun(max(p["runs"] for p in profiles), sum(seconds), tuple(seconds), allocator_peak_bytes)
+
+
+def merge_plans(segments: list[dict], measured: MeasuredRun | None = None) -> MemoryPlan:
     """Segments run one after the other: sums add up, and each arena counts, since all are kept."""
     total = {
         key: sum(plan[key] for plan in segments)
@@ -92,6 +175,8 @@ def merge_plans(segments: list[dict]) -> MemoryPlan:
         ),
         buffers=tuple(buffers),
         steps=tuple(steps),
+        curve=merge_curves(segments),
+        measured=measured,
     )
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..device import get_max_allocated_memory
 from ..tensor import Tensor
 from .configs import GraphOptimizationConfig, memory_limit_bytes
 from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
-from .report import GeneratedKernel, MemoryPlan, merge_plans, merge_profiles
+from .report import GeneratedKernel, MemoryPlan, measured_run, merge_plans, merge_profiles
 
 TraceError = _core.TraceError
 
@@ -104,6 +105,8 @@ class trace(ManualSteps, Dumping):
     third_party_backend = False
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
     _measured: list[trace] | None = None
+    # `python -m megengine plan` puts a function here: it is given each call, which then does not run.
+    _planned_by: Callable[[trace, tuple, dict], Any] | None = None
 
     def __new__(cls, *args, **kwargs):
         if not args and "function" not in kwargs:
@@ -191,6 +194,8 @@ class trace(ManualSteps, Dumping):
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.
             return self.__wrapped__(*args, **kwargs)
+        if trace._planned_by is not None:
+            return trace._planned_by(self, args, kwargs)
         if self._without_host:
             return self.trace_without_host(*args, **kwargs)
         return self.trace_normal(*args, **kwargs)
@@ -270,8 +275,14 @@ class trace(ManualSteps, Dumping):
     # ---- what was made of it
 
     def memory_plan(self) -> MemoryPlan:
-        """The plan of the version that ran last. Raises RuntimeError before the first call."""
-        return merge_plans(self._function.plans())
+        """The plan of the version that ran last, with what its runs took when traced with ``profiling=True``.
+
+        Raises RuntimeError before the first call.
+        """
+        plans = self._function.plans()
+        if not self._profiling:
+            return merge_plans(plans)
+        return merge_plans(plans, measured_run(plans, self._function.profiles(), get_max_allocated_memory()))
 
     def plan(self, *args, **kwargs) -> MemoryPlan:
         """The memory plan of such a call, which is not run.
@@ -286,17 +297,24 @@ class trace(ManualSteps, Dumping):
         >>> double.plan(tensor([1.0, 2.0])).arena_bytes
         0
         """
-        planner = _core.TraceFunction(**{**self._compiled_as, "symbolic": True, "only_plan": True})
+        return self._plan_call(args, kwargs)[0]
+
+    def plan_with_curve(self, *args, **kwargs) -> MemoryPlan:
+        """As `plan`, with the curve of what recomputation could save, also where nothing is recomputed."""
+        return self._plan_call(args, kwargs, with_curve=True)[0]
+
+    def _plan_call(self, args: tuple, kwargs: dict, **options) -> tuple[MemoryPlan, Any]:
+        """The plan of a call that is not run, and what the call would return, on placeholders without values."""
+        planner = _core.TraceFunction(**{**self._compiled_as, "symbolic": True, "only_plan": True, **options})
         leaves = self.flatten_inputs(*args, **kwargs)
         try:
             planner.begin(leaves)
-            result = self._body(*args, **kwargs)  # held: it is what the call would return
+            result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
         except BaseException:
             planner.abort(leaves)
             raise
         planner.finish(leaves)
-        del result
-        return merge_plans(planner.plans())
+        return merge_plans(planner.plans()), result
 
     def kernels(self) -> list[GeneratedKernel]:
         """The kernels of the version that ran last, in the order in which they run.

@@ -1,0 +1,103 @@
+"""``python -m megengine plan script.py``: what the traced functions of a script take of memory, without running them."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import functional as F
+from .core._sizes import to_bytes
+from .jit.plan_text import plan_text
+from .jit.report import MemoryPlan
+from .jit.tracing import _flatten, _unflatten, trace
+
+
+class _Enough(BaseException):
+    """Ends the script; no ``except Exception`` of it stops that."""
+
+
+class CallPlanner:
+    """Stands in for traced calls: each is planned once for its types, and gives zeros of the right shapes.
+
+    report: is given each plan as it is made. Ends the script after so many calls in a row that brought nothing new.
+    """
+
+    def __init__(self, report: Callable[[str, MemoryPlan], None], limit: int | None, repeats: int):
+        self._report = report
+        self._options = {"with_curve": True, **({"memory_limit": limit} if limit else {})}
+        self._repeats = self._left = repeats
+        self._results: dict[tuple, tuple[Any, list[tuple]]] = {}  # by function and types: shape of the result, its tensors
+
+    def __call__(self, function: trace, args: tuple, kwargs: dict) -> Any:
+        leaves = function.flatten_inputs(*args, **kwargs)
+        key = function, tuple((tuple(leaf.shape), str(leaf.dtype)) for leaf in leaves)
+        if key in self._results:
+            self._left -= 1
+            if self._left < 0:
+                raise _Enough
+        else:
+            self._left = self._repeats
+            plan, result = function._plan_call(args, kwargs, **self._options)
+            found: list = []
+            tree = _flatten(result, found)
+            self._results[key] = tree, [(tuple(tensor.shape), tensor.dtype) for tensor in found]
+            types = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in key[1])
+            self._report(f"{function._name_and_line()}: {types}", plan)
+        tree, types = self._results[key]
+        return _unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in types))
+
+
+class _Report:
+    """Prints plans, and writes a page for each: plan.html, plan-2.html, ..."""
+
+    def __init__(self, page: str | None):
+        self._page = Path(page) if page else None
+        self.count = 0
+
+    def __call__(self, name: str, plan: MemoryPlan) -> None:
+        self.count += 1
+        print(plan_text(plan, name), flush=True)
+        if self._page is None:
+            return
+        page = self._page if self.count == 1 else self._page.with_stem(f"{self._page.stem}-{self.count}")
+        page.write_text(plan.html(name), encoding="utf-8")
+        print(f"  page: {page}")
+
+
+def run(script: str, arguments: list[str], limit: str | None, page: str | None, repeats: int) -> int:
+    """Runs the script; where it calls a traced function the call is planned instead, and printed.
+
+    Returns 0 when there was such a call, 1 when there was none, and when no plan fits the limit. Raises OSError when
+    there is no such script, ValueError for a limit that is no size.
+    """
+    with open(script, "rb"):
+        pass
+    report = _Report(page)
+    trace._planned_by = CallPlanner(report, to_bytes(limit, "--limit") if limit else None, repeats)
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except (_Enough, SystemExit):
+        pass
+    except KeyboardInterrupt:
+        return 130  # as shells have it
+    except MemoryError as refused:
+        print(refused, file=sys.stderr)
+        return 1
+    except Exception as error:
+        if not report.count:
+            traceback.print_exc()
+            return 1
+        print(f"the script ended here, on results that are all zeros: {type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        trace._planned_by = None
+    if not report.count:
+        print("the script has called no traced function", file=sys.stderr)
+        return 1
+    return 0

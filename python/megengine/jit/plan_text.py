@@ -1,0 +1,73 @@
+"""A memory plan as text: a table of its bytes, the largest values of its fullest step, and the curve of plans."""
+
+from __future__ import annotations
+
+from .report import CurvePoint, MemoryPlan
+
+_CURVE_ROWS, _BAR = 12, 40
+_LARGEST = 6
+
+
+def bytes_text(count: int) -> str:
+    """``1536`` -> ``"1.5 KiB"``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
+
+
+def seconds_text(seconds: float) -> str:
+    """``0.0123`` -> ``"12.3 ms"``."""
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
+def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
+    """What is said of every plan: words and bytes."""
+    return [
+        ("unplanned: one buffer for each recorded value", plan.unplanned_bytes),
+        ("planned: inputs, parameters, results and arena", plan.planned_bytes),
+        ("peak live: the lower bound of that", plan.peak_live_bytes),
+        ("arena, shared over the steps", plan.arena_bytes),
+        ("workspace: the largest in the arena", plan.workspace_bytes),
+        ("parameters and state", plan.bytes_of("parameter")),
+        ("inputs", plan.bytes_of("input")),
+    ]
+
+
+def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[CurvePoint]:
+    """At most so many points, evenly over the curve; the ends and the chosen one stay."""
+    if len(curve) <= rows:
+        return list(curve)
+    kept = {round(i * (len(curve) - 1) / (rows - 1)) for i in range(rows)}
+    return [point for i, point in enumerate(curve) if i in kept or point.is_chosen]
+
+
+def curve_text(plan: MemoryPlan) -> str:
+    """A line for each plan: its bytes as a bar, and its cost beside that of the cheapest."""
+    lines = ["  bytes of a call against the estimated time of a step; *: this plan"]
+    most, cheapest = max(point.bytes for point in plan.curve), plan.curve[0].seconds or 1.0
+    for point in thinned(plan.curve):
+        bar = "#" * max(1, round(_BAR * point.bytes / most))
+        mark = "*" if point.is_chosen else " "
+        cost = f"{seconds_text(point.seconds):>10} {point.seconds / cheapest:>6.2f} x"
+        lines.append(f"{mark} {bytes_text(point.bytes):>10} {cost}  {bar}")
+    return "\n".join(lines)
+
+
+def plan_text(plan: MemoryPlan, name: str) -> str:
+    """All of it, under the function's name."""
+    lines = [name]
+    lines += [f"  {words:<50} {bytes_text(size):>10} {size:>16,}" for words, size in figures(plan)]
+    lines.append(f"  {'recomputed, as a part of all flops':<50} {plan.recompute_flops_ratio:>10.1%}")
+    peak = plan.fullest_step()
+    largest = plan.live_buffers(peak)[:_LARGEST]
+    if largest:
+        lines.append(f"  alive at the fullest step, {plan.steps[peak]}:")
+        lines += [f"    {bytes_text(b.bytes):>10}  {b.use:<11} {b.values[0]}" for b in largest]
+    if plan.curve:
+        lines.append(curve_text(plan))
+    return "\n".join(lines)

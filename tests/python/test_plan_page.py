@@ -1,0 +1,200 @@
+"""Memory plans as text and as a page: ``fn.memory_plan().html()``, ``python -m megengine plan``, and a real browser."""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.optimizer as optim
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+from megengine.jit.plan_text import plan_text
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import sys
+import numpy as np, megengine as mge, megengine.functional as F
+from megengine.jit import trace
+
+@trace(symbolic=True)
+def f(x):
+    y = F.exp(x)  # <script>document.body.dataset.broken = 1</script>
+    return {"sum": F.matmul(y, x).sum(), "pair": (y * 2, 1)}
+
+print("arguments", sys.argv[1:])
+while True:
+    out = f(mge.tensor(np.ones((256, 256), np.float32)))
+    assert out["sum"].item() == 0 and out["pair"][0].shape == (256, 256) and out["pair"][1] == 1
+"""
+
+
+def command(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "megengine", "plan", *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def training_step(layers=8, **options):
+    """Recomputes what it can: each use of memory is there."""
+    rng = np.random.RandomState(0)
+    weights = [mge.Parameter(rng.randn(64, 64).astype(np.float32)) for _ in range(layers)]
+    gm = GradManager().attach(weights)
+    optimizer = optim.SGD(weights, lr=0.1, momentum=0.9)
+
+    @trace(symbolic=True, **options)
+    def step(x):
+        with gm:
+            for w in weights:
+                x = F.tanh(F.exp(F.sin(x)) @ w)
+            loss = F.softmax(x).mean()
+            gm.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    return step, mge.tensor(rng.randn(512, 64).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def measured_plan():
+    step, x = training_step()
+    tight = int(0.7 * step.plan(x).planned_bytes)
+    step, x = training_step(memory_limit=tight, profiling=True)
+    for _ in range(3):
+        step(x)
+    return step.memory_plan()
+
+
+def test_each_buffer_has_a_use(measured_plan):
+    uses = {buffer.use for buffer in measured_plan.buffers}
+    assert {"parameter", "input", "activation", "gradient", "recomputed"} <= uses
+    assert measured_plan.bytes_of("parameter") >= 2 * 8 * 64 * 64 * 4  # weights and momentum
+
+
+def test_a_plan_under_a_limit_is_a_point_of_its_curve(measured_plan):
+    curve = measured_plan.curve
+    (chosen,) = (point for point in curve if point.is_chosen)
+    assert chosen.seconds > curve[0].seconds
+    assert [p.bytes for p in curve] == sorted((p.bytes for p in curve), reverse=True)
+    assert [p.seconds for p in curve] == sorted(p.seconds for p in curve)
+    assert abs(chosen.bytes - measured_plan.planned_bytes) < 0.1 * measured_plan.planned_bytes
+
+
+def test_looking_at_the_curve_changes_no_plan():
+    step, x = training_step()
+    with_curve = step.plan_with_curve(x)
+    assert len(with_curve.curve) > 2 and with_curve.curve[0].is_chosen
+    assert with_curve.planned_bytes == step.plan(x).planned_bytes
+    assert step.plan(x).curve == ()
+
+
+def test_a_measured_plan_has_the_time_of_each_step(measured_plan):
+    run = measured_plan.measured
+    assert run.runs == 3 and len(run.step_seconds) == len(measured_plan.steps)
+    assert run.seconds == pytest.approx(sum(run.step_seconds)) and run.seconds > 0
+    assert run.allocator_peak_bytes >= measured_plan.planned_bytes - 4096  # Python numbers are inputs of no storage
+
+
+class Balance(HTMLParser):
+    """Ends that have no beginning, beginnings without end, and what a page would load."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.loads, self.scripts = [], [], 0
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.scripts += tag == "script"
+        self.loads += [value for name, value in attrs if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        pass  # <line .../>
+
+
+def test_a_page_is_sound_and_loads_nothing(measured_plan):
+    page = measured_plan.html("a < b & 'c'</title><script>")
+    checked = Balance(page)
+    assert checked.open == [] and checked.loads == [] and checked.scripts == 2
+    assert "http" not in page
+
+
+def test_the_text_names_the_largest_values_with_their_lines(measured_plan):
+    text = plan_text(measured_plan, "step")
+    assert f"{measured_plan.planned_bytes:,}" in text
+    assert "test_plan_page.py" in text
+    assert re.search(r"^\* .* x +#+$", text, re.MULTILINE)
+
+
+def test_a_script_is_planned_and_not_run(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    status, out, err = command(tmp_path / "script.py", "--html", tmp_path / "plan.html", "mine", "--", "--limit", "3")
+    assert status == 0 and err == ""
+    assert "arguments ['mine', '--limit', '3']" in out
+    assert "float32[256, 256]" in out and "peak live" in out and "script.py:9" in out
+    assert out.count("peak live:") == 1  # the same call again is not planned again
+    assert "<!doctype html>" in (tmp_path / "plan.html").read_text()
+
+
+def test_a_limit_that_no_plan_fits_is_told(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    status, _, err = command(tmp_path / "script.py", "--limit", "1KB")
+    assert status == 1 and "needs at least" in err
+
+
+def test_a_script_without_traced_functions_is_told(tmp_path):
+    (tmp_path / "script.py").write_text("x = 1\n")
+    status, out, err = command(tmp_path / "script.py")
+    assert (status, out, err) == (1, "", "the script has called no traced function\n")
+
+
+def browse(page, *options):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        pytest.skip("needs chromium: make test-browser")
+    profile = page.with_name("profile")
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,1750", f"--user-data-dir={profile}", *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "HOME": str(page.parent)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_browser_draws_the_page_and_runs_its_script(measured_plan, tmp_path):
+    hostile = "</script><script>document.body.dataset.broken = 1</script>"
+    plan = dataclasses.replace(
+        measured_plan,
+        steps=(hostile, *measured_plan.steps[1:]),
+        buffers=tuple(dataclasses.replace(b, values=(*b.values, hostile)) for b in measured_plan.buffers),
+    )
+    page = tmp_path / "plan.html"
+    page.write_text(plan.html(hostile))
+    dom = browse(page, "--dump-dom", f"{page.as_uri()}#b3")
+    drawn = dom.count('class="buffer"') + dom.count('class="buffer marked"')
+    assert f'data-buffers="{drawn}"' in dom and drawn > 20
+    assert f'data-steps="{len(plan.steps)}"' in dom
+    assert "data-broken" not in dom
+    (details,) = re.findall(r'<pre id="details">(.*?)</pre>', dom, re.DOTALL)
+    assert details in dom.split('id="b3"')[1] and "%" in details
+    assert dom.count('class="plan"') == len(plan.curve)
+    picture = ROOT / "build/plan_page.png"
+    picture.parent.mkdir(exist_ok=True)
+    browse(page, f"--screenshot={picture}", page.as_uri())
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000
