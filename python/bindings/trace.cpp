@@ -28,14 +28,14 @@ jit::CallKey key_of(const Tensors& arguments) {
     return key;
 }
 
-// `sublinear`: a SublinearMemoryConfig, or None.
-jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, bool with_curve) {
-    jit::MemoryOptions options{.limit = limit, .only_looks = with_curve};
+// `sublinear`: a SublinearMemoryConfig, or None. `enough_bytes`: a DTRConfig's threshold, or 0.
+jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, size_t enough_bytes, bool with_curve) {
+    jit::MemoryOptions options{.limit = limit, .is_sublinear = enough_bytes != 0, .enough_bytes = enough_bytes, .only_looks = with_curve};
     if (sublinear.is_none()) return options;
     const auto field = [&](const char* name) { return nb::cast<int64_t>(sublinear.attr(name)); };
     const auto small = [&](const char* name) { return static_cast<int>(std::min<int64_t>(field(name), 1 << 20)); };
     options.is_sublinear = true;
-    options.enough_bytes = static_cast<size_t>(field("lb_memory_mb")) << 20;
+    options.enough_bytes = std::max(enough_bytes, static_cast<size_t>(field("lb_memory_mb")) << 20);
     options.search = {.thresholds = small("thresh_nr_try"), .genetic_rounds = small("genetic_nr_iter"),
                       .genetic_pool = small("genetic_pool_size"), .workers = small("num_worker")};
     return options;
@@ -124,10 +124,10 @@ private:
 
 public:
     PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
-            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear, bool only_plan, bool with_curve)
+            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear, size_t enough_bytes, bool only_plan, bool with_curve)
         : symbolic_shape_(symbolic_shape), function({.name = std::move(name), .symbolic = symbolic, .capture_as_const = capture_as_const, 
                     .record_only = record_only, .profiling = profiling, .only_plan = only_plan,
-                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear, with_curve)},
+                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear, enough_bytes, with_curve)},
                     .max_versions = max_versions}) {}
 
     void begin(nb::list arguments) { start(arguments, nullptr); }
@@ -625,10 +625,10 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle, bool, bool>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
+        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle, size_t, bool, bool>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
              nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
              nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"),
-             nb::arg("memory_limit"), nb::arg("sublinear").none(), nb::arg("only_plan") = false, nb::arg("with_curve") = false)
+             nb::arg("memory_limit"), nb::arg("sublinear").none(), nb::arg("enough_bytes") = 0, nb::arg("only_plan") = false, nb::arg("with_curve") = false)
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))

@@ -10,7 +10,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
-from megengine.jit import SublinearMemoryConfig, trace
+from megengine.jit import DTRConfig, SublinearMemoryConfig, trace
 
 
 class Block(M.Module):
@@ -144,6 +144,18 @@ def test_memory_below_the_lower_bound_is_not_looked_for():
     _, loose = train("mlp", steps=1, sublinear_memory_config=SublinearMemoryConfig(lb_memory_mb=1000))
     assert loose.planned_bytes == plan.planned_bytes
     assert loose.recompute_flops_ratio == 0
+
+
+def test_the_threshold_of_dtr_is_where_recomputation_ends(plain):
+    model, bits, plan = plain
+    threshold = plan.arena_bytes * 3 // 4
+    dtr_bits, dtr = train(model, dtr_config=DTRConfig(eviction_threshold=threshold))
+    _, least = train(model, sublinear_memory_config=SublinearMemoryConfig())
+    _, idle = train(model, steps=1, dtr_config=DTRConfig(eviction_threshold=1 << 30))
+    assert dtr_bits == bits
+    assert least.arena_bytes < dtr.arena_bytes < plan.arena_bytes
+    assert 0 < dtr.recompute_flops_ratio < least.recompute_flops_ratio
+    assert idle.recompute_flops_ratio == 0
 
 
 def test_a_variable_changes_the_plan(monkeypatch):

@@ -69,8 +69,11 @@ class SublinearMemoryConfig:
 class DTRConfig:
     """Dynamic tensor rematerialization inside a trace: tensors are dropped above the threshold.
 
-    eviction_threshold: bytes, must be positive; evictee_minimum_size: bytes below which a tensor is
-    never dropped; the two factors weigh memory against time.
+    A trace knows what will be needed before it runs: so what is dropped is decided once, by the search
+    that serves SublinearMemoryConfig. It recomputes no more than brings what a call holds between its
+    operations below eviction_threshold bytes, which must be positive. A threshold that cannot be
+    reached is approached as far as recomputation goes; use ``memory_limit`` for a contract. The other
+    fields are kept for programs that give them: the search weighs size against time by itself.
     """
 
     def __init__(

@@ -88,6 +88,7 @@ class trace(ManualSteps, Dumping):
     capture_as_const: outside tensors other than arguments are stored as constants (for dump).
     record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
     sublinear_memory_config: recompute instead of keeping, to lower the memory peak.
+    dtr_config: the same, down to its eviction_threshold.
     profiling: programs measure each step, for get_profile().
     opt_level: 0 as recorded; 1 arithmetic rewriting; 2 whole-graph passes; 3 also joins
     element-wise operations into generated kernels (compiler chosen by ``MGB_JIT_BACKEND``).
@@ -169,6 +170,7 @@ class trace(ManualSteps, Dumping):
             max_versions=16,
             memory_limit=limit,
             sublinear=sublinear_memory_config,
+            enough_bytes=0 if dtr_config is None else dtr_config.eviction_threshold,
         )
         self._function = _core.TraceFunction(**self._compiled_as)
         functools.update_wrapper(self, function)
