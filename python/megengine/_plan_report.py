@@ -24,6 +24,8 @@ class _Enough(BaseException):
 class CallPlanner:
     """Stands in for traced calls: each is planned once for its types, and gives zeros of the right shapes.
 
+    A function that reads values is run when it is planned.
+
     report: is given each plan as it is made. Ends the script after so many calls in a row that brought nothing new.
     """
 
@@ -42,14 +44,25 @@ class CallPlanner:
                 raise _Enough
         else:
             self._left = self._repeats
-            plan, result = function._plan_call(args, kwargs, **self._options)
+            plan, result, note = self._plan(function, args, kwargs)
             found: list = []
             tree = _flatten(result, found)
             self._results[key] = tree, [(tuple(tensor.shape), tensor.dtype) for tensor in found]
             types = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in key[1])
-            self._report(f"{function._name_and_line()}: {types}", plan)
+            self._report(f"{function._name_and_line()}: {types}{note}", plan)
         tree, types = self._results[key]
         return _unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in types))
+
+    def _plan(self, function: trace, args: tuple, kwargs: dict) -> tuple[MemoryPlan, Any, str]:
+        """The plan of a call, its result, and what else is to be said of it."""
+        try:
+            return *function._plan_call(args, kwargs, **self._options), ""
+        except ValueError:
+            # The body read a value, which symbolic=True and limits forbid anyhow; else the call has to run once.
+            if function._symbolic or "memory_limit" in self._options:
+                raise
+            result = function.trace_normal(*args, **kwargs)
+            return function.memory_plan(), result, " (run once: it reads values)"
 
 
 class _Report:

@@ -155,6 +155,14 @@ def test_a_limit_that_no_plan_fits_is_told(tmp_path):
     assert status == 1 and "needs at least" in err
 
 
+def test_a_function_that_reads_values_runs_once(tmp_path):
+    reads = SCRIPT.replace("symbolic=True", "").replace("    y = F.exp(x)", "    y = F.exp(x) if x.sum().item() > 0 else x")
+    (tmp_path / "script.py").write_text(reads.replace("assert", "pass  #"))
+    status, out, err = command(tmp_path / "script.py")
+    assert status == 0 and err == ""
+    assert out.count("run once: it reads values") == out.count("peak live:") == 1
+
+
 def test_a_script_without_traced_functions_is_told(tmp_path):
     (tmp_path / "script.py").write_text("x = 1\n")
     status, out, err = command(tmp_path / "script.py")

@@ -113,7 +113,7 @@ def plan_page(
     """
     parts = [f"<p>{html.escape(notes)}</p>" if notes else ""]
     parts.append(f'<div class="side"><div>{_bytes_table(plan)}{_beside_measured(plan)}</div>')
-    if plan.curve:
+    if len(plan.curve) > 1:
         parts.append(f"<div><h2>Bytes of a call against estimated time</h2>{curve_picture(plan)}</div>")
     parts.append(f"</div>{_key()}<h2>Live bytes at each of {len(plan.steps)} steps</h2>{live_picture(plan)}")
     if plan.measured:

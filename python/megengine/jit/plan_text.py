@@ -49,7 +49,7 @@ def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[Curv
 def curve_text(plan: MemoryPlan) -> str:
     """A line for each plan: its bytes as a bar, and its cost beside that of the cheapest."""
     lines = ["  bytes of a call against the estimated time of a step; *: this plan"]
-    most, cheapest = max(point.bytes for point in plan.curve), plan.curve[0].seconds or 1.0
+    most, cheapest = max(point.bytes for point in plan.curve) or 1, plan.curve[0].seconds or 1.0
     for point in thinned(plan.curve):
         bar = "#" * max(1, round(_BAR * point.bytes / most))
         mark = "*" if point.is_chosen else " "
@@ -68,6 +68,6 @@ def plan_text(plan: MemoryPlan, name: str) -> str:
     if largest:
         lines.append(f"  alive at the fullest step, {plan.steps[peak]}:")
         lines += [f"    {bytes_text(b.bytes):>10}  {b.use:<11} {b.values[0]}" for b in largest]
-    if plan.curve:
+    if len(plan.curve) > 1:
         lines.append(curve_text(plan))
     return "\n".join(lines)
