@@ -123,6 +123,7 @@ struct OpDef {
     // Bit i: operand (result) i is an activation [n, c, spatial...] that may lie channels-last.
     uint32_t channels_last_inputs = 0;
     uint32_t channels_last_outputs = 0;
+    bool follows_layout = false;  // all may, and do where one does: the op only moves elements
 
     Cost (*cost)(const OpCall&, std::span<const Type> outputs) = nullptr;  // null: one flop per output element
     // Sample inputs that drive the op tests: values of input 0 (element-wise), see tests/python/op_samples.py for others.

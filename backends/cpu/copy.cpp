@@ -1,9 +1,11 @@
 // backends/cpu/copy.cpp -- kernels that only move elements. All but padding are one copy between
 // strided regions, which picks the widest way: whole runs, repeated values, or square tiles.
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "backends/cpu/elements.h"
+#include "codegen/strides.h"
 
 namespace megjit::cpu {
 namespace {
@@ -234,8 +236,9 @@ struct Window {
     std::array<int64_t, runtime::kMaxRank> strides{};
     int64_t begin = 0;
 };
-Window window_of(const OpCall& call, const Shape& whole) {
-    Window w{.strides = whole.row_major_strides()};
+Window window_of(const OpCall& call, const Type& whole) {
+    Window w;
+    std::ranges::copy(codegen::dense_strides(whole), w.strides.begin());
     for (size_t i = 0; i < static_cast<size_t>(whole.rank()); ++i) {
         w.begin += call.integers("begin")[i] * w.strides[i];
         w.strides[i] *= call.integers("step")[i];
@@ -244,10 +247,10 @@ Window window_of(const OpCall& call, const Shape& whole) {
 }
 
 Prepared prepare_slice(const OpCall& call, std::span<const Type> outputs) {
-    const Window w = window_of(call, call.inputs[0].shape);
-    const auto to = outputs[0].shape.row_major_strides();
+    const Window w = window_of(call, call.inputs[0]);
+    const std::vector<int64_t> to = codegen::dense_strides(outputs[0]);
     Region r;
-    for (int i = 0; i < outputs[0].rank(); ++i) r.push(outputs[0].shape[i], w.strides[static_cast<size_t>(i)], to[i]);
+    for (int i : codegen::memory_order(outputs[0].layout, outputs[0].rank())) r.push(outputs[0].shape[i], w.strides[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
     r = merged(r);
     const size_t bytes = size_of(call.inputs[0].dtype);
     if (outputs[0].numel() == 0) return executable([](void* const*, void* const*, void*) {});
@@ -256,7 +259,7 @@ Prepared prepare_slice(const OpCall& call, std::span<const Type> outputs) {
 
 Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
     const Type &x = call.inputs[0], &value = call.inputs[1];
-    const Window w = window_of(call, x.shape);
+    const Window w = window_of(call, x);
     const auto from = value.shape.row_major_strides();
     Region r;
     for (int i = 0; i < x.rank(); ++i) r.push(value.shape[i], from[static_cast<size_t>(i)], w.strides[static_cast<size_t>(i)]);
@@ -272,7 +275,12 @@ Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
 
 Prepared prepare_concat(const OpCall& call, std::span<const Type> outputs) {
     const int axis = runtime::normalize_axis(call.integer("axis"), outputs[0].rank(), call.op.name);
-    const Split whole = split_at(outputs[0].shape, axis);
+    // Memory's order: what lies outside of the axis, the axis, what lies inside.
+    const std::vector<int> order = codegen::memory_order(outputs[0].layout, outputs[0].rank());
+    const auto place = std::ranges::find(order, axis) - order.begin();
+    Shape in_memory;
+    for (int i : order) in_memory.push_back(outputs[0].shape[i]);
+    const Split whole = split_at(in_memory, static_cast<int>(place));
     const size_t bytes = size_of(outputs[0].dtype);
     std::vector<int64_t> lengths;
     for (const Type& x : call.inputs) lengths.push_back(x.shape[axis] * whole.inner);

@@ -3,7 +3,8 @@
 //   1. An op that says so (OpDef::channels_last_inputs / _outputs) gets and gives channels-last.
 //   2. An element-wise op follows when a full-sized operand is channels-last and its smaller operands
 //      (per-channel scales, scalars) keep their order under the change.
-//   3. Every other op gets row-major. Where two meet, one `relayout` copies; equal ones are shared.
+//   3. So does an op that only moves elements (OpDef::follows_layout), when any operand is channels-last.
+//   4. Every other op gets row-major. Where two meet, one `relayout` copies; equal ones are shared.
 // A graph without a convolution stays as it is: there is nothing to win.
 #include <algorithm>
 
@@ -60,12 +61,14 @@ private:
 
     void place(const Node& node) {
         if (node.kind != NodeKind::op) return rewrite_.copy(node);
-        const bool follows = node.op->is_elementwise() && follows_channels_last(node);
+        const bool follows = node.op->is_elementwise()    ? follows_channels_last(node)
+                             : node.op->follows_layout && is_activation(rewrite_.from.type(node.outputs[0])) &&
+                                   std::ranges::any_of(node.inputs, [&](ValueId input) { return type(input).layout == Layout::channels_last; });
         Node fresh = node;
         std::vector<Type> results = rewrite_.from.types(node.outputs);
         for (size_t i = 0; i < node.inputs.size(); ++i) {
             const Type& operand = type(node.inputs[i]);
-            const bool wants = follows ? operand.shape == results[0].shape
+            const bool wants = follows ? !node.op->is_elementwise() || operand.shape == results[0].shape
                                        : (node.op->channels_last_inputs >> i & 1) && is_activation(operand);
             // A small operand of an element-wise op keeps its order; anything else is row-major.
             const bool as_it_is = follows && !wants && operand.layout == Layout::channels_last && keeps_order(operand, results[0]);

@@ -72,7 +72,7 @@ Shape region(const OpCall& call, const Shape& of) {
 
 Attrs region_attrs(const OpCall& call) { return {call.integers("begin"), call.integers("end"), call.integers("step")}; }
 
-std::vector<Type> infer_slice(const OpCall& call) { return {{call.inputs[0].dtype, region(call, call.inputs[0].shape)}}; }
+std::vector<Type> infer_slice(const OpCall& call) { return {{call.inputs[0].dtype, region(call, call.inputs[0].shape), call.inputs[0].layout}}; }
 
 std::vector<Type> infer_slice_set(const OpCall& call) {
     const Type &x = call.inputs[0], &value = call.inputs[1];
@@ -97,7 +97,7 @@ std::vector<Type> infer_concat(const OpCall& call) {
                        cat("only axis ", axis, " may differ"));
         shape[axis] += other[axis];
     }
-    return {{first.dtype, shape}};
+    return {{first.dtype, shape, first.layout}};
 }
 
 Grads grad_concat(const GradCall& g) {
@@ -211,6 +211,7 @@ std::vector<OpDef> moving_ops() {
              return {build::op("slice_set", {zeros, g.out_grads[0]}, region_attrs(g.call))};
          },
          .keeps = Keeps::nothing,
+         .follows_layout = true,
          .cost = moves},
         {.name = "slice_set",
          .doc = "x with x[begin:end:step] replaced by value.",
@@ -241,6 +242,7 @@ std::vector<OpDef> making_ops() {
          .infer = infer_concat,
          .grad = grad_concat,
          .keeps = Keeps::nothing,
+         .follows_layout = true,
          .cost = moves},
         {.name = "pad",
          .doc = "Widens every axis: with `value` (constant), the border element (edge), or mirrored without the border (reflect).",

@@ -48,6 +48,12 @@ def test_the_arena_is_hardly_larger_than_what_is_alive_at_once(name):
     assert found.arena_bytes <= (1.035 if name == "unet" else 1.02) * live_arena(found)
 
 
+@pytest.mark.parametrize("name", [name for name in FULL_SIZE if name != "resnet1000"])
+def test_kernels_take_no_more_memory_than_the_ops_they_are_made_of(name):
+    generated = plan(name, 8, opt_level=3)
+    assert generated.peak_live_bytes <= 1.02 * plan(name, 8, opt_level=2).peak_live_bytes
+
+
 @pytest.mark.parametrize("batch", [8, 32, 100, 200])
 def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
     plain = plan("resnet50", batch)
