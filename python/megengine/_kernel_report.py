@@ -51,7 +51,7 @@ def table(rows: list[Row], bandwidth: float) -> str:
         name = f"{ops[:57]}..." if len(ops) > 60 else ops
         count = f" ({len(row.ops)} ops)" if len(row.ops) > 1 else ""
         lines.append(
-            f"{row.seconds / total:>6.1%} {row.calls:>7} {row.seconds / row.calls * 1e6:>10.1f} {row.bandwidth / 1e9:>7.1f} "
+            f"{row.seconds / total:>6.1%} {row.calls:>7} {row.seconds / row.calls * 1e6:>10.1f} {row.bandwidth / 1e9:>7.3g} "
             f"{row.bandwidth / bandwidth:>7.0%}  {row.backend or '-':<9} {name}{count}  {row.where}".rstrip()
         )
     lines.append(f"a copy reads and writes {bandwidth / 1e9:.1f} GB/s; operands in cache may be faster; -: no generated code")

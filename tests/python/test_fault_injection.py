@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import megengine as mge
-import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine import _core
