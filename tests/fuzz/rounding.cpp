@@ -28,7 +28,7 @@ void store(runtime::Tensor& tensor, int64_t i, double value) {
     }
 }
 
-enum class Signs { all_up, all_down, mixed };
+enum class Signs { all_up, all_down, mixed, to_zero };  // to_zero: what may be 0 is, the rest stays
 
 TensorRef moved(const TensorRef& tensor, double by, bool relative, Signs signs, std::minstd_rand& random) {
     if (!is_floating(tensor->dtype()) || (by == 0 && !relative)) return tensor;
@@ -36,7 +36,8 @@ TensorRef moved(const TensorRef& tensor, double by, bool relative, Signs signs, 
     for (int64_t i = 0; i < tensor->type().numel(); ++i) {
         const double x = item_as_double(*tensor, i), step = by + (relative ? kBackward * std::fabs(x) : 0);
         const bool up = signs == Signs::all_up || (signs == Signs::mixed && (random() >> 8 & 1));
-        store(*result, i, up ? x + step : x - step);
+        if (signs == Signs::to_zero) store(*result, i, std::fabs(x) <= 2 * step ? 0 : x);
+        else store(*result, i, up ? x + step : x - step);
     }
     return result;
 }
@@ -69,7 +70,7 @@ std::optional<std::vector<double>> deviations(const runtime::OpDef& op, const ru
     std::vector<double> found(results.size(), 0);
     if (!rounds_otherwise && std::all_of(of_inputs.begin(), of_inputs.end(), [](double x) { return x == 0; })) return found;
     std::minstd_rand random(1);
-    for (const Signs signs : {Signs::all_up, Signs::all_down, Signs::mixed, Signs::mixed}) {
+    for (const Signs signs : {Signs::all_up, Signs::all_down, Signs::mixed, Signs::mixed, Signs::to_zero}) {
         std::vector<TensorRef> operands;
         for (size_t i = 0; i < inputs.size(); ++i) operands.push_back(moved(inputs[i], of_inputs[i], rounds_otherwise, signs, random));
         const std::vector<TensorRef> others = runtime::compute(op, attrs, operands);
