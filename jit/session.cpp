@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "runtime/random.h"
 #include "runtime/user_line.h"
+#include "runtime/rematerializer.h"
 
 namespace megjit::jit {
 
@@ -80,6 +81,7 @@ RecordId Session::record_id_of(const TensorRef& tensor) {
     if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::stream_of(*tensor))) {
         value.origin = Origin::constant;
         value.tensor = tensor;
+        runtime::Rematerializer::instance().keep(*tensor);
     } else {
         value.origin = Origin::outside;
         value.slot = static_cast<uint32_t>(rec.outside.size());

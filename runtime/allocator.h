@@ -55,6 +55,7 @@ class OutOfMemory : public std::bad_alloc {
     size_t bytes = 0;   // asked for
     size_t in_use = 0;  // when it was asked
     size_t cap = kNoCap;
+    bool is_threshold = false;  // the cap is that of dynamic rematerialization, with nothing left to evict
 
  private:
     using Text = std::shared_ptr<const std::string>;  // an exception must be copied without throwing

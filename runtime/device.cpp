@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/rematerializer.h"
+
 namespace megjit::runtime {
 namespace {
 std::vector<std::unique_ptr<Device>>& devices() {
@@ -37,6 +39,7 @@ std::string holders_text(const std::vector<LiveBlock>& blocks) {
 
 void* allocate(Device& device, size_t bytes) {
     try {
+        if (Rematerializer::is_on()) [[unlikely]] Rematerializer::instance().make_room(device, bytes);
         return device.allocator().allocate(bytes);
     } catch (OutOfMemory& error) {
         constexpr size_t kTold = 5;

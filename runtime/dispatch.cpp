@@ -1,7 +1,10 @@
 #include "runtime/dispatch.h"
 
+#include <chrono>
+
 #include "runtime/autodiff.h"
 #include "runtime/parallel.h"
+#include "runtime/rematerializer.h"
 
 namespace megjit::runtime {
 namespace {
@@ -85,6 +88,13 @@ std::string application_text(const OpDef& op, const Attrs& attrs, std::span<cons
     return text;
 }
 
+void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+               const std::shared_ptr<const Executable>& executable, double seconds) {
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    Rematerializer::instance().note_call({op, attrs, types}, inputs, outputs, executable, seconds);
+}
+
 }  // namespace
 
 Context& context() {
@@ -95,6 +105,9 @@ Context& context() {
 Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) try {
     for (const TensorRef& input : inputs)
         if (!input->has_data()) host_data(*input);
+    const bool is_recorded = Rematerializer::is_on();
+    Pins pins;
+    if (is_recorded) [[unlikely]] pins.add(inputs);
     if (op.direct) {
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
@@ -125,7 +138,14 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     const std::shared_ptr<const Executable> executable = prepared.executable;  // run() may re-enter
     Ref<Storage> workspace;
     if (const size_t bytes = executable->workspace_bytes()) workspace = Storage::make(device, bytes);
-    executable->run(in, few_out, workspace ? workspace->data() : nullptr);
+    if (is_recorded) [[unlikely]] {
+        const auto begin = std::chrono::steady_clock::now();
+        executable->run(in, few_out, workspace ? workspace->data() : nullptr);
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+        note_call(op, attrs, inputs, outputs, executable, taken.count());
+    } else {
+        executable->run(in, few_out, workspace ? workspace->data() : nullptr);
+    }
     for (const TensorRef& output : outputs)
         if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
     return outputs;

@@ -15,6 +15,12 @@ void LiveBlocks::remove(const void* data) noexcept {
     blocks_.erase(data);
 }
 
+LiveBlock LiveBlocks::take(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto node = blocks_.extract(data);
+    return node ? std::move(node.mapped()) : LiveBlock{};
+}
+
 std::vector<LiveBlock> LiveBlocks::largest(size_t count) const {
     const std::lock_guard lock(mutex_);
     std::vector<const LiveBlock*> order;

@@ -22,6 +22,7 @@ public:
 
     void add(const void* data, LiveBlock block);
     void remove(const void* data) noexcept;
+    LiveBlock take(const void* data);  // removes it; zero bytes when it was not listed
     std::vector<LiveBlock> largest(size_t count) const;
 
 private:

@@ -7,6 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/half.h"
+#include "runtime/rematerializer.h"
 #include "runtime/user_line.h"
 
 namespace megjit::runtime {
@@ -63,8 +64,17 @@ void Storage::list(std::string_view op, const Type& type, const std::string& whe
     is_listed_ = true;
 }
 
+void Storage::bring_back() const {
+    if (lineage_) Rematerializer::instance().bring_back(const_cast<Storage&>(*this));
+}
+
 void Storage::drop() const {
     if (!release()) return;
+    if (lineage_) {
+        Rematerializer::instance().on_drop(const_cast<Storage&>(*this));
+        delete this;
+        return;
+    }
     switch (owner_) {
         case Owner::inline_:
             this->~Storage();

@@ -16,6 +16,7 @@
 namespace megjit::runtime {
 
 class Device;
+class Lineage;
 
 // Intrusive reference: one word, no control block; a chain of eager ops spends its time here.
 template <class T>
@@ -62,7 +63,14 @@ public:
     // Memory owned by somebody else (NumPy, DLPack); `keep` is destroyed with the storage.
     static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep);
 
-    void* data() const { return data_; }
+    // Null only where a value was evicted and is not yet computed again: see rematerializer.h. Whoever keeps the
+    // address while memory is asked for pins the value.
+    void* data() const {
+        if (!data_) [[unlikely]] bring_back();
+        return data_;
+    }
+    // Is the caller's reference the only one? Not of a value that others are computed from again.
+    bool unique() const { return !lineage_ && RefCounted::unique(); }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
@@ -72,13 +80,17 @@ public:
     void drop() const;
 
 private:
+    friend class Rematerializer;
+    friend class Pins;
     Storage(Device& device, void* data, size_t bytes) : device_(&device), data_(data), bytes_(bytes) {}
     Device* device_ = nullptr;
     void* data_ = nullptr;
     size_t bytes_ = 0;
     enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
     bool is_listed_ = false;  // among the device's live blocks
+    void bring_back() const;
     std::shared_ptr<void> keep_;
+    Lineage* lineage_ = nullptr;  // owns the memory, when there is one
 };
 
 // Where a placeholder stands in the record of a running trace.

@@ -5,6 +5,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
+#include "runtime/rematerializer.h"
 
 namespace megjit::python {
 namespace {
@@ -171,6 +172,8 @@ const void* host_read(runtime::Tensor& tensor) {
 }
 
 nb::object to_numpy(const TensorRef& value) {
+    runtime::Pins pins;
+    if (runtime::Rematerializer::is_on()) pins.add({&value, 1});
     const void* data = host_read(*value);
     const Type& type = value->type();
     nb::object shape = nb::steal(PyTuple_New(type.rank()));

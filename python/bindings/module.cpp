@@ -4,9 +4,11 @@
 #include "codegen/compiler.h"
 #include "codegen/gpu_service.h"
 #include "memory/caching_allocator.h"
+#include "memory/dtr.h"
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
 #include "runtime/parallel.h"
+#include "runtime/rematerializer.h"
 #ifdef MEGJIT_WITH_HALIDE
 #include "backends/halide/gpu_compiler.h"
 #endif
@@ -20,6 +22,7 @@ namespace {
 void start() {
     runtime::register_all_ops();
     runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
     codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
     codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
@@ -54,6 +57,18 @@ void bind_system(nb::module_& m) {
     m.def("fail_allocation", [](int64_t after) {
         runtime::default_device().allocator().fail_after(after < 0 ? runtime::Allocator::kNever : static_cast<uint64_t>(after));
     }, nb::arg("after"), "For tests: `after` more allocations succeed and the next one fails, once; -1 takes it back.");
+    m.def("set_dtr", [](bool is_on, size_t threshold, size_t least_bytes, bool samples) {
+        runtime::Rematerializer::instance().configure({.is_on = is_on, .threshold = threshold, .least_bytes = least_bytes, .samples = samples});
+    }, nb::arg("is_on"), nb::arg("threshold"), nb::arg("least_bytes"), nb::arg("samples"));
+    m.def("dtr_stats", [] {
+        const runtime::Rematerializer::Stats stats = runtime::Rematerializer::instance().stats();
+        nb::dict result;
+        result["values"] = stats.values;
+        result["evictions"] = stats.evictions;
+        result["recomputations"] = stats.recomputations;
+        result["recompute_seconds"] = stats.recompute_seconds;
+        return result;
+    });
     m.def("thread_count", &runtime::thread_count);
     m.def("set_thread_count", &runtime::set_thread_count);
     m.def("backends", [] {

@@ -1,5 +1,6 @@
 """Dynamic tensor rematerialization: the budget above which values are dropped and computed again."""
 
+from .. import _core
 from ..core._config import options
 from ..core._module_property import add_properties
 from ..core._sizes import to_bytes
@@ -13,32 +14,46 @@ class _Settings:
 _settings = _Settings()
 
 
+def _apply() -> None:
+    _core.set_dtr(
+        bool(options.enable_dtr_auto_drop),
+        options.dtr_eviction_threshold,
+        options.dtr_evictee_minimum_size,
+        bool(options.enable_dtr_sqrt_sampling),
+    )
+
+
 def _size(field: str) -> property:
     def write(module, value):
         setattr(options, f"dtr_{field}", to_bytes(value))
         setattr(_settings, field, value)
+        _apply()
 
     return property(lambda module: getattr(_settings, field), write)
 
 
 def _set_sampling(module, flag):
     options.enable_dtr_sqrt_sampling = int(bool(flag))
+    _apply()
 
 
 def enable() -> None:
-    """Turns DTR on. Results are the same; memory is kept below ``eviction_threshold`` where
-    possible.
+    """Turns DTR on: from here on values are dropped and computed again so that memory in use
+    stays below ``eviction_threshold`` (0: no bound). Results keep every bit. MemoryError when it
+    cannot be kept, with the bytes that are missing.
     """
     options.enable_dtr_auto_drop = 1
     options.enable_drop = 1
     options.record_computing_path = 1
+    _apply()
 
 
 def disable() -> None:
-    """Turns DTR off."""
+    """Turns DTR off. Values that were dropped are computed again when they are read."""
     options.enable_dtr_auto_drop = 0
     options.enable_drop = 0
     options.record_computing_path = 0
+    _apply()
 
 
 PROPERTIES = {
@@ -49,3 +64,5 @@ PROPERTIES = {
     ),
 }
 add_properties(__name__, PROPERTIES)
+if options.enable_dtr_auto_drop:  # by the environment
+    _apply()

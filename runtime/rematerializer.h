@@ -1,0 +1,104 @@
+// runtime/rematerializer.h -- eager values that are dropped when memory is short and computed again when they are
+// read: who made them, from what. An EvictionPolicy chooses which one goes.
+//
+// A value is a Storage of some size. The first recorded call that makes or reads one gives it a Lineage, which then
+// owns its memory. Values that no recorded call made (parameters, batches) are sources: they stay while a value that
+// is to be computed again needs them. An evicted Storage has no data; Storage::data() brings them back.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/eviction.h"
+
+namespace megjit::runtime {
+
+class Lineage;
+struct LineageCall;
+
+// Every call is safe from any thread.
+class Rematerializer {
+public:
+    struct Settings {
+        bool is_on = false;
+        size_t threshold = 0;               // bytes in use on a device; 0: no bound
+        size_t least_bytes = size_t{1} << 20;  // smaller values are never evicted
+        bool samples = false;               // looks at about sqrt(n) of n candidates
+    };
+    struct Stats {
+        uint64_t values = 0;  // with a lineage, now
+        uint64_t evictions = 0;
+        uint64_t recomputations = 0;
+        double recompute_seconds = 0;
+    };
+
+    static Rematerializer& instance();
+    static bool is_on() { return is_on_.load(std::memory_order_relaxed); }
+
+    void set_policy(std::unique_ptr<EvictionPolicy> policy) { policy_ = std::move(policy); }  // before it is first on
+    // What was evicted while it was on comes back when read, also after it was turned off.
+    void configure(const Settings& settings);
+    Settings settings();
+    Stats stats();
+
+    // Evicts until `bytes` more stay below the threshold. Throws OutOfMemory.
+    void make_room(Device& device, size_t bytes);
+    // `outputs` were computed in `seconds`.
+    void note_call(const OpCall& call, std::span<const Ref<Tensor>> inputs, std::span<const Ref<Tensor>> outputs,
+                   const std::shared_ptr<const Executable>& executable, double seconds);
+    // The tensor's data stay where they are from now on: somebody keeps the address.
+    void keep(const Tensor& tensor);
+
+private:
+    friend class Storage;
+    friend class Lineage;
+    friend class Pins;
+
+    void bring_back(Storage& storage);
+    void on_drop(Storage& storage);   // the last tensor let go of it
+    void on_unused(Lineage& lineage); // and the last call
+
+    Lineage& lineage_of(Storage& storage);
+    Lineage& add_lineage(Storage& storage, double cost, std::span<const EvictionPolicy::Id> parents);
+    void restore(Lineage& lineage);
+    void adopt(Lineage& lineage, Storage& fresh);
+    void evict(Lineage& lineage);
+    void free_data(Lineage& lineage);
+    void pin(Lineage& lineage);
+    void unpin(Lineage& lineage);
+    void offer_or_withdraw(Lineage& lineage);
+    void make_source(Lineage& lineage);
+    bool cut_off(Lineage& orphan);
+    void cut_off_orphans();
+
+    static std::atomic<bool> is_on_;
+    std::recursive_mutex mutex_;  // restoring a value allocates, and so may evict others
+    std::unique_ptr<EvictionPolicy> policy_;
+    Settings settings_;
+    Stats stats_;
+    std::vector<Lineage*> by_id_;
+    std::unordered_set<Lineage*> orphans_;  // sources that no tensor holds, but evicted values need
+};
+
+// Brings values back, and keeps them in memory while it lives.
+class Pins {
+public:
+    Pins() = default;
+    explicit Pins(std::span<const Ref<Tensor>> tensors) { add(tensors); }
+    ~Pins() { if (!pinned_.empty()) release(); }
+    Pins(const Pins&) = delete;
+    void add(std::span<const Ref<Tensor>> tensors);  // null ones are skipped
+
+private:
+    friend class Rematerializer;
+    void add(Lineage& lineage);
+    void release();
+    std::vector<Lineage*> pinned_;  // a reference of each is ours
+};
+
+}  // namespace megjit::runtime
