@@ -17,7 +17,7 @@ class Subject:
     """What a builder returns.
 
     run: performs that many calls, then waits until the last one is finished. May return the seconds that
-    count, when they are not those it took.
+    count, when they are not those it took, or what a case measures in place of time.
     result: arrays to compare with the reference, computed before anything is timed (for a case with
     ``fresh`` processes: after the only call). Training steps start from the given weights.
     """
@@ -31,7 +31,7 @@ class Target:
     """A row of the table: ``measured`` of ``of`` shall be at most ``at_most``.
 
     against: the best of these implementations is the other side of the ratio; when empty, ``at_most`` is in
-    seconds. other_case: take ``against`` from that case of the same run.
+    seconds, or what the case measures. other_case: take ``against`` from that case of the same run.
     A row without ``at_most`` informs only.
     """
 
@@ -54,6 +54,7 @@ class Case:
     fresh: every round is the first call in a new process; otherwise rounds repeat in one process.
     cache: "cold" gives every process an empty kernel cache, "warm" one that a first process filled.
     rounds: how many, and how many with --quick (0: left out). seconds: length of a round.
+    unit: "s", or "B" for a case whose ``run(1)`` returns bytes.
     work: amounts done by a call ("bytes", "flops"), printed per second beside the limits.
     """
 
@@ -69,6 +70,7 @@ class Case:
     cache: str = "warm"
     rounds: tuple[int, int] = (11, 5)
     seconds: float = 0.05
+    unit: str = "s"
     work: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -41,6 +41,7 @@ def entry(m) -> dict:
         "failed": m.failed,
         "wrong": m.wrong,
         "work": dict(m.case.work),
+        "unit": m.case.unit,
         "skipped": not m.rounds(),
         "rows": [],
     }
@@ -62,7 +63,9 @@ def lines(case: Case, entries: dict) -> list[str]:
     texts = [text_of(row) for row in rows]
     if len(this["implementations"]) > 1:
         found = this["implementations"].items()
-        texts.append("    " + ", ".join(f"{n} {time_text(f['median_s'])}" for n, f in found))
+        texts.append(
+            "    " + ", ".join(f"{n} {amount_text(f['median_s'], case.unit)}" for n, f in found)
+        )
     for kind in ("failed", "wrong"):
         texts += [f"    {kind.upper()} {name}: {why}" for name, why in this[kind].items()]
     if this["disturbed"] and not this["skipped"] and this["implementations"]:
@@ -71,10 +74,12 @@ def lines(case: Case, entries: dict) -> list[str]:
 
 
 def row_of(target: Target, this: dict, entries: dict) -> Row:
-    row = Row(target.label)
+    row, unit = Row(target.label), this["unit"]
     if target.at_most is not None:
         row.target = (
-            f"<= {target.at_most:g}" if target.against else f"<= {time_text(target.at_most)}"
+            f"<= {target.at_most:g}"
+            if target.against
+            else f"<= {amount_text(target.at_most, unit)}"
         )
     ours = this["implementations"].get(target.of)
     trouble = this["failed"].get(target.of) or this["wrong"].get(target.of)
@@ -82,7 +87,7 @@ def row_of(target: Target, this: dict, entries: dict) -> Row:
         row.verdict = "left out"
         return row
     if ours:
-        row.measured = f"{time_text(ours['median_s'])} +-{ours['spread']:.0%}"
+        row.measured = f"{amount_text(ours['median_s'], unit)} +-{ours['spread']:.0%}"
     if not ours and not trouble:
         row.verdict = "not run"
         return row
@@ -100,7 +105,7 @@ def row_of(target: Target, this: dict, entries: dict) -> Row:
             return row
         ratios = ratio_rounds(ours, other["implementations"][best], this, target)
         value = float(np.median(ratios))
-        row.peer = f"{best} {time_text(other['implementations'][best]['median_s'])}"
+        row.peer = f"{best} {amount_text(other['implementations'][best]['median_s'], unit)}"
         row.ratio = f"{value:.3g} +-{spread(ratios):.0%}"
     elif this["work"]:
         row.ratio = rate_text(this["work"], value)
@@ -124,6 +129,10 @@ def ratio_rounds(ours: dict, peer: dict, this: dict, target: Target) -> list[flo
     if target.other_case:
         return [ours["median_s"] / peer["median_s"]]
     return [ours["rounds_s"][i] / peer["rounds_s"][i] for i in this["kept_rounds"]]
+
+
+def amount_text(amount: float, unit: str) -> str:
+    return f"{amount / 1e6:.1f} MB" if unit == "B" else time_text(amount)
 
 
 def time_text(seconds: float) -> str:

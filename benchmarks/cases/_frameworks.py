@@ -33,6 +33,44 @@ def setup_torch():
     logging.disable(logging.WARNING)
 
 
+def arena_of_megjit(plan, batch):
+    """Subject that measures bytes: the arena of the step that ``plan`` plans."""
+    import megengine as mge
+
+    inputs = [mge.tensor(array) for array in batch]
+    return Subject(lambda calls: plan(*inputs).arena_bytes, dict)
+
+
+def peak_of_torch(builder):
+    """Subject that measures bytes: what a call of the builder's allocates at most beside what was there before.
+
+    That is the allocator's peak in a profiled call, as our arena is: parameters, optimizer state and inputs are not
+    in it; activations, gradients and scratch memory of the library are.
+    """
+    import json
+    import tempfile
+    from pathlib import Path
+
+    from torch.profiler import ProfilerActivity, profile
+
+    subject = builder()
+    subject.run(1)  # makes the optimizer's state
+
+    def run(calls):
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            subject.run(1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            profiler.export_chrome_trace(str(path))
+            events = json.loads(path.read_text())["traceEvents"]
+        changes = sorted(
+            (e["ts"], e["args"]["Bytes"]) for e in events if e.get("name") == "[memory]"
+        )
+        return int(np.cumsum([bytes_ for _, bytes_ in changes]).max())
+
+    return Subject(run, dict)
+
+
 def _calling(function, inputs, read, wait):
     """Subject of ``function``, which takes tensors and returns a tuple of them."""
 

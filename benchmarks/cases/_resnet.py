@@ -55,21 +55,29 @@ class Net:
         """Name of the last convolution."""
         return [name for name, _, _ in self.convolutions() if "down" not in name][-1]
 
-    def forward(self, x, conv_bn, relu, max_pool, head):
+    def forward(
+        self, x, conv_bn, relu, max_pool, head, call_block=lambda block, *args: block(*args)
+    ):
         """The network; conv_bn(x, name) does a convolution and its batch norm."""
-        x = max_pool(relu(conv_bn(x, "stem.conv")))
-        for prefix, _, _, _, down in self.stages():
+
+        def block(x, prefix, down):
             y = relu(conv_bn(x, f"{prefix}.conv1"))
             y = conv_bn(y, f"{prefix}.conv2")
             if self.bottleneck:
                 y = conv_bn(relu(y), f"{prefix}.conv3")
-            x = relu(y + (conv_bn(x, f"{prefix}.down.conv") if down else x))
+            return relu(y + (conv_bn(x, f"{prefix}.down.conv") if down else x))
+
+        x = max_pool(relu(conv_bn(x, "stem.conv")))
+        for prefix, _, _, _, down in self.stages():
+            x = call_block(block, x, prefix, down)
         return head(x)
 
 
 RESNET18 = Net((2, 2, 2, 2), False, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.1.conv2"))
 # One batch: from these weights a second step of 50 layers makes half a gradient of the rounding of the first.
-RESNET50 = Net((3, 4, 6, 3), True, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.2.conv3"), batches=1)
+RESNET50 = Net(
+    (3, 4, 6, 3), True, ("stem.conv", "0.0.conv1", "2.0.down.conv", "3.2.conv3"), batches=1
+)
 
 
 def data(net, batch, size, classes=1000):
@@ -100,7 +108,7 @@ def movement(weights, trained):
     return {f"moved {name}": trained[name] - weights[name] for name in trained}
 
 
-def megjit(net, batch, size, traced=True, **trace_options):
+def megjit(net, batch, size, traced=True, only_plan=False, **trace_options):
     import megengine as mge
     import megengine.functional as F
     import megengine.module as M
@@ -169,14 +177,18 @@ def megjit(net, batch, size, traced=True, **trace_options):
         arrays["fc.weight"] = model.fc.weight.numpy()
         return movement(weights, arrays) | {"mean": mean}
 
-    return on.training_megjit(
-        lambda x, y: step(x, y, model=model, optimizer=optimizer, gm=gm), batches, now
-    )
+    state = {"model": model, "optimizer": optimizer, "gm": gm}
+    if only_plan:
+        return on.arena_of_megjit(lambda x, y: step.plan(x, y, **state), batches[0])
+    return on.training_megjit(lambda x, y: step(x, y, **state), batches, now)
 
 
-def torch(net, batch, size, compiled=False, channels_last=False):
+def torch(net, batch, size, compiled=False, channels_last=False, checkpointed=False):
+    from contextlib import contextmanager, nullcontext
+
     import torch
     import torch.nn.functional as F
+    from torch.utils.checkpoint import checkpoint
 
     on.setup_torch()
     weights, batches = data(net, batch, size)
@@ -194,12 +206,27 @@ def torch(net, batch, size, compiled=False, channels_last=False):
     }
     strides = {name: stride for name, _, stride in net.convolutions()}
     optimizer = torch.optim.SGD(p.values(), lr=RATE, momentum=MOMENTUM, fused=True)
+    momentum = 0.1  # of the running statistics
+
+    @contextmanager
+    def computing_again():
+        # Otherwise a step that is checkpointed moves them twice.
+        nonlocal momentum
+        momentum = 0.0
+        yield
+        momentum = 0.1
+
+    def call_block(block, *args):
+        if not checkpointed:
+            return block(*args)
+        contexts = nullcontext(), computing_again()
+        return checkpoint(block, *args, use_reentrant=False, context_fn=lambda: contexts)
 
     def conv_bn(x, name):
         kernel, norm = p[name], name.replace("conv", "bn")
         x = F.conv2d(x, kernel, stride=strides[name], padding=kernel.shape[-1] // 2)
         scale, shift = p[f"{norm}.weight"], p[f"{norm}.bias"]
-        return F.batch_norm(x, *running[name], scale, shift, training=True)
+        return F.batch_norm(x, *running[name], scale, shift, True, momentum)
 
     def loss_of(x, y):
         def head(x):
@@ -208,7 +235,7 @@ def torch(net, batch, size, compiled=False, channels_last=False):
         def max_pool(x):
             return F.max_pool2d(x, 3, 2, 1)
 
-        return F.cross_entropy(net.forward(x, conv_bn, F.relu, max_pool, head), y)
+        return F.cross_entropy(net.forward(x, conv_bn, F.relu, max_pool, head, call_block), y)
 
     if compiled:
         loss_of = torch.compile(loss_of)
