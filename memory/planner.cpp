@@ -4,12 +4,12 @@
 #include <bit>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "memory/bottom_up.h"
 #include "memory/occupancy.h"
 
 namespace megjit::memory {
@@ -37,8 +37,7 @@ void check(std::span<const Buffer> buffers) {
     }
 }
 
-// The buffers that need memory, with lifetimes counted in the distinct steps in which some buffer
-// starts. Nothing is lost: two lifetimes overlap exactly if one contains the other's first step.
+// The buffers that need memory, with lifetimes counted in the steps in which some buffer starts.
 struct Problem {
     std::vector<Buffer> buffers;
     std::vector<uint32_t> index;  // into the caller's buffers
@@ -59,23 +58,14 @@ std::vector<size_t> live_bytes(const std::vector<Buffer>& buffers, uint32_t step
 
 Problem problem_of(std::span<const Buffer> buffers) {
     Problem p;
-    std::vector<uint32_t> starts;
     size_t grain = std::numeric_limits<size_t>::max();
     for (uint32_t i = 0; i < buffers.size(); ++i) {
         if (!needs_memory(buffers[i])) continue;
         p.buffers.push_back(buffers[i]);
         p.index.push_back(i);
-        starts.push_back(buffers[i].live.first);
         grain = std::min(grain, buffers[i].align);
     }
-    std::sort(starts.begin(), starts.end());
-    starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-    const auto rank = [&](uint32_t step) {
-        return static_cast<uint32_t>(std::lower_bound(starts.begin(), starts.end(), step) -
-                                     starts.begin());
-    };
-    for (Buffer& b : p.buffers) b.live = {rank(b.live.first), rank(b.live.last)};
-    p.steps = static_cast<uint32_t>(starts.size());
+    p.steps = count_in_starts(p.buffers);
     if (p.steps == 0) return p;
     const std::vector<size_t> live = live_bytes(p.buffers, p.steps, grain);
     const auto fullest = std::max_element(live.begin(), live.end());
@@ -147,97 +137,6 @@ Order with_top_earlier(const Order& order, const Plan& plan, const Problem& p, i
     return next;
 }
 
-// Searches for a better order of the few buffers that decide the arena's size; the others fill gaps behind them.
-class LargeFirst {
- public:
-    LargeFirst(const Problem& p, const Order& start) : p_(p), offsets_(p.buffers.size()) {
-        const auto is_large = [&](uint32_t i) { return p.buffers[i].bytes >= p.bound / 64; };
-        std::copy_if(start.begin(), start.end(), std::back_inserter(large_), is_large);
-        if (large_.size() > kMost) large_.resize(kMost);
-        for (const uint32_t i : by(p, [](auto& b) { return std::tuple(b.bytes, steps_of(b)); }))
-            if (std::find(large_.begin(), large_.end(), i) == large_.end()) small_.push_back(i);
-    }
-
-    // What finds no gap counts as large from then on.
-    Plan run() {
-        Plan best;
-        for (size_t work = 0; work < kBudget;) {
-            work += improve();
-            Order order = large_;
-            order.insert(order.end(), small_.begin(), small_.end());
-            Plan plan = place_in(order, p_, work);
-            if (best.offsets.empty() || plan.arena_bytes < best.arena_bytes) best = plan;
-            if (best.arena_bytes <= p_.bound + p_.bound / 200 || large_.size() > kMost) break;
-            const auto fits = [&](uint32_t i) { return plan.offsets[i] + p_.buffers[i].bytes <= p_.bound; };
-            const auto stuck = std::stable_partition(small_.begin(), small_.end(), fits);
-            large_.insert(large_.begin(), stuck, small_.end());
-            small_.erase(stuck, small_.end());
-        }
-        return best;
-    }
-
- private:
-    static constexpr size_t kMost = 300;
-    static constexpr size_t kBudget = 20'000'000;  // looks at a pair of buffers: some 50 ms
-    static constexpr int kRounds = 300;
-
-    size_t end_of(uint32_t i) const { return offsets_[i] + p_.buffers[i].bytes; }
-
-    // Lets one that came out above the bound, or now and then any, choose its place earlier. Now and then it
-    // accepts a somewhat larger arena. Returns the pairs of buffers that it looked at.
-    size_t improve() {
-        Order now = large_;
-        size_t now_bytes = place(now), best_bytes = now_bytes, looks = 0;
-        for (int round = 0; round < kRounds && best_bytes > p_.bound; ++round) {
-            looks += now.size() * now.size();
-            Order next = now;
-            std::vector<size_t> high;
-            for (size_t k = 0; k < next.size(); ++k)
-                if (end_of(next[k]) > p_.bound || random_() % 16 == 0) high.push_back(k);
-            if (high.empty()) continue;
-            const size_t from = high[random_() % high.size()], to = random_() % (from + 1);
-            std::rotate(next.begin() + to, next.begin() + from, next.begin() + from + 1);
-            const size_t bytes = place(next);
-            if (bytes > now_bytes + (random_() % 8 == 0 ? p_.bound / 64 : 0)) {
-                place(now);
-                continue;
-            }
-            now = std::move(next);
-            now_bytes = bytes;
-            if (bytes >= best_bytes) continue;
-            best_bytes = bytes;
-            large_ = now;
-        }
-        return looks + now.size() * now.size();
-    }
-
-    size_t place(const Order& order) {
-        size_t arena = 0;
-        for (size_t k = 0; k < order.size(); ++k) {
-            const Buffer& b = p_.buffers[order[k]];
-            taken_.clear();
-            for (size_t e = 0; e < k; ++e)
-                if (p_.buffers[order[e]].live.overlaps(b.live))
-                    taken_.emplace_back(offsets_[order[e]], end_of(order[e]));
-            std::sort(taken_.begin(), taken_.end());
-            size_t offset = 0;
-            for (const auto& [begin, end] : taken_) {
-                if (offset + b.bytes <= begin) break;
-                offset = std::max(offset, round_up(end, b.align));
-            }
-            offsets_[order[k]] = offset;
-            arena = std::max(arena, offset + b.bytes);
-        }
-        return arena;
-    }
-
-    const Problem& p_;
-    Order large_, small_;
-    std::vector<size_t> offsets_;
-    std::vector<std::pair<size_t, size_t>> taken_;
-    std::mt19937 random_{1};
-};
-
 // Stops at the lower bound, or when the look-ups of all attempts together exceed the budget.
 Plan best_plan(const Problem& p) {
     constexpr size_t kBudget = 300'000;  // some 10 ms; networks need one attempt
@@ -257,7 +156,7 @@ Plan best_plan(const Problem& p) {
         best_order = std::move(order);
     }
     if (best.arena_bytes > p.bound + p.bound / 100) {
-        Plan plan = LargeFirst(p, best_order).run();
+        Plan plan = place_bottom_up(p.buffers, p.steps, p.bound);
         if (plan.arena_bytes < best.arena_bytes) best = std::move(plan);
     }
     return best;

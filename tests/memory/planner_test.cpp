@@ -124,13 +124,13 @@ TEST(PlanArena, IsSoundOnRandomBuffers) {
     }
 }
 
-// Ten per cent for the hard case without structure; networks below need to do better.
+// The hard case, without structure.
 TEST(PlanArena, ComesNearThePeakOnRandomLifetimes) {
     for (uint32_t seed = 0; seed < 10; ++seed) {
         std::vector<Buffer> buffers = random_buffers(seed, 200, 100, 1 << 20);
         for (Buffer& b : buffers) b.align = 64;
         const auto arena = static_cast<double>(plan_arena(buffers).arena_bytes);
-        EXPECT_LE(arena, 1.1 * static_cast<double>(peak_live_bytes(buffers))) << "seed " << seed;
+        EXPECT_LE(arena, 1.025 * static_cast<double>(peak_live_bytes(buffers))) << "seed " << seed;
     }
 }
 

@@ -41,11 +41,23 @@ def live_arena(found):
     return found.peak_live_bytes - (found.planned_bytes - found.arena_bytes)
 
 
-# U-Net's few large values leave a gap of 3.3 %.
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_the_arena_is_hardly_larger_than_what_is_alive_at_once(name):
     found = plan(name, 32)
-    assert found.arena_bytes <= (1.035 if name == "unet" else 1.02) * live_arena(found)
+    assert found.arena_bytes <= 1.02 * live_arena(found)
+
+
+# Lifetimes that interleave are harder to pack than those that nest.
+@pytest.mark.parametrize("name", ["resnet50", "densenet121", "unet", "bert_base", "gpt2_small"])
+def test_recomputation_leaves_hardly_a_gap_in_the_arena(name):
+    plain = plan(name, 8)
+    for options in (
+        {"sublinear_memory_config": SublinearMemoryConfig(num_worker=1)},
+        {"memory_limit": plain.planned_bytes - plain.arena_bytes // 3},
+    ):
+        less = plan(name, 8, **options)
+        assert less.recompute_flops_ratio > 0
+        assert less.arena_bytes <= 1.03 * live_arena(less)
 
 
 @pytest.mark.parametrize("name", [name for name in FULL_SIZE if name != "resnet1000"])
@@ -59,6 +71,7 @@ def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
     plain = plan("resnet50", batch)
     less = plan("resnet50", batch, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
     assert less.arena_bytes <= 0.35 * plain.arena_bytes
+    assert less.arena_bytes <= 1.03 * live_arena(less)
     assert 0 < less.recompute_flops_ratio <= 0.25
 
 
@@ -76,6 +89,7 @@ def test_twice_the_batch_fits_into_the_same_card():
 def test_joins_and_long_skips_are_computed_again(name):
     plain, less = plan(name, 32), plan(name, 32, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
     assert less.arena_bytes <= 0.5 * plain.arena_bytes
+    assert less.arena_bytes <= 1.03 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.35
 
 
@@ -84,4 +98,5 @@ def test_a_thousand_layers_fit_into_five_gigabytes():
     less = plan("resnet1000", 20, sublinear_memory_config=SublinearMemoryConfig(thresh_nr_try=0, num_worker=2))
     assert plain.planned_bytes > 47e9
     assert less.planned_bytes <= 5e9
+    assert less.arena_bytes <= 1.03 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.3
