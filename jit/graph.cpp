@@ -1,6 +1,7 @@
 #include "jit/graph.h"
 
 #include "runtime/dispatch.h"
+#include "runtime/rematerializer.h"
 
 namespace megjit::jit {
 
@@ -17,6 +18,7 @@ ValueId Graph::add_constant(TensorRef tensor) {
 
 std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
     const auto id = static_cast<NodeId>(nodes_.size());
+    if (node.constant) runtime::Rematerializer::instance().keep(*node.constant);  // passes and programs keep its address
     node.outputs.clear();
     for (const Type& type : outputs) {
         node.outputs.push_back(static_cast<ValueId>(values_.size()));
@@ -122,6 +124,7 @@ std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> 
             for (size_t i = 0; i < results.size(); ++i) values[at(node.outputs[i])] = results[i];
             continue;
         }
+        const runtime::Pins pins(operands);
         std::vector<void*> in, out;
         for (const TensorRef& operand : operands) in.push_back(operand->data());
         for (ValueId output : node.outputs) {

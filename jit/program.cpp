@@ -249,7 +249,6 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         switch (buffer.place) {
             case memory::Place::kArena: operands_.back() = static_cast<std::byte*>(arena_) + offset_of_buffer[b] + offset; break;
             case memory::Place::kConstant:
-                runtime::Rematerializer::instance().keep(*graph_.producer(static_cast<ValueId>(buffer.value)).constant);
                 operands_.back() = graph_.producer(static_cast<ValueId>(buffer.value)).constant->as<std::byte>() + offset;
                 break;
             case memory::Place::kInput:
@@ -375,8 +374,7 @@ Profile Program::profile() {
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     std::lock_guard lock(mutex_);
     // Everything that can fail for want of memory comes before the first kernel.
-    runtime::Pins pins;
-    if (runtime::Rematerializer::is_on()) pins.add(inputs);
+    const runtime::Pins pins(inputs);
     std::vector<Ref<Storage>> storages, copies;
     std::vector<void*> input_data(inputs.size());
     for (const Patch& patch : input_patches_)

@@ -6,8 +6,8 @@
 
 #include "runtime/error.h"
 #include "runtime/random.h"
-#include "runtime/user_line.h"
 #include "runtime/rematerializer.h"
+#include "runtime/user_line.h"
 
 namespace megjit::jit {
 
@@ -185,6 +185,7 @@ Session::Fit Session::fit(const Record& rec, RecordId expected, const TensorRef&
     if (value.origin == Origin::constant) {
         if (value.tensor == tensor) return Fit::yes;
         if (!(tensor->is_constant || captures_) || !(tensor->type() == value.type) || !tensor->has_data()) return Fit::other_constant;
+        const runtime::Pins pins({&tensor, 1});
         return std::memcmp(tensor->data(), value.tensor->data(), value.type.bytes()) == 0 ? Fit::yes : Fit::other_constant;
     }
     if (tensor->is_constant) return Fit::other_constant;

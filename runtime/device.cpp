@@ -39,7 +39,7 @@ std::string holders_text(const std::vector<LiveBlock>& blocks) {
 
 void* allocate(Device& device, size_t bytes) {
     try {
-        if (Rematerializer::is_on()) [[unlikely]] Rematerializer::instance().make_room(device, bytes);
+        if (Rematerializer::is_on()) [[unlikely]] return Rematerializer::instance().allocate(device, bytes);
         return device.allocator().allocate(bytes);
     } catch (OutOfMemory& error) {
         constexpr size_t kTold = 5;

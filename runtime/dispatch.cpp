@@ -89,10 +89,11 @@ std::string application_text(const OpDef& op, const Attrs& attrs, std::span<cons
 }
 
 void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
-               const std::shared_ptr<const Executable>& executable, double seconds) {
+               const std::shared_ptr<const Executable>& executable, std::chrono::steady_clock::time_point begin) {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
-    Rematerializer::instance().note_call({op, attrs, types}, inputs, outputs, executable, seconds);
+    Rematerializer::instance().note_call({op, attrs, types}, inputs, outputs, executable, taken.count());
 }
 
 }  // namespace
@@ -106,8 +107,7 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     for (const TensorRef& input : inputs)
         if (!input->has_data()) host_data(*input);
     const bool is_recorded = Rematerializer::is_on();
-    Pins pins;
-    if (is_recorded) [[unlikely]] pins.add(inputs);
+    const Pins pins(inputs);
     if (op.direct) {
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
@@ -138,16 +138,11 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     const std::shared_ptr<const Executable> executable = prepared.executable;  // run() may re-enter
     Ref<Storage> workspace;
     if (const size_t bytes = executable->workspace_bytes()) workspace = Storage::make(device, bytes);
-    if (is_recorded) [[unlikely]] {
-        const auto begin = std::chrono::steady_clock::now();
-        executable->run(in, few_out, workspace ? workspace->data() : nullptr);
-        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-        note_call(op, attrs, inputs, outputs, executable, taken.count());
-    } else {
-        executable->run(in, few_out, workspace ? workspace->data() : nullptr);
-    }
+    const auto begin = is_recorded ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    executable->run(in, few_out, workspace ? workspace->data() : nullptr);
     for (const TensorRef& output : outputs)
         if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
+    if (is_recorded) [[unlikely]] note_call(op, attrs, inputs, outputs, executable, begin);
     return outputs;
 } catch (OutOfMemory& error) {
     error.say_what_for(application_text(op, attrs, inputs));

@@ -1,60 +1,19 @@
 #include "runtime/rematerializer.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <unordered_set>
 
+#include "runtime/lineage.h"
 #include "runtime/parallel.h"
 
 namespace megjit::runtime {
-
-// How a value was computed. It is owned by its results' lineages.
-struct LineageCall : RefCounted {
-    struct Operand {
-        Ref<Lineage> lineage;
-        Ref<Storage> small;  // in place of a lineage
-    };
-    const OpDef* op = nullptr;
-    Attrs attrs;
-    std::vector<Type> inputs, outputs;
-    std::shared_ptr<const Executable> executable;
-    int threads = 0;  // that the executable was made for: a forked child has fewer
-    std::vector<Operand> operands;
-    std::vector<Lineage*> results;  // null: small, or gone
-
-    ~LineageCall();
-    void drop() const { if (release()) delete this; }
-};
-
-class Lineage : public RefCounted {
-public:
-    Storage* storage = nullptr;  // null when no tensor holds the value any more
-    Device* device = nullptr;
-    void* data = nullptr;  // null when evicted
-    size_t bytes = 0;
-    Ref<LineageCall> call;  // null: a source
-    std::vector<LineageCall*> readers;
-    EvictionPolicy::Id id = 0;
-    int pins = 0;
-    int depth = 0;  // longest chain of calls behind it
-    LiveBlock listing;  // what the device's list said of it when it was evicted
-
-    void drop() const {
-        if (release()) Rematerializer::instance().on_unused(const_cast<Lineage&>(*this));
-    }
-};
-
-LineageCall::~LineageCall() {
-    for (const Operand& operand : operands) {
-        if (!operand.lineage) continue;
-        std::vector<LineageCall*>& readers = operand.lineage->readers;
-        *std::find(readers.begin(), readers.end(), this) = readers.back();
-        readers.pop_back();
-    }
-}
-
 namespace {
 
-// Longer chains are cut, so that restoring a value, which goes back along them, fits every stack.
+// Longer chains are cut, so that a loop does not remember its whole past.
 constexpr int kMaxDepth = 4096;
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -69,15 +28,16 @@ Rematerializer& Rematerializer::instance() {
 }
 
 void Rematerializer::configure(const Settings& settings) {
+    // A forked child must find the books whole. It gets a new lock: glibc lets nobody but the thread that took a
+    // recursive one unlock it, and in the child that thread has another number.
+    static const int fork_handler = pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                                                   [] { std::construct_at(&instance().mutex_); });
+    static_cast<void>(fork_handler);
     const std::lock_guard lock(mutex_);
     settings_ = settings;
+    orphan_limit_ = 0;
     if (policy_) policy_->use_sqrt_sampling(settings.samples);
     is_on_.store(settings.is_on && policy_, std::memory_order_relaxed);
-}
-
-Rematerializer::Settings Rematerializer::settings() {
-    const std::lock_guard lock(mutex_);
-    return settings_;
 }
 
 Rematerializer::Stats Rematerializer::stats() {
@@ -90,35 +50,38 @@ Rematerializer::Stats Rematerializer::stats() {
 void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
                                const std::shared_ptr<const Executable>& executable, double seconds) {
     const std::lock_guard lock(mutex_);
-    const auto is_large = [&](const Storage& storage) { return storage.owner_ == Storage::Owner::allocator && storage.bytes() >= settings_.least_bytes; };
-    if (std::none_of(outputs.begin(), outputs.end(), [&](const TensorRef& output) { return is_large(*output->storage()); })) return;
+    // The others lie in their header.
+    const auto has_memory = [](const Storage& storage) { return storage.owner_ == Storage::Owner::allocator; };
+    if (std::none_of(outputs.begin(), outputs.end(), [&](const TensorRef& output) { return has_memory(*output->storage()); })) return;
+    // Somebody else may write to what is borrowed.
+    if (std::any_of(inputs.begin(), inputs.end(), [](const TensorRef& input) { return !input->storage()->is_owned(); })) return;
 
     Ref<LineageCall> call(new LineageCall);
+    call->op = &seen.op;
+    call->attrs = seen.attrs;
+    call->inputs.assign(seen.inputs.begin(), seen.inputs.end());
+    call->executable = executable;
+    call->threads = thread_count();
+    call->operands.reserve(inputs.size());
     std::vector<EvictionPolicy::Id> parents;
     int depth = 1;
     for (const TensorRef& input : inputs) {
         Storage& storage = *input->storage();
-        if (!storage.is_owned()) return;  // somebody else may write to it
-        call->inputs.push_back(input->type());
-        if (!storage.lineage_ && !is_large(storage)) {
+        if (!has_memory(storage)) {
             call->operands.push_back({.lineage = {}, .small = input->storage()});
             continue;
         }
         Lineage& lineage = lineage_of(storage);
+        if (lineage.depth == kMaxDepth) make_source(lineage);
         lineage.readers.push_back(call.get());
         call->operands.push_back({.lineage = Ref<Lineage>::share(&lineage), .small = {}});
         parents.push_back(lineage.id);
         depth = std::max(depth, lineage.depth + 1);
     }
-    if (depth > kMaxDepth) return;  // the results are sources
-    call->op = &seen.op;
-    call->attrs = seen.attrs;
-    call->executable = executable;
-    call->threads = thread_count();
     for (const TensorRef& output : outputs) {
         call->outputs.push_back(output->type());
         call->results.push_back(nullptr);
-        if (!is_large(*output->storage())) continue;
+        if (!has_memory(*output->storage())) continue;
         Lineage& lineage = add_lineage(*output->storage(), seconds, parents);
         lineage.call = call;
         lineage.depth = depth;
@@ -143,28 +106,44 @@ Lineage& Rematerializer::add_lineage(Storage& storage, double cost, std::span<co
     return *lineage;
 }
 
-// ---- dropping and computing again
+void Rematerializer::offer_or_withdraw(Lineage& lineage) {
+    // What was computed again only for others is not worth its place, however small it is.
+    const bool is_large = lineage.bytes >= settings_.least_bytes || !lineage.storage;
+    if (lineage.data && lineage.call && lineage.pins == 0 && is_large) policy_->offer(lineage.id);
+    else policy_->withdraw(lineage.id);
+}
 
-void Rematerializer::make_room(Device& device, size_t bytes) {
+// ---- evicting
+
+void* Rematerializer::allocate(Device& device, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (settings_.threshold == 0) return;
-    const auto used = [&] { return device.allocator().stats().in_use; };
-    if (used() + bytes <= settings_.threshold) return;
-    cut_off_orphans();
-    while (used() + bytes > settings_.threshold) {
-        const std::optional<EvictionPolicy::Id> id = policy_->choose(seconds_now());
-        if (!id) {
-            OutOfMemory error(bytes, used(), settings_.threshold);
-            error.is_threshold = true;
-            throw error;
+    make_room(device, bytes);
+    for (;;) {
+        try {
+            return device.allocator().allocate(bytes);
+        } catch (const OutOfMemory&) {
+            if (!evict_one()) throw;
         }
-        evict(*by_id_[*id]);
     }
 }
 
-void Rematerializer::evict(Lineage& lineage) {
-    free_data(lineage);
+void Rematerializer::make_room(Device& device, size_t bytes) {
+    const auto is_too_much = [&] { return device.allocator().stats().in_use + bytes > settings_.threshold; };
+    if (settings_.threshold == 0 || !is_too_much()) return;
+    while (is_too_much()) {
+        if (evict_one()) continue;
+        OutOfMemory error(bytes, device.allocator().stats().in_use, settings_.threshold);
+        error.is_threshold = true;
+        throw error;
+    }
+}
+
+bool Rematerializer::evict_one() {
+    const std::optional<EvictionPolicy::Id> id = policy_->choose(seconds_now());
+    if (!id) return cut_off_orphans(0);
+    free_data(*by_id_[*id]);
     ++stats_.evictions;
+    return true;
 }
 
 void Rematerializer::free_data(Lineage& lineage) {
@@ -175,37 +154,62 @@ void Rematerializer::free_data(Lineage& lineage) {
     policy_->evicted(lineage.id);
 }
 
+// ---- computing again
+
 void Rematerializer::bring_back(Storage& storage) {
     const std::lock_guard lock(mutex_);
     restore(*storage.lineage_);
 }
 
+// Depth first, on a stack of its own: chains are longer than a thread's stack is deep.
 void Rematerializer::restore(Lineage& target) {
     if (target.data) return;
-    const Ref<LineageCall> call = target.call;
-    Pins pins;  // an operand must not go again while the others come back
-    std::vector<void*> in, out;
-    for (const LineageCall::Operand& operand : call->operands) {
-        if (operand.lineage) pins.add(*operand.lineage);
-        in.push_back(operand.lineage ? operand.lineage->data : operand.small->data());
+    struct Open {
+        Lineage* target = nullptr;
+        Ref<LineageCall> call;
+        Pins pins = {};  // an operand must not go again while the others come back
+        size_t next = 0;
+    };
+    std::deque<Open> open;
+    open.emplace_back(&target, target.call);
+    while (!open.empty()) {
+        Open& top = open.back();
+        Lineage* missing = nullptr;
+        for (; top.next < top.call->operands.size() && !missing; ++top.next) {
+            Lineage* operand = top.call->operands[top.next].lineage.get();
+            if (operand && !operand->data) missing = operand;
+            else if (operand) top.pins.add(*operand);
+        }
+        if (missing) {
+            --top.next;  // it is pinned when it is back
+            open.emplace_back(missing, missing->call);
+        } else {
+            recompute(*top.target, *top.call);
+            open.pop_back();
+        }
     }
+}
+
+void Rematerializer::recompute(Lineage& target, LineageCall& call) {
+    std::vector<void*> in, out;
+    for (const LineageCall::Operand& operand : call.operands) in.push_back(operand.lineage ? operand.lineage->data : operand.small->data());
     std::vector<Ref<Storage>> fresh;
-    for (const Type& type : call->outputs) {
+    for (const Type& type : call.outputs) {
         fresh.push_back(Storage::make(*target.device, type.bytes()));
         out.push_back(fresh.back()->data());
     }
-    if (call->threads != thread_count()) {
-        call->executable = target.device->prepare({*call->op, call->attrs, call->inputs}, call->outputs);
-        call->threads = thread_count();
+    if (call.threads != thread_count()) {
+        call.executable = target.device->prepare({*call.op, call.attrs, call.inputs}, call.outputs);
+        call.threads = thread_count();
     }
     Ref<Storage> workspace;
-    if (const size_t bytes = call->executable->workspace_bytes()) workspace = Storage::make(*target.device, bytes);
+    if (const size_t bytes = call.executable->workspace_bytes()) workspace = Storage::make(*target.device, bytes);
     const double begin = seconds_now();
-    call->executable->run(in.data(), out.data(), workspace ? workspace->data() : nullptr);
+    call.executable->run(in.data(), out.data(), workspace ? workspace->data() : nullptr);
     stats_.recompute_seconds += seconds_now() - begin;
     ++stats_.recomputations;
     for (size_t i = 0; i < fresh.size(); ++i) {
-        Lineage* result = call->results[i];
+        Lineage* result = call.results[i];
         const bool is_wanted = result && !result->data && (result->storage || result == &target);
         if (is_wanted) adopt(*result, *fresh[i]);
     }
@@ -221,11 +225,6 @@ void Rematerializer::adopt(Lineage& lineage, Storage& fresh) {
     policy_->restored(lineage.id);
     policy_->touch(lineage.id, seconds_now());
     offer_or_withdraw(lineage);
-}
-
-void Rematerializer::offer_or_withdraw(Lineage& lineage) {
-    if (lineage.data && lineage.call && lineage.pins == 0) policy_->offer(lineage.id);
-    else policy_->withdraw(lineage.id);
 }
 
 void Rematerializer::pin(Lineage& lineage) {
@@ -249,11 +248,16 @@ void Rematerializer::keep(const Tensor& tensor) {
     make_source(*lineage);
 }
 
+bool Rematerializer::is_needed_again(const Storage& storage) {
+    const std::lock_guard lock(mutex_);
+    return storage.lineage_->call || !storage.lineage_->readers.empty();
+}
+
 // ---- the end of values
 
 void Rematerializer::make_source(Lineage& lineage) {
     if (!lineage.call) return;
-    std::replace(lineage.call->results.begin(), lineage.call->results.end(), &lineage, static_cast<Lineage*>(nullptr));
+    lineage.call->forget(lineage);
     policy_->withdraw(lineage.id);
     policy_->cut(lineage.id);
     lineage.depth = 0;
@@ -267,27 +271,64 @@ void Rematerializer::on_drop(Storage& storage) {
     const Ref<Lineage> held(&lineage);  // takes over the storage's reference
     if (lineage.readers.empty()) return;
     if (!lineage.call) {
-        if (!cut_off(lineage)) orphans_.insert(&lineage);
+        if (is_worth_keeping(lineage) || !cut_off(lineage)) add_orphan(lineage);
     } else if (lineage.data && lineage.pins == 0) {
         free_data(lineage);
     }
 }
 
+// The end of one may be the end of all that it was made of. They go one after the other, not one inside the other.
 void Rematerializer::on_unused(Lineage& lineage) {
     const std::lock_guard lock(mutex_);
-    orphans_.erase(&lineage);
+    lineage.next_unused = std::exchange(unused_, &lineage);
+    if (std::exchange(is_destroying_, true)) return;
+    while (unused_) {
+        Lineage& next = *unused_;
+        unused_ = next.next_unused;
+        destroy(next);
+    }
+    is_destroying_ = false;
+}
+
+void Rematerializer::destroy(Lineage& lineage) {
+    remove_orphan(lineage);
     if (lineage.data) {
         lineage.device->live().remove(lineage.data);
         lineage.device->allocator().release(lineage.data, lineage.bytes);
     }
-    if (lineage.call) std::replace(lineage.call->results.begin(), lineage.call->results.end(), &lineage, static_cast<Lineage*>(nullptr));
+    if (lineage.call) lineage.call->forget(lineage);
     policy_->remove(lineage.id);
     by_id_[lineage.id] = nullptr;
     --stats_.values;
     delete &lineage;
 }
 
-// A source that no tensor holds is freed, unless an evicted value of a tensor needs it. What was made of it and is in
+// ---- orphans
+
+// A source that no tensor holds makes at least its own size evictable: the first state of a recurrent net, a mask.
+bool Rematerializer::is_worth_keeping(const Lineage& source) {
+    size_t made = 0;
+    for (const LineageCall* reader : source.readers)
+        for (const Lineage* result : reader->results) made += result ? result->bytes : 0;
+    return made >= source.bytes;
+}
+
+// A program that goes on and on must not pile up the batches of its past.
+void Rematerializer::add_orphan(Lineage& lineage) {
+    lineage.orphaned = next_orphan_++;
+    orphans_.emplace(lineage.orphaned, &lineage);
+    orphan_bytes_ += lineage.bytes;
+    const size_t most = std::max(16 * settings_.least_bytes, settings_.threshold / 8);
+    if (orphan_bytes_ <= std::max(orphan_limit_, most)) return;
+    cut_off_orphans(orphan_bytes_ / 2);
+    orphan_limit_ = 2 * orphan_bytes_;
+}
+
+void Rematerializer::remove_orphan(Lineage& lineage) {
+    if (orphans_.erase(lineage.orphaned)) orphan_bytes_ -= lineage.bytes;
+}
+
+// Frees a source that no tensor holds, unless an evicted value of a tensor needs it. What was made of it and is in
 // memory becomes a source instead; what was made of it and has no tensor either is forgotten.
 bool Rematerializer::cut_off(Lineage& orphan) {
     std::vector<Ref<Lineage>> made, unheld;
@@ -311,11 +352,18 @@ bool Rematerializer::cut_off(Lineage& orphan) {
     return true;
 }
 
-void Rematerializer::cut_off_orphans() {
+// The oldest first, until `enough_bytes` are left. Did any go?
+bool Rematerializer::cut_off_orphans(size_t enough_bytes) {
     std::vector<Ref<Lineage>> orphans;
-    for (Lineage* orphan : orphans_) orphans.push_back(Ref<Lineage>::share(orphan));
-    for (const Ref<Lineage>& orphan : orphans)
-        if (cut_off(*orphan)) orphans_.erase(orphan.get());
+    for (const auto& [age, orphan] : orphans_) orphans.push_back(Ref<Lineage>::share(orphan));
+    bool has_cut = false;
+    for (const Ref<Lineage>& orphan : orphans) {
+        if (orphan_bytes_ <= enough_bytes) break;
+        if (!cut_off(*orphan)) continue;
+        remove_orphan(*orphan);
+        has_cut = true;
+    }
+    return has_cut;
 }
 
 // ---- Pins
@@ -328,6 +376,7 @@ void Pins::add(std::span<const TensorRef> tensors) {
 }
 
 void Pins::add(Lineage& lineage) {
+    pinned_.reserve(pinned_.size() + 1);
     Rematerializer::instance().pin(lineage);
     lineage.retain();
     pinned_.push_back(&lineage);

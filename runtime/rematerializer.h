@@ -1,16 +1,18 @@
 // runtime/rematerializer.h -- eager values that are dropped when memory is short and computed again when they are
 // read: who made them, from what. An EvictionPolicy chooses which one goes.
 //
-// A value is a Storage of some size. The first recorded call that makes or reads one gives it a Lineage, which then
-// owns its memory. Values that no recorded call made (parameters, batches) are sources: they stay while a value that
-// is to be computed again needs them. An evicted Storage has no data; Storage::data() brings them back.
+// A value is a Storage with memory from the allocator. The first recorded call that makes or reads one gives it a
+// Lineage, which then owns the memory. Values that no recorded call made (parameters, batches) are sources: they stay
+// while a value that is to be computed again needs them. An evicted Storage has no data; Storage::data() brings them
+// back, and Pins hold them there.
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
 #include "runtime/device.h"
@@ -26,9 +28,9 @@ class Rematerializer {
 public:
     struct Settings {
         bool is_on = false;
-        size_t threshold = 0;               // bytes in use on a device; 0: no bound
-        size_t least_bytes = size_t{1} << 20;  // smaller values are never evicted
-        bool samples = false;               // looks at about sqrt(n) of n candidates
+        size_t threshold = 0;                  // bytes in use on a device; 0: no bound
+        size_t least_bytes = size_t{1} << 20;  // smaller values of a tensor are never evicted
+        bool samples = false;                  // looks at about sqrt(n) of n candidates
     };
     struct Stats {
         uint64_t values = 0;  // with a lineage, now
@@ -43,12 +45,11 @@ public:
     void set_policy(std::unique_ptr<EvictionPolicy> policy) { policy_ = std::move(policy); }  // before it is first on
     // What was evicted while it was on comes back when read, also after it was turned off.
     void configure(const Settings& settings);
-    Settings settings();
     Stats stats();
 
-    // Evicts until `bytes` more stay below the threshold. Throws OutOfMemory.
-    void make_room(Device& device, size_t bytes);
-    // `outputs` were computed in `seconds`.
+    // Evicts until `bytes` more stay below the threshold and the device has them. Throws OutOfMemory.
+    void* allocate(Device& device, size_t bytes);
+    // `outputs` were computed in `seconds`. The inputs are pinned.
     void note_call(const OpCall& call, std::span<const Ref<Tensor>> inputs, std::span<const Ref<Tensor>> outputs,
                    const std::shared_ptr<const Executable>& executable, double seconds);
     // The tensor's data stay where they are from now on: somebody keeps the address.
@@ -60,21 +61,28 @@ private:
     friend class Pins;
 
     void bring_back(Storage& storage);
-    void on_drop(Storage& storage);   // the last tensor let go of it
-    void on_unused(Lineage& lineage); // and the last call
+    bool is_needed_again(const Storage& storage);
+    void on_drop(Storage& storage);    // the last tensor let go of it
+    void on_unused(Lineage& lineage);  // and the last call
 
     Lineage& lineage_of(Storage& storage);
     Lineage& add_lineage(Storage& storage, double cost, std::span<const EvictionPolicy::Id> parents);
-    void restore(Lineage& lineage);
-    void adopt(Lineage& lineage, Storage& fresh);
-    void evict(Lineage& lineage);
+    void make_room(Device& device, size_t bytes);
+    bool evict_one();
     void free_data(Lineage& lineage);
+    void restore(Lineage& target);
+    void recompute(Lineage& target, LineageCall& call);
+    void adopt(Lineage& lineage, Storage& fresh);
     void pin(Lineage& lineage);
     void unpin(Lineage& lineage);
     void offer_or_withdraw(Lineage& lineage);
     void make_source(Lineage& lineage);
+    static bool is_worth_keeping(const Lineage& source);
+    void add_orphan(Lineage& lineage);
+    void remove_orphan(Lineage& lineage);
     bool cut_off(Lineage& orphan);
-    void cut_off_orphans();
+    bool cut_off_orphans(size_t enough_bytes);
+    void destroy(Lineage& lineage);
 
     static std::atomic<bool> is_on_;
     std::recursive_mutex mutex_;  // restoring a value allocates, and so may evict others
@@ -82,20 +90,28 @@ private:
     Settings settings_;
     Stats stats_;
     std::vector<Lineage*> by_id_;
-    std::unordered_set<Lineage*> orphans_;  // sources that no tensor holds, but evicted values need
+    std::map<uint64_t, Lineage*> orphans_;  // sources that no tensor holds, but calls read; by age
+    uint64_t next_orphan_ = 1;
+    size_t orphan_bytes_ = 0, orphan_limit_ = 0;
+    Lineage* unused_ = nullptr;  // a list of those that are about to be destroyed
+    bool is_destroying_ = false;
 };
 
-// Brings values back, and keeps them in memory while it lives.
+// Brings values back, and keeps them in memory while it lives. Does nothing while the rematerializer is off.
 class Pins {
 public:
     Pins() = default;
-    explicit Pins(std::span<const Ref<Tensor>> tensors) { add(tensors); }
-    ~Pins() { if (!pinned_.empty()) release(); }
+    explicit Pins(std::span<const Ref<Tensor>> tensors) : Pins() {
+        if (Rematerializer::is_on()) [[unlikely]] add(tensors);
+    }
+    ~Pins() {
+        if (!pinned_.empty()) release();
+    }
     Pins(const Pins&) = delete;
-    void add(std::span<const Ref<Tensor>> tensors);  // null ones are skipped
 
 private:
     friend class Rematerializer;
+    void add(std::span<const Ref<Tensor>> tensors);  // null ones are skipped
     void add(Lineage& lineage);
     void release();
     std::vector<Lineage*> pinned_;  // a reference of each is ours

@@ -68,6 +68,8 @@ void Storage::bring_back() const {
     if (lineage_) Rematerializer::instance().bring_back(const_cast<Storage&>(*this));
 }
 
+bool Storage::is_needed_again() const { return Rematerializer::instance().is_needed_again(*this); }
+
 void Storage::drop() const {
     if (!release()) return;
     if (lineage_) {

@@ -69,8 +69,8 @@ public:
         if (!data_) [[unlikely]] bring_back();
         return data_;
     }
-    // Is the caller's reference the only one? Not of a value that others are computed from again.
-    bool unique() const { return !lineage_ && RefCounted::unique(); }
+    // May whoever holds this reference overwrite the data? Not of a value that others are computed from again.
+    bool unique() const { return RefCounted::unique() && (!lineage_ || !is_needed_again()); }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
@@ -89,6 +89,7 @@ private:
     enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
     bool is_listed_ = false;  // among the device's live blocks
     void bring_back() const;
+    bool is_needed_again() const;
     std::shared_ptr<void> keep_;
     Lineage* lineage_ = nullptr;  // owns the memory, when there is one
 };

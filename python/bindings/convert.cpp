@@ -172,8 +172,7 @@ const void* host_read(runtime::Tensor& tensor) {
 }
 
 nb::object to_numpy(const TensorRef& value) {
-    runtime::Pins pins;
-    if (runtime::Rematerializer::is_on()) pins.add({&value, 1});
+    const runtime::Pins pins({&value, 1});
     const void* data = host_read(*value);
     const Type& type = value->type();
     nb::object shape = nb::steal(PyTuple_New(type.rank()));

@@ -7,8 +7,12 @@ from ..core._sizes import to_bytes
 
 
 class _Settings:
-    eviction_threshold = options.dtr_eviction_threshold
-    evictee_minimum_size = options.dtr_evictee_minimum_size
+    eviction_threshold = to_bytes(
+        options.dtr_eviction_threshold, "MEGENGINE_DTR_EVICTION_THRESHOLD"
+    )
+    evictee_minimum_size = to_bytes(
+        options.dtr_evictee_minimum_size, "MEGENGINE_DTR_EVICTEE_MINIMUM_SIZE"
+    )
 
 
 _settings = _Settings()
