@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <functional>
-#include <limits>
+#include <random>
 #include <thread>
 
 #include "memory/dtr.h"
@@ -240,6 +240,39 @@ TEST_F(RematerializerTest, ACapOfTheDeviceEvictsToo) {
     EXPECT_EQ(values_of(build::op("tanh", {chain[2]})), values_of(chain[3]));
     here().configure({});
     EXPECT_THROW(for (int i = 0; i < 20; ++i) chain.push_back(build::op("tanh", {chain.back()})), OutOfMemory);
+}
+
+// Values are made of random others, dropped and read, under a threshold for a third of them.
+TEST_F(RematerializerTest, RandomProgramsKeepTheirBits) {
+    std::minstd_rand random(1);
+    std::vector<std::pair<TensorRef, std::vector<float>>> pool;
+    const auto any = [&]() -> auto& { return pool[random() % pool.size()]; };
+    const auto keep = [&](const TensorRef& value) { pool.emplace_back(value, values_of(value)); };
+    keep(numbers());
+    const uint64_t earlier = here().stats().recomputations;
+    bound(before_ + 10 * kBytes);
+    for (int i = 0; i < 20000; ++i) try {
+        if (pool.size() > 30) {
+            std::swap(any(), pool.back());
+            pool.pop_back();
+        }
+        switch (random() % 8) {
+            case 0: keep(numbers()); break;
+            case 1: keep(build::op("dropout_mask", {default_random_state().key()}, {std::vector<int64_t>{kNumel}, 0.5})); break;
+            case 2: keep(build::reshape(any().first, {kNumel})); break;
+            case 3: keep(build::op("tanh", {build::add(any().first, any().first)})); break;
+            case 4: keep(build::mul(any().first, 0.5)); break;
+            case 5: keep(build::op_n("sort", {&any().first, 1}, {int64_t{-1}, int64_t{0}})[0]); break;
+            default: {
+                const auto& [value, expected] = any();
+                ASSERT_EQ(values_of(value), expected) << "iteration " << i;
+            }
+        }
+    } catch (const OutOfMemory&) {
+        std::swap(any(), pool.back());  // too many sources
+        if (pool.size() > 1) pool.pop_back();
+    }
+    EXPECT_GT(here().stats().recomputations, earlier + 1000);
 }
 
 void on_a_small_stack(std::function<void()> body) {
