@@ -38,6 +38,7 @@ enum class NodeKind : uint8_t {
 // What the user says of recomputation.
 struct Marks {
     bool stays = false;          // keep(x)
+    bool is_offloaded = false;   // offload(x)
     bool leaves_region = false;  // is a result of recompute(fn)
     uint32_t region = 0;         // made in this call of recompute(fn); 0: in none
 };

@@ -16,6 +16,7 @@ constexpr Pass kPipeline[] = {
     {"simplify", 1, plain<simplify>, false, false, "before dedup: equal expressions become equal nodes"},
     {"dedup", 2, plain<dedup>, true, false, "before fuse: a value computed twice must not become two kernels"},
     {"drop_dead_again", 1, plain<drop_dead>, true, false, "after the rewrites: what they replaced must not reach a kernel"},
+    {"offload", 0, offload, true, false, "before rematerialize, to which what was fetched is a value like others"},
     {"rematerialize", 0, rematerialize, true, false, "after dedup, which would join again what is computed twice; before expand: an op is kept or not as a whole"},
     {"join_slices", 3, plain<join_slices>, false, false, "after dedup: the zeros are one node; before fuse, which would take the sums"},
     {"expand", 3, expand, false, true, "after dedup: what it writes twice on purpose must not be joined again"},

@@ -7,6 +7,7 @@
 
 #include "codegen/checked_kernel.h"
 #include "codegen/launcher.h"
+#include "jit/host_copy.h"
 #include "jit/plan_ladder.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
@@ -58,6 +59,7 @@ public:
             const auto value_id = static_cast<ValueId>(id);
             const Node& producer = graph.producer(value_id);
             memory::Value value{.bytes = graph.type(value_id).bytes()};
+            if (producer.op == &to_host()) value.kind = memory::ValueKind::kHost;
             if (producer.kind == NodeKind::constant) value.kind = memory::ValueKind::kConstant;
             if (producer.kind == NodeKind::input) {
                 value.kind = memory::ValueKind::kInput;
@@ -173,6 +175,10 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
             const size_t kernels = kernels_.size();
             entry.executable = prepare_fused(node, options, fused++);
             if (kernels_.size() > kernels) entry.backend = kernels_.back().compiled->backend;
+        } else if (is_host_copy(node)) {
+            const size_t bytes = graph_.type(node.outputs[0]).bytes();
+            entry.executable = host_copy(*node.op, device_, bytes);
+            plan_.transferred_bytes += bytes;
         } else if (!node.op->is_view) {
             const std::vector<Type> inputs = graph_.types(node.inputs);
             entry.executable = device_.prepare({*node.op, node.attrs, inputs}, graph_.types(node.outputs));
@@ -188,6 +194,8 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     const memory::Aliasing aliasing = memory::share_buffers(schedule);
     const std::vector<memory::Buffer> to_place = memory::arena_buffers(aliasing);
     const memory::Plan placed = memory::plan_arena(to_place);
+    const std::vector<memory::Buffer> on_host = memory::arena_buffers(aliasing, memory::Place::kHost);
+    const memory::Plan placed_on_host = memory::plan_arena(on_host);
     if (options.check) {
         if (std::string fault = memory::fault_of_aliasing(schedule, aliasing); !fault.empty()) throw runtime::InternalError(fault);
         if (std::string fault = memory::fault_of(to_place, placed); !fault.empty()) throw runtime::InternalError(fault);
@@ -195,6 +203,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
 
     std::vector<size_t> offset_of_buffer(aliasing.buffers.size());
     for (size_t i = 0; i < to_place.size(); ++i) offset_of_buffer[to_place[i].id] = placed.offsets[i];
+    for (size_t i = 0; i < on_host.size(); ++i) offset_of_buffer[on_host[i].id] = placed_on_host.offsets[i];
     for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
         const memory::SharedBuffer& buffer = aliasing.buffers[b];
         plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
@@ -212,7 +221,9 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
             buffer.values.push_back("workspace of " + plan_.steps[s]);
         }
     arena_bytes_ = placed.arena_bytes;
+    plan_.host_bytes = placed_on_host.arena_bytes;
     if (arena_bytes_ && !options.only_plan) allocate_arena();
+    if (plan_.host_bytes && !options.only_plan) host_arena_.reset(new std::byte[plan_.host_bytes]);
 
     // Results: one per buffer that ends as an output.
     std::vector<int> result_of_buffer(aliasing.buffers.size(), -1);
@@ -248,6 +259,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         operands_.push_back(nullptr);
         switch (buffer.place) {
             case memory::Place::kArena: operands_.back() = static_cast<std::byte*>(arena_) + offset_of_buffer[b] + offset; break;
+            case memory::Place::kHost: operands_.back() = host_arena_.get() + offset_of_buffer[b] + offset; break;
             case memory::Place::kConstant:
                 operands_.back() = graph_.producer(static_cast<ValueId>(buffer.value)).constant->as<std::byte>() + offset;
                 break;

@@ -20,7 +20,7 @@ enum class BufferUse : uint8_t { input, parameter, constant, activation, gradien
 // One buffer of the plan, for fn.memory_plan() and the pictures.
 struct PlannedBuffer {
     memory::Place place = memory::Place::kArena;
-    size_t offset = 0;  // bytes from the arena's start, arena only
+    size_t offset = 0;  // bytes from the arena's start; on the host: from that of the host's
     size_t bytes = 0;
     memory::Lifetime live = {};
     BufferUse use = BufferUse::activation;
@@ -40,6 +40,8 @@ struct MemoryPlan {
     size_t peak_live_bytes = 0;  // the lower bound
     size_t arena_bytes = 0;
     size_t workspace_bytes = 0;  // part of the arena
+    size_t host_bytes = 0;         // of the host's memory, for what waits there: beside planned_bytes
+    size_t transferred_bytes = 0;  // to the host and back in one call
     double recompute_flops_ratio = 0;
     std::vector<PlannedBuffer> buffers = {};
     std::vector<std::string> steps = {};  // what runs at each step
@@ -142,6 +144,7 @@ private:
     std::vector<KernelUse> kernels_;
     void* arena_ = nullptr;
     size_t arena_bytes_ = 0;
+    std::unique_ptr<std::byte[]> host_arena_;
     std::mutex mutex_;
 };
 

@@ -560,13 +560,17 @@ RecordedOp* Session::op_that_made(const TensorRef& tensor) {
 }
 
 void Session::mark_kept(const TensorRef& tensor) {
-    if (!is_recording()) return;
-    if (RecordedOp* op = op_that_made(tensor)) {
-        op->marks.stays = true;
-        return;
-    }
-    runtime::user_error({.what = cat("keep: this ", to_string(tensor->type()), " tensor is not computed by the traced function"),
-                         .why = "inputs, parameters and constants have memory of their own, and stay anyway",
+    if (is_recording()) marks_of(tensor, "keep").stays = true;
+}
+
+void Session::mark_offloaded(const TensorRef& tensor) {
+    if (is_recording()) marks_of(tensor, "offload").is_offloaded = true;
+}
+
+Marks& Session::marks_of(const TensorRef& tensor, std::string_view mark) {
+    if (RecordedOp* op = op_that_made(tensor)) return op->marks;
+    runtime::user_error({.what = cat(mark, ": this ", to_string(tensor->type()), " tensor is not computed by the traced function"),
+                         .why = "inputs, parameters and constants have memory of their own, and stay there anyway",
                          .fix = "mark a result of an operation inside the function", .at = where_()});
 }
 

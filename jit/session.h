@@ -58,6 +58,7 @@ public:
 
     // Marks for the planner; they change nothing in a replayed call. Errors tell what cannot be marked.
     void mark_kept(const TensorRef& tensor);
+    void mark_offloaded(const TensorRef& tensor);
     void begin_recompute();
     void end_recompute(std::span<const TensorRef> results);
 
@@ -70,6 +71,7 @@ public:
 private:
     Record& record() { return version_->record; }
     RecordedOp* op_that_made(const TensorRef& tensor);
+    Marks& marks_of(const TensorRef& tensor, std::string_view mark);  // UserError where there are none
     const Event* next_event() const;
 
     // Recording.

@@ -116,6 +116,8 @@ class Simulation {
                 return fails(v, "is an input outside its storage");
             if (kind(v) == ValueKind::kConstant && !(b.place == Place::kConstant && in_own_storage))
                 return fails(v, "is a constant outside its storage");
+            if ((kind(v) == ValueKind::kHost) != (b.place == Place::kHost))
+                return fails(v, "is on the wrong side of device and host");
             if (kind(v) == ValueKind::kOutput && !is_output_in_place(v))
                 return fails(v, "is an output without a storage of its own");
         }

@@ -8,7 +8,7 @@ namespace megjit::memory {
 namespace {
 
 bool is_written(const Value& v) {
-    return v.kind == ValueKind::kTemp || v.kind == ValueKind::kOutput;
+    return v.kind == ValueKind::kTemp || v.kind == ValueKind::kOutput || v.kind == ValueKind::kHost;
 }
 
 bool contains(const std::vector<uint32_t>& ids, uint32_t id) {
@@ -39,6 +39,8 @@ void check(const Schedule& schedule) {
         for (const Alias& a : step.aliases) {
             require(contains(step.writes, a.output), "alias of what is not written", s, a.output);
             require(contains(step.reads, a.input), "alias with what is not read", s, a.input);
+            const auto is_on_host = [&](uint32_t v) { return values[v].kind == ValueKind::kHost; };
+            require(!a.must || is_on_host(a.output) == is_on_host(a.input), "a view on the other side of device and host", s, a.output);
             const size_t whole = values[a.input].bytes;
             require(!a.must || (a.offset <= whole && values[a.output].bytes <= whole - a.offset),
                     "the view does not fit in what it views", s, a.output);
@@ -136,6 +138,7 @@ class Sharing {
     // `w` may lie over the buffer of `operand` if it fills it exactly (a smaller tenant would keep
     // a larger buffer alive) and nothing in that buffer is needed beside or after this step.
     bool can_overwrite(uint32_t s, uint32_t w, uint32_t operand) const {
+        if (is_on_host(w) != is_on_host(operand)) return false;
         const uint32_t b = result_.buffer_of[operand];
         const SharedBuffer& buffer = result_.buffers[b];
         const size_t bytes = schedule_.values[w].bytes;
@@ -146,6 +149,8 @@ class Sharing {
             return live_[m].last == s + 1 && is_partner(s, w, m);
         });
     }
+
+    bool is_on_host(uint32_t v) const { return schedule_.values[v].kind == ValueKind::kHost; }
 
     // An alias pairs equal positions: it says nothing about a slice of the operand.
     bool is_partner(uint32_t s, uint32_t w, uint32_t operand) const {
@@ -162,6 +167,7 @@ class Sharing {
         SharedBuffer buffer = {.bytes = value.bytes};
         if (value.kind == ValueKind::kInput) buffer.place = Place::kInput;
         if (value.kind == ValueKind::kConstant) buffer.place = Place::kConstant;
+        if (value.kind == ValueKind::kHost) buffer.place = Place::kHost;
         if (!is_written(value)) buffer.value = v;
         result_.buffers.push_back(buffer);
         members_.emplace_back();
@@ -181,7 +187,8 @@ class Sharing {
     }
 
     Lifetime lifetime_of_buffer(size_t b) const {
-        if (result_.buffers[b].place != Place::kArena)
+        const Place place = result_.buffers[b].place;
+        if (place != Place::kArena && place != Place::kHost)
             return {0, static_cast<uint32_t>(schedule_.steps.size())};
         Lifetime all = live_[members_[b].front()];
         for (const uint32_t m : members_[b])
@@ -208,7 +215,8 @@ std::vector<Lifetime> lifetimes_of(const Schedule& schedule) {
     for (size_t v = 0; v < live.size(); ++v) {
         const Value& value = schedule.values[v];
         const bool may_die =
-            value.kind == ValueKind::kTemp || (value.kind == ValueKind::kInput && value.donatable);
+            value.kind == ValueKind::kTemp || value.kind == ValueKind::kHost ||
+            (value.kind == ValueKind::kInput && value.donatable);
         if (!may_die) live[v].last = after_all;
     }
     return live;
@@ -219,11 +227,11 @@ Aliasing share_buffers(const Schedule& schedule) {
     return Sharing(schedule).run();
 }
 
-std::vector<Buffer> arena_buffers(const Aliasing& aliasing) {
+std::vector<Buffer> arena_buffers(const Aliasing& aliasing, Place arena) {
     std::vector<Buffer> buffers;
     for (uint32_t b = 0; b < aliasing.buffers.size(); ++b) {
         const SharedBuffer& shared = aliasing.buffers[b];
-        if (shared.place == Place::kArena)
+        if (shared.place == arena)
             buffers.push_back({.id = b, .live = shared.live, .bytes = shared.bytes});
     }
     return buffers;
@@ -233,7 +241,7 @@ MemorySummary summarize(const Schedule& schedule, const Aliasing& aliasing, size
     MemorySummary sum = {.arena_bytes = arena_bytes};
     for (const Value& v : schedule.values) sum.unplanned_bytes += v.bytes;
     for (const SharedBuffer& b : aliasing.buffers)
-        if (b.place != Place::kArena) sum.planned_bytes += b.bytes;
+        if (b.place != Place::kArena && b.place != Place::kHost) sum.planned_bytes += b.bytes;
     sum.peak_live_bytes = sum.planned_bytes + peak_live_bytes(arena_buffers(aliasing));
     sum.planned_bytes += arena_bytes;
     return sum;

@@ -19,6 +19,7 @@ enum class ValueKind : uint8_t {
     kInput,     // there before step 0, in the caller's storage; state that is read counts as input
     kConstant,  // there before step 0, never overwritten
     kOutput,    // written by a step, kept after the last step; later steps may read it too
+    kHost,      // as kTemp, in the host's memory while the others are in a device's
 };
 
 struct Value {
@@ -52,13 +53,13 @@ struct Schedule {
     std::vector<Step> steps = {};
 };
 
-enum class Place : uint8_t { kArena, kInput, kConstant, kOutput };
+enum class Place : uint8_t { kArena, kInput, kConstant, kOutput, kHost };
 
 struct SharedBuffer {
     size_t bytes = 0;
-    Lifetime live = {};  // of all its values together; outside the arena: the whole schedule
+    Lifetime live = {};  // of all its values together; of inputs, constants and outputs: the whole schedule
     Place place = Place::kArena;
-    uint32_t value = kNone;   // in whose storage it lies: input, constant or output; arena: kNone
+    uint32_t value = kNone;   // in whose storage it lies: input, constant or output; else kNone
     uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation
 };
 
@@ -89,13 +90,13 @@ std::vector<Lifetime> lifetimes_of(const Schedule& schedule);
 // an alias names what its step does not read and write, or a view does not fit in what it views.
 Aliasing share_buffers(const Schedule& schedule);
 
-// The buffers that plan_arena() has to place; Buffer::id is the index into aliasing.buffers.
-std::vector<Buffer> arena_buffers(const Aliasing& aliasing);
+// The buffers that plan_arena() has to place, in the arena or in the host's; Buffer::id is the index into aliasing.buffers.
+std::vector<Buffer> arena_buffers(const Aliasing& aliasing, Place arena = Place::kArena);
 
 // The figures of fn.memory_plan().
 struct MemorySummary {
     size_t unplanned_bytes = 0;  // one buffer for each value
-    size_t planned_bytes = 0;    // inputs, constants, outputs with storage of their own, the arena
+    size_t planned_bytes = 0;    // inputs, constants, outputs with storage of their own, the arena; nothing on the host
     size_t peak_live_bytes = 0;  // the same with the smallest arena that can exist
     size_t arena_bytes = 0;
 };

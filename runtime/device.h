@@ -33,6 +33,8 @@ public:
     virtual std::shared_ptr<const Executable> prepare(const OpCall& call, std::span<const Type> outputs) = 0;
     virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;
     virtual void copy_from_host(void* to, const void* from, size_t bytes) = 0;
+    // Is what it computes on apart from the host's memory?
+    virtual bool has_own_memory() const { return false; }
     LiveBlocks& live() { return live_; }
 
 private:

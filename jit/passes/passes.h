@@ -29,7 +29,7 @@ struct PipelineOptions {
     bool fuse_dimshuffle = true;   // may they read through transposes?
     const std::set<std::string>* refused = nullptr;  // printed kernels that cannot be had: their groups stay as they are
     MemoryOptions memory = {};
-    runtime::Device* device = nullptr;  // whose scratch memory counts when recomputation is planned; none: it is not counted
+    runtime::Device* device = nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
     std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
     // Which steps run, and which of them again, given also the flops of each. None, or nothing: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&, const std::vector<double>&)> choose_plan = {};
@@ -49,6 +49,10 @@ Graph dedup(const Graph& graph);
 
 // Leaves out nodes that no output needs.
 Graph drop_dead(const Graph& graph);
+
+// Where the device's memory is apart from the host's: what jit.offload marks waits in the host's memory between forward
+// and backward. Keeps the bits.
+Graph offload(const Graph& graph, const PipelineOptions& options);
 
 // Lets go of values and computes them again where they are needed, as options.choose_plan says. Keeps the bits.
 Graph rematerialize(const Graph& graph, const PipelineOptions& options);

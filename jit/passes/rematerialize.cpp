@@ -4,7 +4,9 @@
 #include <limits>
 #include <set>
 
+#include "jit/host_copy.h"
 #include "jit/passes/passes.h"
+#include "jit/passes/relister.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
@@ -14,9 +16,6 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 // A flop and a byte in units of time, as a CPU core and its memory relate: 50 Gflop/s and 10 GB/s; and what calling an op costs.
 constexpr double kSecondsPerFlop = 2e-11, kSecondsPerByte = 1e-10, kSecondsPerCall = 1e-6;
-
-bool is_op(const Node& node) { return node.kind == NodeKind::op || node.kind == NodeKind::fused; }
-bool is_view(const Node& node) { return node.kind == NodeKind::op && node.op->is_view; }
 
 // Views cost nothing and hold no bytes of their own: to the search a view is what it views.
 class Problem {
@@ -33,7 +32,7 @@ public:
             }
             for (ValueId output : node.outputs) {
                 storage_[at(output)] = static_cast<uint32_t>(problem.values.size());
-                problem.values.push_back({.bytes = graph.type(output).bytes(), .is_kept = !is_op(node), .must_stay = node.marks.stays,
+                problem.values.push_back({.bytes = graph.type(output).bytes(), .is_kept = !is_op(node) || node.op == &to_host(), .must_stay = node.marks.stays,
                                           .region = node.marks.leaves_region ? 0 : node.marks.region});
             }
             if (is_op(node)) add_step(node);
@@ -59,7 +58,7 @@ private:
             step.cost = std::max(cost.flops * kSecondsPerFlop, cost.bytes * kSecondsPerByte) + kSecondsPerCall;
             step.in_place = node.op->is_elementwise();
             if (step.in_place && outputs_.contains(node.outputs[0])) step.overwrites = donated_operand(node);
-            if (options_.device) step.scratch = options_.device->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))->workspace_bytes();
+            if (options_.device && !is_host_copy(node)) step.scratch = options_.device->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))->workspace_bytes();
             flops.back() = cost.flops;
         }
         nodes.push_back(&node);
@@ -94,63 +93,6 @@ private:
     const PipelineOptions& options_;
     std::vector<uint32_t> storage_;  // by value of the graph
     std::set<ValueId> outputs_;
-};
-
-// Copies nodes in a given order; each read takes the last copy. Views are made anew for each copy of what they view.
-class Relister {
-public:
-    explicit Relister(const Graph& graph) : from_(graph), is_output_(graph.value_count()), has_run_(graph.value_count()), now_(graph.value_count()), viewed_(graph.value_count()) {
-        for (ValueId output : graph.outputs) {
-            while (is_view(graph.producer(output))) output = graph.producer(output).inputs[0];
-            is_output_[at(output)] = true;
-        }
-        for (const Node& node : graph.nodes()) {
-            if (node.kind == NodeKind::input) set(node.outputs[0], to_.add_input(graph.type(node.outputs[0]), node.slot));
-            if (node.kind == NodeKind::constant) set(node.outputs[0], to_.add_constant(node.constant));
-        }
-    }
-
-    void run(const Node& node) {
-        Node copy = node;
-        for (ValueId& input : copy.inputs) input = latest(input);
-        copy.outputs.clear();
-        copy.role.is_recomputed = has_run_[at(node.outputs[0])];
-        has_run_[at(node.outputs[0])] = true;
-        const std::vector<ValueId> outputs = to_.add(std::move(copy), from_.types(node.outputs));
-        for (size_t i = 0; i < outputs.size(); ++i) set(node.outputs[i], outputs[i]);
-    }
-
-    Graph finish() {
-        for (ValueId output : from_.outputs) to_.outputs.push_back(latest(output));
-        return std::move(to_);
-    }
-
-private:
-    void set(ValueId old, ValueId fresh) {
-        // What is an output has storage of its own from its first copy on; a second one serves nobody.
-        if (!now_[at(old)] || !is_output_[at(old)]) now_[at(old)] = fresh;
-    }
-
-    ValueId latest(ValueId old) {
-        const Node& producer = from_.producer(old);
-        if (!is_view(producer)) return *now_[at(old)];
-        const ValueId viewed = latest(producer.inputs[0]);
-        if (now_[at(old)] && viewed_[at(old)] == viewed) return *now_[at(old)];
-        Node copy = producer;
-        copy.inputs = {viewed};
-        for (size_t i = 1; i < producer.inputs.size(); ++i) copy.inputs.push_back(latest(producer.inputs[i]));
-        copy.outputs.clear();
-        viewed_[at(old)] = viewed;
-        now_[at(old)] = to_.add(std::move(copy), from_.types(producer.outputs))[0];
-        return *now_[at(old)];
-    }
-
-    const Graph& from_;
-    Graph to_;
-    std::vector<bool> is_output_;  // or what an output views
-    std::vector<bool> has_run_;    // by first output of a step
-    std::vector<std::optional<ValueId>> now_;
-    std::vector<std::optional<ValueId>> viewed_;  // views: what the last copy views
 };
 
 }  // namespace

@@ -442,6 +442,7 @@ std::string_view place_name(memory::Place place) {
         case memory::Place::kInput: return "input";
         case memory::Place::kConstant: return "constant";
         case memory::Place::kOutput: return "output";
+        case memory::Place::kHost: return "host";
     }
     return "";
 }
@@ -466,6 +467,8 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     result["peak_live_bytes"] = plan.peak_live_bytes;
     result["arena_bytes"] = plan.arena_bytes;
     result["workspace_bytes"] = plan.workspace_bytes;
+    result["host_bytes"] = plan.host_bytes;
+    result["transferred_bytes"] = plan.transferred_bytes;
     result["recompute_flops_ratio"] = plan.recompute_flops_ratio;
     nb::list buffers;
     for (const jit::PlannedBuffer& buffer : plan.buffers) {
@@ -663,6 +666,9 @@ void bind_trace(nb::module_& m) {
     });
     m.def("mark_kept", [](const Handle& tensor) {
         if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->mark_kept(tensor.value);
+    }, nb::arg("tensor"));
+    m.def("mark_offloaded", [](const Handle& tensor) {
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->mark_offloaded(tensor.value);
     }, nb::arg("tensor"));
     m.def("begin_recompute", [] {
         if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->begin_recompute();

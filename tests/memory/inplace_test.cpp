@@ -53,6 +53,24 @@ TEST(ShareBuffers, ComputesAnOutputInPlaceAllTheWay) {
     EXPECT_EQ(sum.arena_bytes, 0);
 }
 
+// What waits on the host shares no storage with the device's values, though it has room in the arena's place.
+TEST(ShareBuffers, KeepsTheHostsMemoryApart) {
+    enum { x, p, h, q, y };
+    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, ValueKind::kHost}, {8, kTemp}, {8, kOutput}},
+                               .steps = {{.reads = {x}, .writes = {p}},
+                                         {.reads = {p}, .writes = {h}, .aliases = {{h, p}}},
+                                         {.reads = {h}, .writes = {q}, .aliases = {{q, h}}},
+                                         {.reads = {q}, .writes = {y}}}};
+    Aliasing aliasing = share(schedule);
+    ASSERT_EQ(arena_buffers(aliasing, Place::kHost).size(), 1u);
+    EXPECT_EQ(arena_buffers(aliasing, Place::kHost)[0].live, (Lifetime{1, 3}));
+    const MemorySummary sum = plan(schedule);
+    EXPECT_EQ(sum.arena_bytes, 8u);
+    EXPECT_EQ(sum.planned_bytes, 24u);  // x, y, and p and q in one place
+    aliasing.buffers[aliasing.buffer_of[h]].place = Place::kArena;
+    EXPECT_NE(fault_of_aliasing(schedule, aliasing), "");
+}
+
 TEST(ShareBuffers, LeavesAloneWhatIsReadLater) {
     enum { x, p, q, y };
     const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {8, kOutput}},

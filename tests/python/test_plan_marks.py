@@ -52,6 +52,7 @@ def test_what_recompute_marks_is_not_kept():
 def test_marks_do_nothing_in_eager_mode():
     x = mge.tensor([1.0, 2.0])
     assert jit.keep(x) is x
+    assert jit.offload(x) is x
     np.testing.assert_array_equal(jit.recompute(M.ReLU())(x).numpy(), x.numpy())
 
 
@@ -74,15 +75,25 @@ def test_what_keep_marks_is_computed_once():
     assert sines(jit.keep) == 1
 
 
-@pytest.mark.parametrize("wrong", [jit.keep, jit.recompute])
+def test_on_a_cpu_offload_changes_nothing():
+    """Its memory is the host's already."""
+    bits, plan = run_marked(lambda layer: layer)
+    same_bits, same = run_marked(lambda layer: lambda x: jit.offload(layer(x)))
+    assert same_bits == bits
+    assert same.arena_bytes == plan.arena_bytes
+    assert same.host_bytes == same.transferred_bytes == 0
+
+
+@pytest.mark.parametrize("wrong", [jit.keep, jit.offload, jit.recompute])
 def test_marks_want_what_they_can_mark(wrong):
     with pytest.raises(TypeError, match="3"):
         wrong(3)
 
 
-def test_an_input_cannot_be_marked():
-    with pytest.raises(ValueError, match="not computed by the traced function"):
-        trace(lambda x: jit.keep(x) + 1, symbolic=True)(mge.tensor([1.0]))
+@pytest.mark.parametrize("mark", [jit.keep, jit.offload])
+def test_an_input_cannot_be_marked(mark):
+    with pytest.raises(ValueError, match=f"{mark.__name__}: .*not computed by the traced function"):
+        trace(lambda x: mark(x) + 1, symbolic=True)(mge.tensor([1.0]))
 
 
 def test_a_value_read_inside_recompute_is_an_error():

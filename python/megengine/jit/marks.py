@@ -1,4 +1,4 @@
-"""What the user may say of recomputation inside a traced function; outside of one, both do nothing."""
+"""What the user may say of a plan inside a traced function; outside of one, marks do nothing."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ def keep(x: Tensor) -> Tensor:
     if not isinstance(x, Tensor):
         raise TypeError(f"keep: {x!r} ({type(x).__name__}) is not a Tensor")
     _core.mark_kept(x)
+    return x
+
+
+def offload(x: Tensor) -> Tensor:
+    """``x`` itself; on a device with memory of its own it waits for backward in the host's memory.
+
+    The transfers are steps of the plan, which tells ``host_bytes`` and ``transferred_bytes``. A CPU's memory is the host's:
+    there the mark changes nothing. Neither does it where backward does not read ``x``, or ``x`` is a result.
+    Raises TypeError and ValueError as `keep` does.
+
+    >>> import megengine.functional as F
+    >>> from megengine import jit, tensor
+    >>> jit.offload(F.exp(tensor(0.0))).item()
+    1.0
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"offload: {x!r} ({type(x).__name__}) is not a Tensor")
+    _core.mark_offloaded(x)
     return x
 
 

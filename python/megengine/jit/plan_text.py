@@ -33,6 +33,7 @@ def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
         ("peak live: the lower bound of that", plan.peak_live_bytes),
         ("arena, shared over the steps", plan.arena_bytes),
         ("workspace: the largest in the arena", plan.workspace_bytes),
+        *([("on the host, beside that", plan.host_bytes), ("transferred", plan.transferred_bytes)] if plan.host_bytes else []),
         ("parameters and state", plan.bytes_of("parameter")),
         ("inputs", plan.bytes_of("input")),
     ]

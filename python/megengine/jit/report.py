@@ -45,7 +45,8 @@ class MemoryPlan:
 
     unplanned_bytes: one buffer for each recorded value; planned_bytes: what the program uses,
     inputs and state included; peak_live_bytes: the lower bound; arena_bytes: the part that is
-    shared over time; recompute_flops_ratio: work done again to save memory; curve: the plans among which
+    shared over time; host_bytes: what waits in the host's memory while the device has its own (`offload`), beside planned_bytes;
+    transferred_bytes: to the host and back in one call; recompute_flops_ratio: work done again to save memory; curve: the plans among which
     the search chose, from the cheapest to the smallest (empty where nothing asked for a search); measured:
     what runs took, with ``profiling=True``.
     """
@@ -55,6 +56,8 @@ class MemoryPlan:
     peak_live_bytes: int
     arena_bytes: int
     workspace_bytes: int
+    host_bytes: int
+    transferred_bytes: int
     recompute_flops_ratio: float
     buffers: tuple[PlannedBuffer, ...] = field(repr=False)
     steps: tuple[str, ...] = field(repr=False)
@@ -156,7 +159,7 @@ def merge_plans(segments: list[dict], measured: MeasuredRun | None = None) -> Me
     """Segments run one after the other: sums add up, and each arena counts, since all are kept."""
     total = {
         key: sum(plan[key] for plan in segments)
-        for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes")
+        for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes")
     }
     buffers, steps = [], []
     for plan in segments:
