@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "memory/recompute_exact.h"
 #include "memory/recompute_greedy.h"
 #include "memory/step_order.h"
 
@@ -125,6 +126,7 @@ public:
         std::vector<RematPlan> plans;
         for (const Front::Point* point : front_.spread(kPoints)) plans.push_back(point->plan);
         std::reverse(plans.begin(), plans.end());
+        if (ExactSearch::is_possible(schedule_)) return improve_exactly(schedule_, std::move(plans), search_.most_cost);
         return plans;
     }
 

@@ -137,47 +137,20 @@ double cost_within(const std::vector<RematPlan>& curve, size_t budget) {
     return kNever;
 }
 
-struct Quality {
-    int questions = 0, unanswered = 0, off = 0;  // off: more than 10 % above the optimum
-    double ours = 0, optimal = 0;
-};
-
-Quality quality_of(const RematSearch& search) {
-    Quality q;
+// By exhaustive search, of all budgets that some schedule fits in.
+TEST(Rematerialize, SmallGraphsAreWithinTwoPercentOfTheOptimum) {
     for (uint32_t seed = 0; seed < 200; ++seed) {
         const RematProblem problem = random_problem(seed);
-        const auto curve = rematerialize(problem, search);
+        const auto curve = rematerialize(problem);
         expect_a_sound_curve(problem, curve);
         for (size_t percent : {90, 80, 70, 60, 50, 40}) {
             const size_t budget = curve.front().peak_bytes * percent / 100;
-            const double best = least_cost(problem, budget), found = cost_within(curve, budget);
-            if (best == kNever) continue;
-            ++q.questions;
-            if (found == kNever) {
-                ++q.unanswered;
-                continue;
-            }
-            EXPECT_GE(found, best - 1e-9) << "seed " << seed;
-            q.off += found > 1.1 * best;
-            q.ours += found;
-            q.optimal += best;
+            const double best = least_cost(problem, budget);
+            if (best >= 3 * curve.front().cost) continue;  // RematSearch::most_cost
+            EXPECT_LE(cost_within(curve, budget), 1.02 * best) << "seed " << seed << ", " << budget << " bytes";
+            EXPECT_GE(cost_within(curve, budget), best - 1e-9) << "seed " << seed << ", " << budget << " bytes";
         }
     }
-    return q;
-}
-
-// Of all budgets that some schedule fits in (over 200 graphs), by exhaustive search.
-TEST(Rematerialize, SmallGraphsComeNearTheOptimum) {
-    const Quality fast = quality_of({});
-    EXPECT_LE(fast.ours, 1.015 * fast.optimal);
-    EXPECT_LE(fast.off, fast.questions * 4 / 100);
-    EXPECT_LE(fast.unanswered, fast.questions / 100);
-}
-
-TEST(Rematerialize, TheThoroughSearchAnswersAlmostWhateverCanBeAnswered) {
-    const Quality thorough = quality_of({.thresholds = 4, .genetic_rounds = 6, .genetic_pool = 20});
-    EXPECT_LE(thorough.ours, 1.0125 * thorough.optimal);
-    EXPECT_LE(thorough.unanswered, 1);  // of 588
 }
 
 TEST(Rematerialize, TheAnswerDoesNotDependOnTheNumberOfThreads) {
