@@ -17,16 +17,17 @@ constexpr int kMaxRounds = 3;
 }  // namespace
 
 PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes, LoweringOptions lowering)
-    : recorded_(std::move(recorded)), passes_(passes), ladder_(passes.memory), plain_ladder_(passes.memory), lowering_(std::move(lowering)) {
+    : recorded_(std::move(recorded)), passes_(passes), ladder_(passes.memory), lowering_(std::move(lowering)) {
     const std::chrono::duration<double> budget(std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
+    common_ = std::make_shared<const Graph>(run_passes_before_plan(*recorded_, passes_));
     run_passes();
 }
 
 void PendingProgram::run_passes() {
     PipelineOptions passes = ladder_.with_plan(passes_);
     passes.refused = &refused_;
-    do graph_ = run_pipeline(*recorded_, passes);
+    do graph_ = run_passes_with_plan(*common_, passes);
     while (!fits(graph_, ladder_, lowering_) && !ladder_.is_exhausted());
     requests_.clear();
     for (const Node& node : graph_.nodes())
@@ -75,12 +76,14 @@ std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& l
 }
 
 std::shared_ptr<Program> PendingProgram::without_kernels() {
-    PipelineOptions passes = plain_ladder_.with_plan(passes_);
+    if (!has_kernels() && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
+    if (!plain_ladder_) plain_ladder_ = ladder_.from_the_top();
+    PipelineOptions passes = plain_ladder_->with_plan(passes_);
     passes.opt_level = std::min(passes.opt_level, 2);
     passes.fuse = false;
-    while (!plain_ladder_.is_exhausted())
-        if (auto program = lower(run_pipeline(*recorded_, passes), plain_ladder_, lowering_)) return program;
-    plain_ladder_.refuse(ladder_, first_line());
+    while (!plain_ladder_->is_exhausted())
+        if (auto program = lower(run_passes_with_plan(*common_, passes), *plain_ladder_, lowering_)) return program;
+    plain_ladder_->refuse(ladder_, first_line());
 }
 
 std::string PendingProgram::first_line() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -31,6 +32,7 @@ public:
 
 private:
     void run_passes();
+    bool has_kernels() const { return passes_.opt_level >= 3 || passes_.fuse; }
     bool fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
     std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
     void tell_what_is_late() const;
@@ -38,7 +40,9 @@ private:
 
     std::shared_ptr<const Graph> recorded_;
     PipelineOptions passes_;
-    PlanLadder ladder_, plain_ladder_;  // with kernels, and without
+    std::shared_ptr<const Graph> common_;  // what all plans start from
+    PlanLadder ladder_;                    // with kernels
+    std::optional<PlanLadder> plain_ladder_;  // without
     LoweringOptions lowering_;
     Clock::time_point deadline_;
     Graph graph_;

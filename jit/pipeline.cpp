@@ -1,5 +1,7 @@
 #include "jit/pipeline.h"
 
+#include <algorithm>
+
 #include "jit/passes/passes.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
@@ -32,14 +34,14 @@ void dump(const runtime::Debug& debug, std::string_view stage, const Graph& grap
     debug.dump(stage, {{".txt", [&] { return print(graph); }}, {".dot", [&] { return to_dot(graph); }}, {".html", [&] { return to_html(graph, stage); }}});
 }
 
-}  // namespace
+std::span<const Pass> before_plan() {
+    const auto first = std::find_if(std::begin(kPipeline), std::end(kPipeline), [](const Pass& pass) { return pass.name == "rematerialize"; });
+    return {std::begin(kPipeline), first};
+}
 
-std::span<const Pass> pipeline() { return kPipeline; }
-
-Graph run_pipeline(Graph graph, const PipelineOptions& options) {
+Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOptions& options) {
     const runtime::Debug& debug = runtime::debug();
-    dump(debug, "trace", graph);
-    for (const Pass& pass : kPipeline) {
+    for (const Pass& pass : passes) {
         const int level = pass.generates && options.fuse ? 0 : pass.level;
         if (options.opt_level < level || (options.exact && !pass.keeps_bits) || debug.skips(pass.name)) continue;
         graph = pass.run(graph, options);
@@ -49,6 +51,23 @@ Graph run_pipeline(Graph graph, const PipelineOptions& options) {
         dump(debug, pass.name, graph);
     }
     return graph;
+}
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+Graph run_passes_before_plan(Graph graph, const PipelineOptions& options) {
+    dump(runtime::debug(), "trace", graph);
+    return run_passes(before_plan(), std::move(graph), options);
+}
+
+Graph run_passes_with_plan(Graph graph, const PipelineOptions& options) {
+    return run_passes(pipeline().subspan(before_plan().size()), std::move(graph), options);
+}
+
+Graph run_pipeline(Graph graph, const PipelineOptions& options) {
+    return run_passes_with_plan(run_passes_before_plan(std::move(graph), options), options);
 }
 
 }  // namespace megjit::jit

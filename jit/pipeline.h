@@ -22,4 +22,8 @@ std::span<const Pass> pipeline();
 // the pass that broke the graph.
 Graph run_pipeline(Graph graph, const PipelineOptions& options);
 
+// The same in two parts: what does not hang on the plan of recomputation, and the rest, for each plan that is tried.
+Graph run_passes_before_plan(Graph graph, const PipelineOptions& options);
+Graph run_passes_with_plan(Graph graph, const PipelineOptions& options);
+
 }  // namespace megjit::jit

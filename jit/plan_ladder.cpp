@@ -13,10 +13,16 @@ using runtime::cat;
 
 // Without a limit: the smallest plan that costs about one more forward pass.
 constexpr double kMostCostWithoutLimit = 1.35;
+constexpr double kBeyond = 0.65;  // the way to a plan that costs less may lead over others
 
 // So many of the last plans that cost no more are planned, and the smallest wins: the search sees neither kernels nor
 // gaps between buffers.
 constexpr size_t kFinalists = 4;
+constexpr double kFarFromSmallest = 1.25;
+
+// No program takes less than so much of what is expected of it. A plan by the search's count and its arena differ by
+// a few percent where no kernels are generated; where they are, by about as much as for the plain program.
+constexpr double kLeastOfExpected = 0.9;
 
 // On stderr, once a search takes long enough for somebody to wonder.
 class ProgressBar {
@@ -66,6 +72,7 @@ std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem, con
 void PlanLadder::search(const memory::RematProblem& problem, const std::vector<double>& flops) {
     ProgressBar bar;
     memory::RematSearch search = options_.search;
+    if (options_.is_sublinear && !options_.limit) search.most_cost = kMostCostWithoutLimit + kBeyond;
     search.watch = [&](double part) {
         runtime::check_interrupt();
         bar.show(part);
@@ -92,7 +99,8 @@ void PlanLadder::search(const memory::RematProblem& problem, const std::vector<d
 std::vector<memory::RematPlan> PlanLadder::smallest(const std::vector<memory::RematPlan>& plans) const {
     size_t last = 0;
     while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes && plans[last + 1].cost <= kMostCostWithoutLimit * plans[0].cost) ++last;
-    const size_t first = last + 1 > kFinalists ? last + 1 - kFinalists : 0;
+    size_t first = last;
+    while (first > 0 && last - first + 1 < kFinalists && static_cast<double>(plans[first - 1].peak_bytes) <= kFarFromSmallest * static_cast<double>(plans[last].peak_bytes)) --first;
     return {plans.begin() + static_cast<ptrdiff_t>(first), plans.begin() + static_cast<ptrdiff_t>(last) + 1};
 }
 
@@ -111,8 +119,37 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     if (!shapes_the_plan()) return true;
     if (!options_.limit) return wins(plan);
     if (plan.planned_bytes <= options_.limit) return true;
-    ++rung_;
+    is_tried_.resize(plans_.size());
+    if (rung_ == 0) {
+        plain_bytes_ = plan.planned_bytes;
+        bytes_by_peak_ = static_cast<double>(plan.arena_bytes) / static_cast<double>(std::max<size_t>(plans_[0].peak_bytes, 1));
+    }
+    is_tried_[rung_] = true;
+    rung_ = next_rung();
     return false;
+}
+
+// The cheapest that may fit; where none does, those that may be the smallest: what is refused names the least limit.
+size_t PlanLadder::next_rung() const {
+    const auto may_take = [&](size_t rung, size_t bytes) { return !is_tried_[rung] && kLeastOfExpected * expected_bytes(rung) <= static_cast<double>(bytes); };
+    for (size_t rung = 0; rung < plans_.size(); ++rung)
+        if (may_take(rung, options_.limit)) return rung;
+    for (size_t rung = plans_.size(); rung-- > 0;)
+        if (may_take(rung, least_->planned_bytes)) return rung;
+    return plans_.size();
+}
+
+double PlanLadder::expected_bytes(size_t rung) const {
+    const auto less = static_cast<double>(plans_[0].peak_bytes) - static_cast<double>(plans_[rung].peak_bytes);
+    return static_cast<double>(plain_bytes_) - less * std::min(1.0, bytes_by_peak_);
+}
+
+PlanLadder PlanLadder::from_the_top() const {
+    PlanLadder ladder(options_);
+    ladder.plans_ = plans_;
+    ladder.curve_ = curve_;
+    ladder.flops_ratios_ = flops_ratios_;
+    return ladder;
 }
 
 double PlanLadder::recompute_flops_ratio() const { return rung_ < flops_ratios_.size() ? flops_ratios_[rung_] : 0; }

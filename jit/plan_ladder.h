@@ -2,7 +2,7 @@
 // first of them that fits into the memory that is allowed.
 //
 // The plans do not depend on the limit, and they are tried in order: so more memory never gives a slower plan, and
-// less memory never a larger peak.
+// less memory never a larger peak. Those are left out that by the search's count cannot fit.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,10 @@ public:
     // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it, unmoved.
     PipelineOptions with_plan(PipelineOptions passes);
 
-    // Does this program, made of the present rung, fit? If not the ladder stands on the next rung.
+    // The same plans, none of them tried.
+    PlanLadder from_the_top() const;
+
+    // Does this program, made of the present rung, fit? If not the ladder stands on the next rung that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
     // What recomputation adds, as a part of all flops of the plain program.
@@ -45,12 +48,17 @@ private:
     void search(const memory::RematProblem& problem, const std::vector<double>& flops);
     std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
     bool wins(const MemoryPlan& plan);
+    size_t next_rung() const;
+    double expected_bytes(size_t rung) const;
 
     MemoryOptions options_;
     std::vector<memory::RematPlan> plans_;
     std::vector<CurvePoint> curve_;
     std::vector<double> flops_ratios_;  // by plan
     size_t rung_ = 0;
+    std::vector<bool> is_tried_;        // by plan
+    size_t plain_bytes_ = 0;            // planned_bytes of the first rung
+    double bytes_by_peak_ = 1;          // its arena by what the search expected
     std::vector<size_t> planned_bytes_;  // without a limit: of the programs of the rungs so far
     bool is_decided_ = false;
     std::optional<MemoryPlan> least_;  // the smallest program that was seen

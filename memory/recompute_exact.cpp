@@ -90,6 +90,7 @@ size_t ExactSearch::least_peak_there_may_be() const {
     return least;
 }
 
+// One search, for one peak.
 class ExactRun {
 public:
     using Set = ExactSearch::Set;
@@ -151,8 +152,6 @@ private:
         }
         return cost;
     }
-
-    double estimate(const State& state, double cost) const { return cost + (1 + ExactSearch::kLoss) * (s_.cost_of_rest_[state.done] + cost_again(state)); }
 
     void reach(State state, double cost, uint32_t parent, uint32_t step) {
         if (states_ == 0) return;
@@ -260,6 +259,7 @@ public:
                 if (!further || further->cost > most) break;
                 next = further;
             }
+            while (plans.size() > 1 && plans.back().cost >= next->cost) plans.pop_back();  // kLoss
             plans.push_back(*std::move(next));
         }
         return plans;

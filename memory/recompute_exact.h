@@ -30,8 +30,8 @@ public:
     size_t least_peak_there_may_be() const;
 
 private:
-    using Set = uint64_t;  // of values that take room
     friend class ExactRun;
+    using Set = uint64_t;  // of values that take room
 
     struct Step {
         double cost = 0;
@@ -51,8 +51,9 @@ private:
     size_t beside_ = 0;  // results that cannot lie where they are to lie, in any order of these
 };
 
-// From the cheapest to the smallest, as they came; better ones where there are, and what lay between and below them, as
-// far as a number of states goes. Costs at most 1 + most_cost... 
+// `plans`, from the cheapest (the plain order) to the smallest: better ones where there are, what lies between them and what
+// needs less than all of them, for costs up to `most_cost` times the first one's. At every peak the answer costs at most
+// (1 + kLoss) times 1.01 the optimum, unless the search gave up; then what was known stands.
 std::vector<RematPlan> improve_exactly(const RecomputeSchedule& schedule, std::vector<RematPlan> plans, double most_cost);
 
 }  // namespace megjit::memory

@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kStride = 0.015;    // one round lowers the peak by so much, if it can
 constexpr int kMostIdleRounds = 24;  // rounds without a smaller peak before it stops
+constexpr double kSteps = 5000;      // for so many steps; where there are more, fewer rounds are longer strides, as long as each helps
 
 // Steps that are recomputed together, as far as one round knows.
 class Components {
@@ -99,9 +100,9 @@ private:
 // One round: lets go of what waits across the places where most is alive.
 class Round {
 public:
-    Round(const RecomputeSchedule& schedule, Levels& levels, const Simulation& now, const GreedyOptions& options)
+    Round(const RecomputeSchedule& schedule, Levels& levels, const Simulation& now, const GreedyOptions& options, double stride)
         : s_(schedule), levels_(levels), now_(now), options_(options), parts_(schedule, levels, now), bytes_at_(now.bytes_at),
-          goal_(static_cast<size_t>(static_cast<double>(now.plan.peak_bytes) * (1 - kStride))) {
+          goal_(static_cast<size_t>(static_cast<double>(now.plan.peak_bytes) * (1 - stride))) {
         if (goal_ == now.plan.peak_bytes && goal_) --goal_;
         for (uint32_t p = 0; p < bytes_at_.size(); ++p)
             if (bytes_at_[p] > goal_) over_.push_back(p);
@@ -223,12 +224,13 @@ void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOp
     for (const RematStep& step : schedule.problem.steps) plain_cost += step.cost;
     Simulation now = schedule.simulate(levels);
     size_t least = std::numeric_limits<size_t>::max();
+    const double stride = kStride * std::max(1.0, static_cast<double>(schedule.problem.steps.size()) / kSteps);
     for (int idle = 0; now.is_valid && now.plan.cost <= options.most_cost * plain_cost;) {
         offer(levels, now);
         idle = now.plan.peak_bytes < least ? 0 : idle + 1;
         least = std::min(least, now.plan.peak_bytes);
         if (idle > kMostIdleRounds) return;
-        Round round(schedule, levels, now, options);
+        Round round(schedule, levels, now, options, idle ? kStride : stride);
         if (!(options.looks_ahead && round.run(true)) && !round.run(false)) return;
         now = schedule.simulate(levels);
     }

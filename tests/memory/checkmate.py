@@ -97,10 +97,9 @@ class Checkmate:
     def _memory_of(self, t):
         """Bytes while each step of the stage runs, as parts of the budget."""
         problem, model = self.problem, self.model
-        part = lambda size: size / self.budget
-        sizes = [part(value.bytes) for value in problem.values]
+        sizes = [value.bytes / self.budget for value in problem.values]
         terms = [(x, sizes[v]) for (stage, v), x in self.stored.items() if stage == t]
-        beside = part(read_after_overwriting(problem, self.stages))
+        beside = read_after_overwriting(problem, self.stages) / self.budget
         for k in range(t + 1):
             step, run = problem.steps[k], self.runs[t, k]
             # A value that is stored and made again is there once: it is let go of first.
@@ -108,7 +107,7 @@ class Checkmate:
             again = [] if k == t else [(run, sizes[v]) for v in step.writes if not problem.takes_room(v)]
             gone = {v: self._gone_after(t, v, k) for v in {*step.reads, *step.writes} if problem.takes_room(v)}
             eaten = self._eaten(step, run, gone)
-            model.row([*terms, *made, *again, (run, part(step.scratch)), *eaten], upper=1 - beside)
+            model.row([*terms, *made, *again, (run, step.scratch / self.budget), *eaten], upper=1 - beside)
             terms += made + [(x, -sizes[v]) for v, x in gone.items()]
 
     def _eaten(self, step, run, gone):

@@ -47,8 +47,13 @@ class Problem:
 
 def parse(text):
     words = iter(text.split())
-    number = lambda: int(next(words))
-    numbers = lambda: [number() for _ in range(number())]
+
+    def number():
+        return int(next(words))
+
+    def numbers():
+        return [number() for _ in range(number())]
+
     values = [Value(number(), bool(number()), bool(number())) for _ in range(number())]
     steps = [
         Step(float(next(words)), bool(number()), bool(number()), number(), numbers(), numbers(), numbers())

@@ -3,7 +3,6 @@
 200 random graphs and 20 slices of real training steps; MEGJIT_FUZZ=1 judges all of them, otherwise some.
 """
 
-import functools
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from remat_problems import coarse, drawn, measure, parse
 
 TOOL = os.environ.get("MEGJIT_REMAT_PLANS")
 ALL = os.environ.get("MEGJIT_FUZZ", "0") != "0"
+NAMES = list(GRAPHS) if ALL else list(GRAPHS)[::4]
 MOST_COST = 3  # times the plain order: RematSearch::most_cost
 ROUNDING = 1e-5  # the solver keeps a constraint but for so much
 STEPS = 12  # of a real graph, so that the integer program is solved within seconds
@@ -51,18 +51,17 @@ def test_a_random_graph(seed):
     judge(drawn(seed))
 
 
-@functools.cache
-def recorded():
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
     """Name: the problem of its training step."""
-    names = list(GRAPHS) if ALL else list(GRAPHS)[::4]
-    folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"megjit-plans-{os.getpid()}"
+    folder = tmp_path_factory.mktemp("graphs")
     dump = {**os.environ, "MEGJIT_DUMP": f"drop_dead_again@{folder}"}
-    subprocess.run([sys.executable, Path(__file__).with_name("real_graphs.py"), *names], env=dump, check=True)
+    subprocess.run([sys.executable, Path(__file__).with_name("real_graphs.py"), *NAMES], env=dump, check=True)
     files = sorted(folder.glob("*.txt"))
     texts = [subprocess.run([TOOL, "problem", file], capture_output=True, text=True, check=True).stdout for file in files]
-    return dict(zip(names, map(parse, texts), strict=True))
+    return dict(zip(NAMES, map(parse, texts), strict=True))
 
 
-@pytest.mark.parametrize("name", list(GRAPHS) if ALL else list(GRAPHS)[::4])
-def test_a_real_graph(name):
-    judge(coarse(recorded()[name], STEPS))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_graph(name, recorded):
+    judge(coarse(recorded[name], STEPS))
