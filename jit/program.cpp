@@ -286,6 +286,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
             }
             add_operand(copy.to);
             if (options.profile) profile_.steps.push_back({.ops = {"copy"}, .step = std::min<size_t>(step, prepared.size() - 1), .bytes = 2 * made.copy_bytes});
+            if (options.profile) times_.push_back(nullptr);
             steps_.push_back(std::move(made));
         }
     };
@@ -306,6 +307,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
             profile_.steps.push_back(profile_of(node));
             profile_.steps.back().backend = prepared[s].backend;
             profile_.steps.back().step = s;
+            times_.push_back(node.kind == NodeKind::op ? &StepTimes::instance().row({*node.op, node.attrs, graph_.types(node.inputs)}, graph_.types(node.outputs)) : nullptr);
         }
         steps_.push_back(std::move(step));
     }
@@ -366,7 +368,9 @@ void Program::run_profiled_steps() {
     for (size_t i = 0; i < steps_.size(); ++i) {
         const auto start = Clock::now();
         run_step(steps_[i]);
-        profile_.steps[i].seconds += std::chrono::duration<double>(Clock::now() - start).count();
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        profile_.steps[i].seconds += seconds;
+        if (times_[i]) StepTimes::instance().note(*times_[i], seconds);
     }
     ++profile_.runs;
 }

@@ -9,6 +9,7 @@
 
 #include "codegen/compiler.h"
 #include "jit/graph.h"
+#include "jit/step_times.h"
 #include "memory/inplace.h"
 #include "runtime/device.h"
 
@@ -135,6 +136,7 @@ private:
     bool is_profiled_ = false;
     MemoryPlan plan_;
     Profile profile_;  // a row for each of steps_, or none
+    std::vector<StepTimes::Row*> times_;  // by step, as profile_; null: no op of its own
     std::vector<Step> steps_;
     std::vector<void*> operands_;
     std::vector<Patch> input_patches_, output_patches_;

@@ -600,13 +600,19 @@ void Session::keep_captured() {
 
 void Session::abort() noexcept {
     if (is_refused_) return;  // running it op by op would take more memory still
+    const std::vector<RecordId> live = live_values();
+    try {
+        compute_now(live);
+        return;
+    } catch (const runtime::OutOfMemory&) {
+        return;  // one after the other would run out of it as well, and take a step's time for each
+    } catch (...) {
+    }
     // One by one: what cannot be computed stays without a value (reading it says so), the rest has one.
-    for (RecordId id : live_values())
-        if (!values_[id]->has_data()) {
-            try {
-                compute_now({id});
-            } catch (...) {
-            }
+    for (RecordId id : live)
+        try {
+            compute_now({id});
+        } catch (...) {
         }
 }
 

@@ -33,6 +33,7 @@ void Version::begin(uint32_t index, const TraceOptions& options, std::unique_loc
         if (other != index && programs[other]) passes.memory.limit -= std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
     passes.device = &runtime::default_device();
     passes.donatable = lowering.donatable;
+    passes.measured_costs = options.profiling;  // others are planned alike in every process
     auto graph = std::make_shared<const Graph>(segment.graph);
     const uint64_t drops = drops_;
     lock.unlock();  // a search may take long, and Ctrl-C needs the Python lock

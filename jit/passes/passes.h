@@ -30,6 +30,7 @@ struct PipelineOptions {
     const std::set<std::string>* refused = nullptr;  // printed kernels that cannot be had: their groups stay as they are
     MemoryOptions memory = {};
     runtime::Device* device = nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
+    bool measured_costs = false;        // recomputation costs what profiled runs took, where that is known
     std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
     // Which steps run, and which of them again, given also the flops of each. None, or nothing: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&, const std::vector<double>&)> choose_plan = {};

@@ -7,15 +7,13 @@
 #include "jit/host_copy.h"
 #include "jit/passes/passes.h"
 #include "jit/passes/relister.h"
+#include "jit/step_times.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-
-// A flop and a byte in units of time, as a CPU core and its memory relate: 50 Gflop/s and 10 GB/s; and what calling an op costs.
-constexpr double kSecondsPerFlop = 2e-11, kSecondsPerByte = 1e-10, kSecondsPerCall = 1e-6;
 
 // Views cost nothing and hold no bytes of their own: to the search a view is what it views.
 class Problem {
@@ -54,12 +52,11 @@ private:
         flops.push_back(0);
         if (node.kind == NodeKind::op) {
             const std::vector<Type> types = graph_.types(node.inputs);
-            const runtime::Cost cost = runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs));
-            step.cost = std::max(cost.flops * kSecondsPerFlop, cost.bytes * kSecondsPerByte) + kSecondsPerCall;
+            step.cost = times_.seconds({*node.op, node.attrs, types}, graph_.types(node.outputs));
             step.in_place = node.op->is_elementwise();
             if (step.in_place && outputs_.contains(node.outputs[0])) step.overwrites = donated_operand(node);
             if (options_.device && !is_host_copy(node)) step.scratch = options_.device->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))->workspace_bytes();
-            flops.back() = cost.flops;
+            flops.back() = runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs)).flops;
         }
         nodes.push_back(&node);
         problem.steps.push_back(std::move(step));
@@ -91,6 +88,7 @@ private:
 
     const Graph& graph_;
     const PipelineOptions& options_;
+    const StepTimes::Snapshot times_ = options_.measured_costs ? StepTimes::instance().snapshot() : StepTimes::Snapshot{};
     std::vector<uint32_t> storage_;  // by value of the graph
     std::set<ValueId> outputs_;
 };

@@ -125,6 +125,23 @@ def test_memory_in_use_goes_back_after_a_failure():
     assert _core.memory_stats()["in_use"] == before
 
 
+def test_a_trace_that_does_not_fit_is_not_computed_again_for_each_result():
+    """A step that refreshes hundreds of statistics used to go op by op to where memory ends for each of them: for minutes."""
+    x = large()
+
+    @trace(symbolic=True)
+    def f(x):
+        chain = [x]
+        for _ in range(60):
+            chain.append(F.sin(chain[-1]))
+        return [F.exp(y).sum() for y in reversed(chain)]
+
+    with Cap(20 * MB):
+        before = _core.memory_stats()["allocations"]
+        refuses(lambda: f(x))
+        assert _core.memory_stats()["allocations"] - before < 100
+
+
 @modes
 def test_a_recording_call_that_does_not_fit_can_be_repeated(options):
     x = large(8)

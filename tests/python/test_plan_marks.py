@@ -172,6 +172,40 @@ def test_ctrl_c_ends_a_search_at_once():
     thread.join()
 
 
+def test_plans_cost_what_profiled_runs_took():
+    """To the model an SVD takes a flop for each element."""
+    x = mge.tensor(np.random.RandomState(0).randn(96, 96).astype(np.float32))
+
+    def body(x):
+        waiting = [F.sin(x * k) for k in range(1, 5)]
+        y = F.svd(sum(waiting))[0]
+        y = F.concat([y] * 8).sum()
+        for value in waiting:
+            y = y + F.exp(value)
+        return y
+
+    step = trace(body, symbolic=True, profiling=True)
+    modelled = step.plan_with_curve(x).curve
+    expected = [step(x).numpy().tobytes() for _ in range(5)][-1]
+    measured = step.plan_with_curve(x).curve
+    took = step.memory_plan().measured.seconds
+    assert measured[0].seconds > 5 * modelled[0].seconds
+    assert took / 10 < measured[0].seconds < 10 * took
+
+    assert trace(body, symbolic=True).plan_with_curve(x).curve == modelled  # who does not profile
+
+    def limited(point):
+        return trace(body, symbolic=True, profiling=True, memory_limit=point.bytes)
+
+    plans = [limited(point).plan(x) for point in measured]  # runs would change what is known
+    costs = [p.seconds for plan in plans for p in plan.curve if p.is_chosen]
+    assert len(costs) > 1
+    assert costs == sorted(costs)
+    for point, plan in zip(measured, plans, strict=True):
+        assert plan.planned_bytes <= point.bytes
+        assert limited(point)(x).numpy().tobytes() == expected
+
+
 def run_example(*options):
     command = [sys.executable, str(EXAMPLE), "--width", "8", "--side", "32", "--batch", "64", "--steps", "1", *options]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -1,0 +1,60 @@
+// jit/step_times.h -- StepTimes: what ops really took. Profiled programs note their steps; plans of recomputation for
+// functions that are profiled ask. One table for the process: an op's time is a matter of its attributes and types, not of the
+// function it stands in.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/op.h"
+
+namespace megjit::jit {
+
+// By flops and bytes of the op registry.
+double modelled_seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
+
+class StepTimes {
+public:
+    static StepTimes& instance();
+
+    // The row of such calls. It stays where it is.
+    struct Row;
+    Row& row(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
+    void note(Row& row, double seconds);  // one run
+
+    // What is known at one moment: a plan compares costs that do not change while it is made.
+    class Snapshot {
+    public:
+        // The median of the runs; of calls that have not run, what the model says times how the model has erred: on this
+        // op, else on all that have run. So measured and modelled seconds can be added.
+        double seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs) const;
+
+    private:
+        friend class StepTimes;
+        struct Ratio {
+            double measured = 0, modelled = 0;
+            double value() const { return modelled > 0 ? measured / modelled : 1; }
+        };
+        std::unordered_map<std::string, double> medians_;
+        std::unordered_map<std::string, Ratio> by_op_;
+        Ratio all_;
+    };
+    Snapshot snapshot() const;
+    void clear();  // of what is known; rows stay
+
+private:
+    mutable std::mutex mutex_;
+    std::map<std::string, Row> rows_;  // by key_of
+};
+
+struct StepTimes::Row {
+    std::string op;
+    double modelled = 0;
+    std::deque<double> runs = {};  // the last few
+};
+
+}  // namespace megjit::jit

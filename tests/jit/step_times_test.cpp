@@ -1,0 +1,93 @@
+// What profiled runs took decides what is computed again.
+#include "jit/step_times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "jit/passes/passes.h"
+#include "jit/program.h"
+#include "memory/rematerialize.h"
+#include "tests/jit/world.h"
+
+namespace megjit::jit {
+namespace {
+
+class MeasuredTimes : public World {
+protected:
+    void SetUp() override { StepTimes::instance().clear(); }
+    void TearDown() override { StepTimes::instance().clear(); }
+
+    static void note(std::string_view op, const Type& type, std::initializer_list<double> runs) {
+        StepTimes::Row& row = StepTimes::instance().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        for (double seconds : runs) StepTimes::instance().note(row, seconds);
+    }
+    static double seconds(std::string_view op, const Type& type) {
+        return StepTimes::instance().snapshot().seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+    }
+    static double modelled(std::string_view op, const Type& type) { return modelled_seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1}); }
+
+    static inline const Type kSmall{.shape = {8, 16, 4, 4}}, kLarge{.shape = {64, 16, 4, 4}};
+};
+
+TEST_F(MeasuredTimes, TheMedianCountsOnceThereAreThreeRuns) {
+    note("exp", kSmall, {9.0, 2.0});
+    EXPECT_EQ(seconds("exp", kSmall), modelled("exp", kSmall));
+    note("exp", kSmall, {1.0});
+    EXPECT_EQ(seconds("exp", kSmall), 2.0);
+    Type channels_last = kSmall;
+    channels_last.layout = runtime::Layout::channels_last;
+    EXPECT_EQ(seconds("exp", channels_last), 2.0);
+}
+
+TEST_F(MeasuredTimes, OtherSizesAndOpsAreModelledInTheSameSeconds) {
+    note("exp", kSmall, {2.0, 2.0, 2.0});
+    note("sin", kSmall, {6.0, 6.0, 6.0});
+    EXPECT_DOUBLE_EQ(seconds("exp", kLarge), modelled("exp", kLarge) * 2.0 / modelled("exp", kSmall));
+    EXPECT_DOUBLE_EQ(seconds("cos", kSmall), modelled("cos", kSmall) * 8.0 / (modelled("exp", kSmall) + modelled("sin", kSmall)));
+}
+
+// exp and sin wait for the end while concat needs memory; to a model they cost the same. Returns which of them runs twice.
+std::string computed_again() {
+    std::string again;
+    PipelineOptions options{.measured_costs = true};
+    options.choose_plan = [&](const memory::RematProblem& problem, const std::vector<double>&) {
+        const auto plans = memory::rematerialize(problem);
+        EXPECT_GE(plans.size(), 2u);
+        for (uint32_t step : {0u, 1u})
+            if (std::count(plans[1].order.begin(), plans[1].order.end(), step) > 1) again += step == 0 ? "exp" : "sin";
+        return std::vector<uint32_t>{};
+    };
+    rematerialize(parse_graph("%0: f32[64] = input 0\n%1: f32[64] = exp %0\n%2: f32[64] = sin %0\n%3: f32[64] = add %1 %2\n"
+                              "%4: f32[256] = concat %3 %3 %3 %3 {axis=0}\n%5: f32[64] = slice %4 {begin=[64], end=[128], step=[1]}\n"
+                              "%6: f32[64] = mul %1 %5\n%7: f32[64] = mul %2 %6\n%8: f32[256] = concat %7 %7 %7 %7 {axis=0}\nreturn %8\n"),
+                  options);
+    return again;
+}
+
+TEST_F(MeasuredTimes, WhatIsSlowIsKept) {
+    const Type type{.shape = {64}};
+    note("exp", type, {1.0, 1.0, 1.0});
+    note("sin", type, {0.01, 0.01, 0.01});
+    EXPECT_EQ(computed_again(), "sin");
+    StepTimes::instance().clear();
+    note("exp", type, {0.01, 0.01, 0.01});
+    note("sin", type, {1.0, 1.0, 1.0});
+    EXPECT_EQ(computed_again(), "exp");
+}
+
+TEST_F(MeasuredTimes, ProfiledProgramsNoteTheirSteps) {
+    const Graph graph = parse_graph("%0: f32[4] = input 0\n%1: f32[4] = exp %0\nreturn %1\n");
+    const Type type{.shape = {4}};
+    for (const bool is_profiled : {false, true}) {
+        Program program(graph, graph, runtime::default_device(), {.profile = is_profiled});
+        for (int i = 0; i < 3; ++i) {
+            std::vector<TensorRef> inputs = {floats({4}, {0, 1, 2, 3})};
+            program.run(inputs);
+        }
+        EXPECT_EQ(seconds("exp", type) != modelled("exp", type), is_profiled);
+    }
+}
+
+}  // namespace
+}  // namespace megjit::jit
