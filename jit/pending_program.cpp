@@ -64,13 +64,11 @@ std::shared_ptr<Program> PendingProgram::finish() {
 bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
     if (!ladder.is_wanted()) return true;
     lowering.only_plan = true;
-    lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
     lowering.curve = ladder.curve();
     return ladder.accepts(Program(graph, *recorded_, *passes_.device, lowering).plan());
 }
 
 std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
-    lowering.recompute_flops_ratio = ladder.recompute_flops_ratio();
     lowering.curve = ladder.curve();
     return fits(graph, ladder, lowering) ? std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering) : nullptr;
 }

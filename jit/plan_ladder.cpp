@@ -59,17 +59,17 @@ std::string join(const std::vector<std::string>& parts) {
 
 PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
     if (is_wanted())
-        passes.choose_plan = [this](const memory::RematProblem& problem, const std::vector<double>& flops) { return order(problem, flops); };
+        passes.choose_plan = [this](const memory::RematProblem& problem) { return order(problem); };
     return passes;
 }
 
-std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem, const std::vector<double>& flops) {
-    if (plans_.empty()) search(problem, flops);
+std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem) {
+    if (plans_.empty()) search(problem);
     if (!shapes_the_plan()) return {};
     return plans_[std::min(rung_, plans_.size() - 1)].order;
 }
 
-void PlanLadder::search(const memory::RematProblem& problem, const std::vector<double>& flops) {
+void PlanLadder::search(const memory::RematProblem& problem) {
     ProgressBar bar;
     memory::RematSearch search = options_.search;
     if (options_.is_sublinear && !options_.limit) search.most_cost = kMostCostWithoutLimit + kBeyond;
@@ -86,13 +86,6 @@ void PlanLadder::search(const memory::RematProblem& problem, const std::vector<d
         if (options_.search.genetic_rounds)
             for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker))) finalists.push_back(std::move(plan));
         plans_ = std::move(finalists);
-    }
-    double plain = 0;
-    for (double one : flops) plain += one;
-    for (const memory::RematPlan& plan : plans_) {
-        double all = 0;
-        for (uint32_t step : plan.order) all += flops[step];
-        flops_ratios_.push_back(plain > 0 ? std::max(0.0, all / plain - 1) : 0);
     }
 }
 
@@ -148,11 +141,8 @@ PlanLadder PlanLadder::from_the_top() const {
     PlanLadder ladder(options_);
     ladder.plans_ = plans_;
     ladder.curve_ = curve_;
-    ladder.flops_ratios_ = flops_ratios_;
     return ladder;
 }
-
-double PlanLadder::recompute_flops_ratio() const { return rung_ < flops_ratios_.size() ? flops_ratios_[rung_] : 0; }
 
 std::vector<CurvePoint> PlanLadder::curve() const {
     std::vector<CurvePoint> curve = curve_;

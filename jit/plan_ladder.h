@@ -35,8 +35,6 @@ public:
     // Does this program, made of the present rung, fit? If not the ladder stands on the next rung that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
-    // What recomputation adds, as a part of all flops of the plain program.
-    double recompute_flops_ratio() const;
     // Every plan that was found, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
     // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and what would help.
@@ -44,8 +42,8 @@ public:
 
 private:
     bool shapes_the_plan() const { return options_.limit != 0 || options_.is_sublinear; }
-    std::vector<uint32_t> order(const memory::RematProblem& problem, const std::vector<double>& flops);
-    void search(const memory::RematProblem& problem, const std::vector<double>& flops);
+    std::vector<uint32_t> order(const memory::RematProblem& problem);
+    void search(const memory::RematProblem& problem);
     std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
     bool wins(const MemoryPlan& plan);
     size_t next_rung() const;
@@ -54,7 +52,6 @@ private:
     MemoryOptions options_;
     std::vector<memory::RematPlan> plans_;
     std::vector<CurvePoint> curve_;
-    std::vector<double> flops_ratios_;  // by plan
     size_t rung_ = 0;
     std::vector<bool> is_tried_;        // by plan
     size_t plain_bytes_ = 0;            // planned_bytes of the first rung

@@ -51,6 +51,22 @@ BufferUse use_of(const Graph& graph, ValueId id, const std::vector<bool>& is_par
     return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
 }
 
+// What runs again, as a part of what runs once; a kernel's flops are its instructions.
+double recompute_flops_ratio(const Graph& graph) {
+    double once = 0, again = 0;
+    for (const Node& node : graph.nodes()) {
+        double flops = 0;
+        if (node.kind == NodeKind::op && !node.op->is_view) {
+            const std::vector<Type> inputs = graph.types(node.inputs);
+            flops = runtime::cost_of({*node.op, node.attrs, inputs}, graph.types(node.outputs)).flops;
+        } else if (node.kind == NodeKind::fused) {
+            for (const codegen::LaunchShape& launch : launches_of(node)) flops += static_cast<double>(launch.numel()) * node.kernel->kernel.program.size();
+        }
+        (node.role.is_recomputed ? again : once) += flops;
+    }
+    return once > 0 ? again / once : 0;
+}
+
 // The planner's problem: values, then one workspace value for each step that needs one.
 class ScheduleBuilder {
 public:
@@ -314,7 +330,7 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
     add_copies(static_cast<uint32_t>(prepared.size()));
 
     const memory::MemorySummary summary = memory::summarize(schedule, aliasing, placed.arena_bytes);
-    plan_.recompute_flops_ratio = options.recompute_flops_ratio;
+    plan_.recompute_flops_ratio = recompute_flops_ratio(graph_);
     plan_.unplanned_bytes = recorded_bytes(recorded);
     plan_.planned_bytes = summary.planned_bytes;
     plan_.peak_live_bytes = summary.peak_live_bytes;

@@ -56,7 +56,6 @@ struct LoweringOptions {
     std::vector<bool> is_parameter = {};  // by slot: from outside, and no argument
     bool profile = false;                // measure the time of each step
     bool only_plan = false;              // allocate nothing: plan() can be asked, run() cannot
-    double recompute_flops_ratio = 0;    // for the plan
     std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
     // For each fused node, in order; null: the device runs it without generated code (codegen/launcher.h).
     // Not given: the service is asked for each.

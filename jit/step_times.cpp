@@ -5,9 +5,7 @@
 namespace megjit::jit {
 namespace {
 
-// A flop and a byte in units of time, as a CPU core and its memory relate: 50 Gflop/s and 10 GB/s; and what calling an op costs.
-constexpr double kSecondsPerFlop = 2e-11, kSecondsPerByte = 1e-10, kSecondsPerCall = 1e-6;
-
+constexpr double kSecondsPerCall = 1e-6;
 constexpr size_t kLeastRuns = 3;  // the first one meets cold caches
 constexpr size_t kMostRuns = 15;
 

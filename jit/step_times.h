@@ -14,6 +14,9 @@
 
 namespace megjit::jit {
 
+// As a CPU core and its memory relate: 50 Gflop/s and 10 GB/s.
+inline constexpr double kSecondsPerFlop = 2e-11, kSecondsPerByte = 1e-10;
+
 // By flops and bytes of the op registry.
 double modelled_seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
 

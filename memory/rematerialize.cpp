@@ -275,6 +275,15 @@ RematPlan plain_plan(const RematProblem& problem) {
     return schedule.simulate(schedule.least_levels).plan;
 }
 
+RematPlan thrifty_plan(const RematProblem& problem, double most_cost) {
+    const RecomputeSchedule schedule(problem);
+    RematPlan smallest = schedule.simulate(schedule.least_levels).plan;
+    lower_peak(schedule, schedule.least_levels, {.most_cost = most_cost}, [&](const Levels&, const Simulation& now) {
+        if (now.plan.peak_bytes < smallest.peak_bytes) smallest = now.plan;
+    });
+    return smallest;
+}
+
 RematPlan measure(const RematProblem& problem, std::vector<uint32_t> order) {
     return measure_order(RecomputeSchedule(problem), std::move(order)).plan;
 }

@@ -61,6 +61,10 @@ std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSea
 // The plain order; only what must be let go of runs again.
 RematPlan plain_plan(const RematProblem& problem);
 
+// The smallest plan in the given order, on a straight way down, that costs at most so many times the plain one: for
+// programs without a limit, at a fraction of the search.
+RematPlan thrifty_plan(const RematProblem& problem, double most_cost);
+
 // The peak and the cost of running `order`, by the definitions above. Throws std::invalid_argument when it
 // reads what no step before has written.
 RematPlan measure(const RematProblem& problem, std::vector<uint32_t> order);

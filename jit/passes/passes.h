@@ -32,8 +32,8 @@ struct PipelineOptions {
     runtime::Device* device = nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
     bool measured_costs = false;        // recomputation costs what profiled runs took, where that is known
     std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
-    // Which steps run, and which of them again, given also the flops of each. None, or nothing: as recorded.
-    std::function<std::vector<uint32_t>(const memory::RematProblem&, const std::vector<double>&)> choose_plan = {};
+    // Which steps run, and which of them again. None, or nothing: as recorded.
+    std::function<std::vector<uint32_t>(const memory::RematProblem&)> choose_plan = {};
 };
 
 // Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the same
@@ -57,6 +57,9 @@ Graph offload(const Graph& graph, const PipelineOptions& options);
 
 // Lets go of values and computes them again where they are needed, as options.choose_plan says. Keeps the bits.
 Graph rematerialize(const Graph& graph, const PipelineOptions& options);
+
+// Computes again what costs next to nothing instead of keeping it, where the caller said nothing of memory. Keeps the bits.
+Graph recompute_cheap(const Graph& graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(const Graph& graph);

@@ -20,7 +20,7 @@ void Relister::run(const Node& node) {
     Node copy = node;
     for (ValueId& input : copy.inputs) input = latest(input);
     copy.outputs.clear();
-    copy.role.is_recomputed = has_run_[at(node.outputs[0])];
+    copy.role.is_recomputed = node.role.is_recomputed || has_run_[at(node.outputs[0])];
     has_run_[at(node.outputs[0])] = true;
     const std::vector<ValueId> outputs = to_.add(std::move(copy), from_.types(node.outputs));
     for (size_t i = 0; i < outputs.size(); ++i) set(node.outputs[i], outputs[i]);

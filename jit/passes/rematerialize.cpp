@@ -15,11 +15,18 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
+// What may be computed again without being asked for: so many times the time of everything, in graphs of up to so many steps.
+constexpr double kCheap = 1.03;
+constexpr size_t kMostCheapSteps = 20'000;
+
+enum class Repeats : uint8_t { anything, cheap };
+
 // Views cost nothing and hold no bytes of their own: to the search a view is what it views.
 class Problem {
 public:
-    Problem(const Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options), storage_(graph.value_count(), kNone) {
+    Problem(const Graph& graph, const PipelineOptions& options, Repeats repeats) : graph_(graph), options_(options), repeats_(repeats), storage_(graph.value_count(), kNone) {
         for (ValueId output : graph.outputs) outputs_.insert(output);
+        find_what_stays_inside();
         for (const Node& node : graph.nodes()) {
             if (is_view(node)) {
                 storage_[at(node.outputs[0])] = storage_[at(node.inputs[0])];
@@ -31,7 +38,7 @@ public:
             for (ValueId output : node.outputs) {
                 storage_[at(output)] = static_cast<uint32_t>(problem.values.size());
                 problem.values.push_back({.bytes = graph.type(output).bytes(), .is_kept = !is_op(node) || node.op == &to_host(), .must_stay = node.marks.stays,
-                                          .region = node.marks.leaves_region ? 0 : node.marks.region});
+                                          .region = node.marks.leaves_region ? 0 : region_of(node)});
             }
             if (is_op(node)) add_step(node);
         }
@@ -41,25 +48,49 @@ public:
 
     memory::RematProblem problem;
     std::vector<const Node*> nodes;  // by step
-    std::vector<double> flops;
 
 private:
+    // What is marked has been taken care of before what is cheap.
+    uint32_t region_of(const Node& node) const { return repeats_ == Repeats::anything ? node.marks.region : 0; }
+
+    void find_what_stays_inside() {
+        stays_inside_.resize(graph_.value_count());
+        for (const Node& node : graph_.nodes()) {
+            const bool is_elementwise = node.kind == NodeKind::op && node.op->is_elementwise();
+            for (ValueId output : node.outputs) stays_inside_[at(output)] = is_elementwise && !outputs_.contains(output);
+            if (!is_elementwise)
+                for (ValueId input : node.inputs) stays_inside_[at(input)] = false;
+        }
+    }
+
     void add_step(const Node& node) {
-        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values, .region = node.marks.region};
+        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values, .region = region_of(node)};
         for (ValueId input : node.inputs)
             if (const uint32_t value = storage_[at(input)]; std::find(step.reads.begin(), step.reads.end(), value) == step.reads.end()) step.reads.push_back(value);
         for (ValueId output : node.outputs) step.writes.push_back(storage_[at(output)]);
-        flops.push_back(0);
         if (node.kind == NodeKind::op) {
             const std::vector<Type> types = graph_.types(node.inputs);
+            const runtime::Cost cost = runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs));
             step.cost = times_.seconds({*node.op, node.attrs, types}, graph_.types(node.outputs));
+            if (repeats_ == Repeats::cheap) {
+                step.repeatable = step.repeatable && cost.flops * kSecondsPerFlop <= cost.bytes * kSecondsPerByte;
+                if (node.op->is_elementwise() && options_.opt_level >= 3) step.cost = bytes_in_a_kernel(node) * kSecondsPerByte;
+            }
             step.in_place = node.op->is_elementwise();
             if (step.in_place && outputs_.contains(node.outputs[0])) step.overwrites = donated_operand(node);
             if (options_.device && !is_host_copy(node)) step.scratch = options_.device->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))->workspace_bytes();
-            flops.back() = runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs)).flops;
         }
         nodes.push_back(&node);
         problem.steps.push_back(std::move(step));
+    }
+
+    // Element-wise neighbours become one kernel: what passes between them is neither written nor read.
+    double bytes_in_a_kernel(const Node& node) const {
+        const auto bytes = [&](ValueId value) { return static_cast<double>(graph_.type(value).bytes()); };
+        double sum = stays_inside_[at(node.outputs[0])] ? 0 : bytes(node.outputs[0]);
+        for (ValueId input : node.inputs)
+            if (!stays_inside_[at(input)]) sum += bytes(input);
+        return sum;
     }
 
     // Where an output is to lie: on the first input that is given away and as large.
@@ -88,25 +119,33 @@ private:
 
     const Graph& graph_;
     const PipelineOptions& options_;
-    const StepTimes::Snapshot times_ = options_.measured_costs ? StepTimes::instance().snapshot() : StepTimes::Snapshot{};
+    Repeats repeats_;
+    const StepTimes::Snapshot times_ = options_.measured_costs && repeats_ == Repeats::anything ? StepTimes::instance().snapshot() : StepTimes::Snapshot{};
+    std::vector<bool> stays_inside_;  // by value of the graph: made and read by element-wise nodes alone
     std::vector<uint32_t> storage_;  // by value of the graph
     std::set<ValueId> outputs_;
 };
 
+Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint32_t>& order) {
 }  // namespace
 
 Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
     const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
     const bool is_marked_anywhere = std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
     if (!options.choose_plan && !is_marked_anywhere) return graph;
-    const Problem problem(graph, options);
+    const Problem problem(graph, options, Repeats::anything);
     std::vector<uint32_t> order;
-    if (options.choose_plan) order = options.choose_plan(problem.problem, problem.flops);
+    if (options.choose_plan) order = options.choose_plan(problem.problem);
     if (order.empty() && !is_marked_anywhere) return graph;
     if (order.empty()) order = memory::plain_plan(problem.problem).order;
-    Relister list(graph);
-    for (uint32_t step : order) list.run(*problem.nodes[step]);
-    return list.finish();
+    return relist(graph, problem, order);
+}
+
+Graph recompute_cheap(const Graph& graph, const PipelineOptions& options) {
+    if (options.memory.limit || options.memory.is_sublinear) return graph;
+    const Problem problem(graph, options, Repeats::cheap);
+    if (problem.nodes.size() > kMostCheapSteps) return graph;
+    return relist(graph, problem, memory::thrifty_plan(problem.problem, kCheap).order);
 }
 
 }  // namespace megjit::jit

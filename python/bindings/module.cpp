@@ -21,6 +21,7 @@ namespace {
 
 void start() {
     runtime::register_all_ops();
+    nb::set_leak_warnings(false);  // what a program still holds when the interpreter ends is no leak of its making
     runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
     codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());

@@ -103,7 +103,7 @@ TEST_F(Offload, ToTheSearchTheCopyOnTheHostTakesNoMemory) {
     PipelineOptions options{.opt_level = 0, .device = &card};
     size_t marked = 0, plain = 0;
     const auto peak = [](size_t& bytes) {
-        return [&bytes](const memory::RematProblem& problem, const std::vector<double>&) {
+        return [&bytes](const memory::RematProblem& problem) {
             bytes = memory::plain_plan(problem).peak_bytes;
             return std::vector<uint32_t>{};
         };

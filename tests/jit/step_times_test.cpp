@@ -51,7 +51,7 @@ TEST_F(MeasuredTimes, OtherSizesAndOpsAreModelledInTheSameSeconds) {
 std::string computed_again() {
     std::string again;
     PipelineOptions options{.measured_costs = true};
-    options.choose_plan = [&](const memory::RematProblem& problem, const std::vector<double>&) {
+    options.choose_plan = [&](const memory::RematProblem& problem) {
         const auto plans = memory::rematerialize(problem);
         EXPECT_GE(plans.size(), 2u);
         for (uint32_t step : {0u, 1u})

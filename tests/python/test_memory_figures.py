@@ -37,8 +37,20 @@ def plan(name, batch, **options):
     return trace(training_step(name), **options).plan(x, y)
 
 
+def plan_without_recomputation(name, batch):
+    return plan(name, batch, opt_level=1)
+
+
 def live_arena(found):
     return found.peak_live_bytes - (found.planned_bytes - found.arena_bytes)
+
+
+# PyTorch's allocator held 688 and 1375 MB at most.
+@pytest.mark.parametrize("batch, torch_bytes", [(8, 688e6), (16, 1375e6)])
+def test_a_step_without_options_takes_three_quarters_of_an_eager_one(batch, torch_bytes):
+    found = plan("resnet50", batch)
+    assert found.arena_bytes <= 0.75 * torch_bytes
+    assert 0 < found.recompute_flops_ratio < 0.01
 
 
 @pytest.mark.parametrize("name", FULL_SIZE)
@@ -68,7 +80,7 @@ def test_kernels_take_no_more_memory_than_the_ops_they_are_made_of(name):
 
 @pytest.mark.parametrize("batch", [8, 32, 100, 200])
 def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
-    plain = plan("resnet50", batch)
+    plain = plan_without_recomputation("resnet50", batch)
     less = plan("resnet50", batch, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
     assert less.arena_bytes <= 0.35 * plain.arena_bytes
     assert less.arena_bytes <= 1.03 * live_arena(less)
@@ -78,7 +90,7 @@ def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
 def test_twice_the_batch_fits_into_the_same_card():
     with pytest.raises(MemoryError, match="at least"):
         plan("resnet50", 200, memory_limit="2GB")
-    limit = plan("resnet50", 100).planned_bytes
+    limit = plan_without_recomputation("resnet50", 100).planned_bytes
     assert plan("resnet50", 200).planned_bytes > limit
     fitting = plan("resnet50", 200, memory_limit=limit)
     assert fitting.planned_bytes <= limit
@@ -87,14 +99,14 @@ def test_twice_the_batch_fits_into_the_same_card():
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121", "mobilenet_v2", "unet", "bert_base", "gpt2_small"])
 def test_joins_and_long_skips_are_computed_again(name):
-    plain, less = plan(name, 32), plan(name, 32, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
+    plain, less = plan_without_recomputation(name, 32), plan(name, 32, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
     assert less.arena_bytes <= 0.5 * plain.arena_bytes
     assert less.arena_bytes <= 1.03 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.35
 
 
 def test_a_thousand_layers_fit_into_five_gigabytes():
-    plain = plan("resnet1000", 20)
+    plain = plan_without_recomputation("resnet1000", 20)
     less = plan("resnet1000", 20, sublinear_memory_config=SublinearMemoryConfig(thresh_nr_try=0, num_worker=2))
     assert plain.planned_bytes > 47e9
     assert less.planned_bytes <= 5e9

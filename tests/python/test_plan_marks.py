@@ -214,8 +214,8 @@ def run_example(*options):
 def test_a_batch_that_does_not_fit_is_refused_and_fits_with_recomputation():
     fits, refused, fits_again = (
         run_example("--cap", "40MB"),
-        run_example("--cap", "18MB"),
-        run_example("--cap", "18MB", "--sublinear"),
+        run_example("--cap", "14MB"),
+        run_example("--cap", "14MB", "--sublinear"),
     )
     assert fits.returncode == 0, fits.stderr
     assert refused.returncode != 0

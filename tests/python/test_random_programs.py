@@ -257,10 +257,10 @@ class Recipe:
 
     def model(self):
         mge.random.seed(5)
-        rng, image, size = np.random.RandomState(3), True, 2
+        rng, image, size, side = np.random.RandomState(3), True, 2, 5
         net = []
         for layer in self.layers:
-            if layer in ("conv", "bn2d", "pool") and not image:
+            if layer in ("conv", "bn2d", "pool") and not image or layer == "pool" and side == 1:
                 continue
             if layer == "conv":
                 net.append(M.Conv2d(size, 3, 3, padding=1))
@@ -269,6 +269,7 @@ class Recipe:
                 net.append(M.BatchNorm2d(size))
             elif layer == "pool":
                 net.append(M.AvgPool2d(2, 1))
+                side -= 1
             elif layer in ("linear", "bn1d", "layernorm"):
                 if image:
                     net.append(M.AdaptiveAvgPool2d(2))

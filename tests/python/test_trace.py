@@ -304,7 +304,7 @@ def variants():
     yield "outside for inside", lambda x, n: (x + 1) * (x if n else (x + 2)), "."
 
 
-@pytest.mark.parametrize("name, function, words", variants(), ids=[v[0] for v in variants()])
+@pytest.mark.parametrize("name, function, words", list(variants()), ids=[v[0] for v in variants()])
 @pytest.mark.parametrize("symbolic", MODES)
 def test_a_difference_is_a_trace_error_and_the_next_call_works(name, function, words, symbolic):
     state = [0]
