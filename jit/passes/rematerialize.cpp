@@ -127,6 +127,11 @@ private:
 };
 
 Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint32_t>& order) {
+    Relister list(graph);
+    for (uint32_t step : order) list.run(*problem.nodes[step]);
+    return list.finish();
+}
+
 }  // namespace
 
 Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
@@ -145,7 +150,8 @@ Graph recompute_cheap(const Graph& graph, const PipelineOptions& options) {
     if (options.memory.limit || options.memory.is_sublinear) return graph;
     const Problem problem(graph, options, Repeats::cheap);
     if (problem.nodes.size() > kMostCheapSteps) return graph;
-    return relist(graph, problem, memory::thrifty_plan(problem.problem, kCheap).order);
+    const std::vector<uint32_t> order = memory::thrifty_plan(problem.problem, kCheap).order;
+    return order.size() > problem.nodes.size() ? relist(graph, problem, order) : graph;
 }
 
 }  // namespace megjit::jit

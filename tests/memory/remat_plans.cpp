@@ -58,7 +58,7 @@ bool read(RematProblem& problem) {
 void print_problem_of(const jit::Graph& graph) {
     jit::PipelineOptions options{.device = &runtime::default_device()};
     options.donatable.assign(graph.nodes().size(), true);
-    options.choose_plan = [](const RematProblem& problem, const std::vector<double>&) {
+    options.choose_plan = [](const RematProblem& problem) {
         print(problem);
         return std::vector<uint32_t>{};
     };

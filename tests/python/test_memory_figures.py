@@ -69,13 +69,16 @@ def test_recomputation_leaves_hardly_a_gap_in_the_arena(name):
     ):
         less = plan(name, 8, **options)
         assert less.recompute_flops_ratio > 0
-        assert less.arena_bytes <= 1.03 * live_arena(less)
+        assert less.arena_bytes <= 1.05 * live_arena(less)
 
 
 @pytest.mark.parametrize("name", [name for name in FULL_SIZE if name != "resnet1000"])
 def test_kernels_take_no_more_memory_than_the_ops_they_are_made_of(name):
-    generated = plan(name, 8, opt_level=3)
-    assert generated.peak_live_bytes <= 1.02 * plan(name, 8, opt_level=2).peak_live_bytes
+    keeps_all = {"memory_limit": "100GB"}
+    generated = plan(name, 8, opt_level=3, **keeps_all)
+    assert (
+        generated.peak_live_bytes <= 1.02 * plan(name, 8, opt_level=2, **keeps_all).peak_live_bytes
+    )
 
 
 @pytest.mark.parametrize("batch", [8, 32, 100, 200])
@@ -83,7 +86,7 @@ def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
     plain = plan_without_recomputation("resnet50", batch)
     less = plan("resnet50", batch, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
     assert less.arena_bytes <= 0.35 * plain.arena_bytes
-    assert less.arena_bytes <= 1.03 * live_arena(less)
+    assert less.arena_bytes <= 1.05 * live_arena(less)
     assert 0 < less.recompute_flops_ratio <= 0.25
 
 
@@ -97,18 +100,27 @@ def test_twice_the_batch_fits_into_the_same_card():
     assert fitting.recompute_flops_ratio <= 0.25
 
 
-@pytest.mark.parametrize("name", ["resnet18", "densenet121", "mobilenet_v2", "unet", "bert_base", "gpt2_small"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", "densenet121", "mobilenet_v2", "unet", "bert_base", "gpt2_small"]
+)
 def test_joins_and_long_skips_are_computed_again(name):
-    plain, less = plan_without_recomputation(name, 32), plan(name, 32, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
+    plain, less = (
+        plan_without_recomputation(name, 32),
+        plan(name, 32, sublinear_memory_config=SublinearMemoryConfig(num_worker=1)),
+    )
     assert less.arena_bytes <= 0.5 * plain.arena_bytes
-    assert less.arena_bytes <= 1.03 * live_arena(less)
+    assert less.arena_bytes <= 1.05 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.35
 
 
 def test_a_thousand_layers_fit_into_five_gigabytes():
     plain = plan_without_recomputation("resnet1000", 20)
-    less = plan("resnet1000", 20, sublinear_memory_config=SublinearMemoryConfig(thresh_nr_try=0, num_worker=2))
+    less = plan(
+        "resnet1000",
+        20,
+        sublinear_memory_config=SublinearMemoryConfig(thresh_nr_try=0, num_worker=2),
+    )
     assert plain.planned_bytes > 47e9
     assert less.planned_bytes <= 5e9
-    assert less.arena_bytes <= 1.03 * live_arena(less)
+    assert less.arena_bytes <= 1.05 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.3

@@ -56,7 +56,11 @@ class Unrolled(M.Module):
         return self.head(h)
 
 
-MODELS = {"mlp": (mlp, (512, 32)), "resnet": (SmallResNet, (8, 3, 16, 16)), "lstm": (Unrolled, (64, 24, 16))}
+MODELS = {
+    "mlp": (mlp, (512, 32)),
+    "resnet": (SmallResNet, (8, 3, 16, 16)),
+    "lstm": (Unrolled, (64, 24, 16)),
+}
 
 
 def train(model, steps=3, **options):
@@ -116,7 +120,9 @@ def test_a_limit_holds_and_its_curve_is_monotone(plain):
         train(model, memory_limit=1)
     least = int(re.search(r"at least (\d+) bytes", str(refused.value))[1])
     assert least < plan.planned_bytes * 0.75
-    limits = np.linspace(least, plan.planned_bytes, 4 if model == "resnet" else 12).astype(int).tolist()
+    limits = (
+        np.linspace(least, plan.planned_bytes, 4 if model == "resnet" else 12).astype(int).tolist()
+    )
     plans = []
     for limit in limits:
         got, found = train(model, memory_limit=limit)
@@ -125,7 +131,9 @@ def test_a_limit_holds_and_its_curve_is_monotone(plain):
         plans.append(found)
     assert [p.planned_bytes for p in plans] == sorted(p.planned_bytes for p in plans)
     ratios = [p.recompute_flops_ratio for p in plans]
-    assert all(b <= a + 0.01 for a, b in zip(ratios, ratios[1:], strict=False))  # costs fall; flops are a part of them
+    assert all(
+        b <= a + 0.01 for a, b in zip(ratios, ratios[1:], strict=False)
+    )  # costs fall; flops are a part of them
     assert ratios[-1] == 0
     with pytest.raises(MemoryError, match=f"at least {least} bytes"):
         train(model, memory_limit=least - 1)
@@ -143,13 +151,17 @@ def test_fused_kernels_keep_within_the_limit_too():
 def test_the_thorough_search_is_never_worse():
     _, quick = train("mlp", steps=1, sublinear_memory_config=SublinearMemoryConfig())
     _, thorough = train(
-        "mlp", steps=1, sublinear_memory_config=SublinearMemoryConfig(genetic_nr_iter=3, genetic_pool_size=8)
+        "mlp",
+        steps=1,
+        sublinear_memory_config=SublinearMemoryConfig(genetic_nr_iter=3, genetic_pool_size=8),
     )
     assert thorough.planned_bytes <= quick.planned_bytes
 
 
 def test_memory_below_the_lower_bound_is_not_looked_for():
-    _, loose = train("mlp", steps=1, sublinear_memory_config=SublinearMemoryConfig(lb_memory_mb=1000))
+    _, loose = train(
+        "mlp", steps=1, sublinear_memory_config=SublinearMemoryConfig(lb_memory_mb=1000)
+    )
     assert loose.recompute_flops_ratio == 0
 
 
@@ -196,7 +208,9 @@ def test_what_is_refused_has_not_run():
     np.testing.assert_array_equal(w.numpy(), before)
 
 
-@pytest.mark.parametrize("limit, error", [("6 apples", ValueError), (0, ValueError), (-1, ValueError), (1.5, TypeError)])
+@pytest.mark.parametrize(
+    "limit, error", [("6 apples", ValueError), (0, ValueError), (-1, ValueError), (1.5, TypeError)]
+)
 def test_a_limit_that_is_no_size_is_refused(limit, error):
     with pytest.raises(error):
         trace(lambda x: x, memory_limit=limit)
