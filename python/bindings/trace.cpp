@@ -55,6 +55,15 @@ public:
         if (!session.is_placeholder(*old)) entries_.push_back({nb::borrow(tensor), old, old->id()});
     }
 
+    // Its .grad is about to change.
+    void note_grad(PyObject* tensor, const Session& session) {
+        const nb::object grad = nb::getattr(nb::handle(tensor), "grad");
+        TensorRef old = grad.is_none() ? TensorRef{} : handle_of(grad.ptr()).value;
+        if (old && session.is_placeholder(*old)) return;
+        const uint64_t id = old ? old->id() : 0;
+        entries_.push_back({nb::borrow(tensor), std::move(old), id, true});
+    }
+
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const Session& session) {
         if (entries_.empty()) return;
@@ -65,14 +74,19 @@ public:
             if (bound.contains(entry.id)) entry.old = {};
     }
 
-    // After a failure: what has no value goes back to what it was.
-    void roll_back(const Session& session) {
-        for (Entry& entry : entries_) {
-            TensorRef& value = handle_of(entry.object.ptr()).value;
-            if (!session.is_placeholder(*value) || value->has_data()) continue;
+    // After a failure, or a call that was only planned: what has no value goes back to what it was.
+    void roll_back(const Session& session, bool was_planned) {
+        const auto has_value = [&](const TensorRef& value) { return !session.is_placeholder(*value) || value->has_data(); };
+        for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
             for (const TensorRef& tensor : session.bound())
-                if (!entry.old && tensor && tensor->id() == entry.id) entry.old = tensor;
-            if (entry.old) value = entry.old;
+                if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
+            if (!entry->is_grad) {
+                TensorRef& value = handle_of(entry->object.ptr()).value;
+                if (!has_value(value) && entry->old) value = entry->old;
+                continue;
+            }
+            const nb::object grad = nb::getattr(entry->object, "grad");
+            if (grad.is_none() ? was_planned : !has_value(handle_of(grad.ptr()).value)) nb::setattr(entry->object, "grad", entry->old ? wrap(entry->old) : nb::none());
         }
     }
 
@@ -81,6 +95,7 @@ private:
         nb::object object;
         TensorRef old;
         uint64_t id = 0;
+        bool is_grad = false;
     };
     std::vector<Entry> entries_;
 };
@@ -408,12 +423,12 @@ private:
     }
 
     // What the body has issued is computed as eager mode would have; what cannot be is undone.
-    static void give_up(Call& call) {
+    void give_up(Call& call) {
         {
             nb::gil_scoped_release release;
             call.session->abort();
         }
-        call.rebound.roll_back(*call.session);
+        call.rebound.roll_back(*call.session, function.options.only_plan);
     }
 
     std::shared_ptr<Direct> direct;
@@ -432,6 +447,11 @@ void rebind(PyObject* tensor, const TensorRef& value) {
     if (!running.empty() && runtime::context().tracer == running.back().session.get()) running.back().rebound.note(tensor, *running.back().session);
     handle_of(tensor).value = value;
     if (Capture* capture = Capture::current()) capture->note_rebound(tensor);
+}
+
+void note_grad(nb::handle tensor) {
+    auto& running = calls();
+    if (!running.empty() && runtime::context().tracer == running.back().session.get()) running.back().rebound.note_grad(tensor.ptr(), *running.back().session);
 }
 
 namespace {
@@ -660,6 +680,7 @@ void bind_trace(nb::module_& m) {
     });
     m.def("is_capturing", [] { return Capture::current() != nullptr; });
     m.def("symbolic_shape_active", [] { return symbolic_shape && runtime::context().tracer; });
+    m.def("note_grad", &note_grad, nb::arg("tensor"), "Before its .grad changes: a traced call that does not run gives it back.");
     m.def("open_tapes", [] { 
         const auto& tapes = runtime::context().tapes;
         return std::count_if(tapes.begin(), tapes.end(), [](const runtime::TapeRef& tape) { return !tape->is_closed; });

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from .. import _core
 from ..core import ops
 from ..tensor import Tensor
 
@@ -68,6 +69,7 @@ class GradScaler:
         inverse = 1.0 / self.scale_factor
         finite = None
         for t in tensors:
+            _core.note_grad(t)
             t.grad = ops.mul(t.grad, inverse)
             if self.growth_interval != 0:
                 this = _all_finite(t.grad)

@@ -247,6 +247,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
         changed = callback(tensor, grad)
         if changed is not None:
             grad = changed
+    _core.note_grad(tensor)
     tensor.grad = grad if tensor.grad is None else tensor.grad + grad
 
 

@@ -157,6 +157,7 @@ class Optimizer:
         """Set all gradients to None. Returns self."""
         for group in self.param_groups:
             for param in group["params"]:
+                _core.note_grad(param)
                 param.grad = None
         return self
 
