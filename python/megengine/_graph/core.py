@@ -1,0 +1,259 @@
+"""Calls in order, and who uses whose value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from .tree import freeze, map_leaves, map_values, values_in
+
+
+class GraphError(RuntimeError):
+    """An edit that a graph cannot take, or a graph that is broken; names the call and its line."""
+
+
+class Value:
+    """What a call makes: it has a ``name`` and ``users``, the calls that read it, in order of first use."""
+
+    name: str = ""
+
+    def __init__(self) -> None:
+        self.users: dict[Call, None] = {}
+        super().__init__()
+
+    def replace_all_uses(
+        self, new: Value, only: Callable[[Call], bool] = lambda user: True
+    ) -> list[Call]:
+        """Let all users for which ``only`` holds read ``new``; returns the users that were changed."""
+        changed = [user for user in self.users if only(user)]
+        for user in changed:
+            user.replace_input(self, new)
+        return changed
+
+
+class Call:
+    """One step of a graph: arguments in, values out.
+
+    args, kwargs: trees (`tree`) that hold values; assigning them updates the values' users.
+    graph: the graph that holds the call, None for a call that stands in none.
+    source: "file:line" of the user's program, or "".
+    """
+
+    graph: Graph | None = None
+    source: str = ""
+    name: str = ""
+
+    def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self._args: tuple = ()
+        self._kwargs: dict[str, Any] = {}
+        self._inputs: dict[Value, None] = {}
+        self._before: Call = self
+        self._after: Call = self
+        super().__init__()
+        self.set_arguments(args, kwargs or {})
+
+    @property
+    def outputs(self) -> Sequence[Value]:
+        """The values this call makes; a call that is its own value has itself."""
+        return (self,) if isinstance(self, Value) else ()
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The values in args and kwargs, each once, in order."""
+        return list(self._inputs)
+
+    @property
+    def args(self) -> tuple:
+        return self._args
+
+    @args.setter
+    def args(self, args: Sequence[Any]) -> None:
+        self.set_arguments(args, self._kwargs)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return self._kwargs
+
+    @kwargs.setter
+    def kwargs(self, kwargs: dict[str, Any]) -> None:
+        self.set_arguments(self._args, kwargs)
+
+    def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Replace args and kwargs together."""
+        args, kwargs = freeze(tuple(args)), freeze(dict(kwargs))
+        for value in self._inputs:
+            value.users.pop(self, None)
+        self._args, self._kwargs = args, kwargs
+        self._inputs = dict.fromkeys(values_in((args, kwargs)))
+        for value in self._inputs:
+            value.users[self] = None
+
+    def replace_input(self, old: Value, new: Any) -> None:
+        """Put ``new`` wherever args and kwargs hold ``old``."""
+        self.set_arguments(
+            *map_leaves((self._args, self._kwargs), lambda leaf: new if leaf is old else leaf)
+        )
+
+    def describe(self) -> str:
+        """The call and its line, for messages."""
+        return f"{self.name or type(self).__name__!r}" + (
+            f" ({self.source})" if self.source else ""
+        )
+
+
+class Graph:
+    """Calls in the order in which they run. Iterating takes edits: erased calls are skipped."""
+
+    def __init__(self) -> None:
+        self._root = Call()  # before the first and after the last
+        self._length = 0
+
+    # -- order -----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        call = self._root._after
+        while call is not self._root:
+            if call.graph is self:
+                yield call
+            call = call._after
+
+    def __reversed__(self) -> Iterator[Any]:
+        call = self._root._before
+        while call is not self._root:
+            if call.graph is self:
+                yield call
+            call = call._before
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def first(self) -> Any:
+        """The first call; None in an empty graph."""
+        return None if self._root._after is self._root else self._root._after
+
+    @property
+    def last(self) -> Any:
+        """The last call; None in an empty graph."""
+        return None if self._root._before is self._root else self._root._before
+
+    def following(self, call: Call) -> Any:
+        """The call after ``call``; None after the last."""
+        return None if call._after is self._root else call._after
+
+    def preceding(self, call: Call) -> Any:
+        """The call before ``call``; None before the first."""
+        return None if call._before is self._root else call._before
+
+    # -- edits -----------------------------------------------------------------------------------
+
+    def insert(self, call: Call, before: Call | None = None) -> None:
+        """Put ``call`` before another one, or at the end."""
+        anchor = self._root if before is None else before
+        if before is not None and before.graph is not self:
+            raise GraphError(f"cannot insert before {before.describe()}: it is not in this graph")
+        if call.graph is not None:
+            raise GraphError(f"cannot insert {call.describe()}: it is in a graph already")
+        call._before, call._after = anchor._before, anchor
+        anchor._before._after = call
+        anchor._before = call
+        call.graph = self
+        self._length += 1
+
+    def insert_after(self, call: Call, anchor: Call | None) -> None:
+        """Put ``call`` after ``anchor``, or at the beginning."""
+        self.insert(call, self.first if anchor is None else self.following(anchor))
+
+    def move(self, call: Call, before: Call | None = None) -> None:
+        """Take a call of this graph to another place: before ``before``, or to the end."""
+        if before is call:
+            return
+        self._unlink(call)
+        self.insert(call, before)
+
+    def erase(self, call: Call) -> None:
+        """Take ``call`` out. GraphError while another call reads one of its values."""
+        self._must_hold(call)
+        users = [user for value in call.outputs for user in value.users]
+        if users:
+            raise GraphError(
+                f"cannot erase {call.describe()}: it is used by "
+                + ", ".join(user.describe() for user in users[:5])
+                + (f" and {len(users) - 5} more" if len(users) > 5 else "")
+                + "\n  fix: give its users another input first (replace_all_uses_with), or erase them"
+            )
+        call.set_arguments((), {})
+        self._unlink(call)
+
+    def _unlink(self, call: Call) -> None:
+        """The call keeps its links, so that an iteration that stands on it goes on."""
+        self._must_hold(call)
+        call._before._after, call._after._before = call._after, call._before
+        call.graph = None
+        self._length -= 1
+
+    def _must_hold(self, call: Call) -> None:
+        if call.graph is not self:
+            raise GraphError(f"{call.describe()} is not in this graph (any more)")
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def positions(self) -> dict[Call, int]:
+        """Each call's place in the order."""
+        return {call: place for place, call in enumerate(self)}
+
+    def check(self, known: Iterable[Value] = ()) -> None:
+        """GraphError, naming a call, unless every input is made before it is read and users are right.
+
+        known: values that exist before the first call.
+        """
+        made = set(known)
+        for call in self:
+            for value in call._inputs:
+                if value not in made:
+                    raise GraphError(self._why_not_made(call, value))
+                if call not in value.users:
+                    raise GraphError(f"{value.name!r} does not list its user {call.describe()}")
+            made.update(call.outputs)
+        for call in self:
+            for value in call.outputs:
+                for user in value.users:
+                    if user.graph is not self or value not in user._inputs:
+                        raise GraphError(
+                            f"{call.describe()} lists the user {user.describe()}, which does not read it "
+                            "in this graph"
+                        )
+
+    def _why_not_made(self, call: Call, value: Value) -> str:
+        if value in call.outputs:
+            return f"{call.describe()} reads its own result: the edit made a cycle"
+        if any(value in other.outputs for other in self):
+            return (
+                f"{call.describe()} reads {value.name!r} before it is made: the order is wrong, or an edit "
+                "made a cycle"
+            )
+        return f"{call.describe()} reads {value.name!r}, which is not in this graph (any more)"
+
+    def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
+        """Erase, from the end, calls whose values nobody reads unless needed; returns how many."""
+        before = self._length
+        for call in reversed(self):
+            if not any(value.users for value in call.outputs) and not is_needed(call):
+                self.erase(call)
+        return before - self._length
+
+
+def copy_calls(
+    calls: Iterable[Any],
+    env: dict[Value, Any],
+    clone: Callable[[Any, tuple, dict[str, Any]], Any],
+) -> None:
+    """Copy ``calls`` in order; ``env`` maps old values to new ones and is added to.
+
+    clone: makes the copy of a call from its arguments, in which values are new ones already; returns a
+        call with as many outputs. KeyError for an input that neither ``env`` nor an earlier call gives.
+    """
+    for call in calls:
+        args, kwargs = map_values((call.args, call.kwargs), env.__getitem__)
+        copied = clone(call, args, kwargs)
+        env.update(zip(call.outputs, copied.outputs, strict=True))

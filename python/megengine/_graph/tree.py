@@ -1,0 +1,85 @@
+"""Trees of arguments: tuples, lists, dicts and slices, with values and constants at the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def _refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+    raise TypeError(
+        f"{type(self).__name__}: arguments of a node cannot be changed in place, its users would not be "
+        "told\n  fix: assign a new tree to node.args or node.kwargs, or use node.update_arg"
+    )
+
+
+class FrozenList(list):
+    """A list in the arguments of a call. TypeError when changed in place."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = reverse = sort = _refuse
+
+    def __reduce__(self) -> tuple:
+        return FrozenList, (tuple(self),)
+
+
+class FrozenDict(dict):
+    """A dict in the arguments of a call. TypeError when changed in place."""
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    pop = popitem = clear = update = setdefault = _refuse
+
+    def __reduce__(self) -> tuple:
+        return FrozenDict, (tuple(self.items()),)
+
+
+def _rebuild(tree: Any, each: Callable[[Any], Any], make_list: type, make_dict: type) -> Any:
+    """``tree`` with ``each`` of the children of its top container; the leaf itself otherwise."""
+    if isinstance(tree, tuple):
+        items = [each(item) for item in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
+    if isinstance(tree, list):
+        return make_list([each(item) for item in tree])
+    if isinstance(tree, dict):
+        return make_dict({key: each(item) for key, item in tree.items()})
+    if isinstance(tree, slice):
+        return slice(each(tree.start), each(tree.stop), each(tree.step))
+    return tree
+
+
+def map_leaves(tree: Any, fn: Callable[[Any], Any]) -> Any:
+    """A new tree with ``fn(leaf)`` for each leaf. Containers become plain tuples, lists and dicts."""
+    if isinstance(tree, (tuple, list, dict, slice)):
+        return _rebuild(tree, lambda item: map_leaves(item, fn), list, dict)
+    return fn(tree)
+
+
+def map_values(tree: Any, fn: Callable[[Any], Any]) -> Any:
+    """`map_leaves` that touches values only."""
+    from .core import Value
+
+    return map_leaves(tree, lambda leaf: fn(leaf) if isinstance(leaf, Value) else leaf)
+
+
+def freeze(tree: Any) -> Any:
+    """The same tree with lists and dicts that cannot be changed in place."""
+    if isinstance(tree, (tuple, list, dict)):
+        return _rebuild(tree, freeze, FrozenList, FrozenDict)
+    return tree
+
+
+def values_in(tree: Any) -> Iterator[Any]:
+    """Every value in ``tree``, from left to right, as often as it stands there."""
+    from .core import Value
+
+    if isinstance(tree, Value):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from values_in(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from values_in(item)
+    elif isinstance(tree, slice):
+        for item in (tree.start, tree.stop, tree.step):
+            yield from values_in(item)
