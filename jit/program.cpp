@@ -99,9 +99,10 @@ public:
         for (ValueId output : node.outputs) step.writes.push_back(static_cast<uint32_t>(at(output)));
         uint32_t workspace = memory::kNone;
         if (!prepared.executable) {
-            step.aliases.push_back({.output = step.writes[0], .input = step.reads[0], .must = true});
+            step.aliases.push_back({.output = step.writes[0], .input = step.reads[0], .kind = memory::AliasKind::kView});
         } else {
             add_aliases(*prepared.executable, step);
+            add_parts(*prepared.executable, step);
             if (const size_t bytes = prepared.executable->workspace_bytes()) {
                 workspace = static_cast<uint32_t>(schedule.values.size());
                 schedule.values.push_back({.bytes = bytes});
@@ -124,6 +125,16 @@ public:
                 if (std::all_of(same.begin(), same.end(), [&](int other) { return executable.may_alias(static_cast<int>(out), other); }))
                     step.aliases.push_back({.output = step.writes[out], .input = step.reads[in]});
             }
+    }
+
+    // Kernels expect operands where an allocator would have put them.
+    static void add_parts(const Executable& executable, memory::Step& step) {
+        for (size_t in = 0; in < step.reads.size(); ++in) {
+            const std::optional<Executable::Part> part = executable.part(static_cast<int>(in));
+            if (!part || part->offset % kAlign != 0) continue;
+            const memory::AliasKind kind = part->of_output ? memory::AliasKind::kPart : memory::AliasKind::kSlice;
+            step.aliases.push_back({.output = step.writes[0], .input = step.reads[in], .kind = kind, .offset = part->offset});
+        }
     }
 
     // A step that checks values may fail, and what the body issued is then computed again from the
@@ -254,12 +265,9 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         result_of_buffer[b] = static_cast<int>(results_.size());
         results_.push_back(result);
     }
-    for (size_t value = 0; value < schedule.values.size(); ++value) {
-        const memory::SharedBuffer& buffer = aliasing.buffers[aliasing.buffer_of[value]];
-        if (buffer.place != memory::Place::kInput || buffer.output != memory::kNone || buffer.value == value) continue;
-        const auto slot = static_cast<uint32_t>(graph_.producer(static_cast<ValueId>(buffer.value)).slot);
-        if (std::find(overwritten_.begin(), overwritten_.end(), slot) == overwritten_.end()) overwritten_.push_back(slot);
-    }
+    for (const memory::SharedBuffer& buffer : aliasing.buffers)
+        if (buffer.place == memory::Place::kInput && buffer.output == memory::kNone && buffer.overwritten)
+            overwritten_.push_back(static_cast<uint32_t>(graph_.producer(static_cast<ValueId>(buffer.value)).slot));
     for (ValueId output : graph_.outputs) {
         const Node& producer = graph_.producer(output);
         if (producer.kind == NodeKind::input) result_of_output_.push_back(-1 - producer.slot);

@@ -1,52 +1,64 @@
 #include "memory/aliasing_validator.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace megjit::memory {
 namespace {
 
-// Where bytes come from: byte `offset` and on of what the step that wrote `value` computed.
-struct Content {
+// Where a byte comes from: byte `offset` of what the step that wrote `value` computed.
+struct Origin {
     uint32_t value = kNone;
     size_t offset = 0;
-    bool operator==(const Content&) const = default;
+    bool operator==(const Origin&) const = default;
 };
 
-// One buffer's bytes, in pieces that do not overlap.
+// Origins of a stretch of bytes, in pieces that do not overlap.
 class Bytes {
  public:
-    void write(size_t begin, size_t end, Content content) {
-        std::vector<Piece> kept;
-        for (const Piece& p : pieces_) {
-            if (p.begin < begin) kept.push_back({p.begin, std::min(p.end, begin), p.content});
-            if (p.end > end) {
-                const size_t from = std::max(p.begin, end);
-                kept.push_back({from, p.end, p.at(from)});
-            }
-        }
-        kept.push_back({begin, end, content});
-        pieces_ = kept;
+    Bytes() = default;
+    Bytes(uint32_t value, size_t bytes) : pieces_{{0, bytes, {value, 0}}} {}
+
+    void write(size_t begin, size_t end, const Bytes& content) {
+        std::vector<Piece> kept = cut(0, begin);
+        for (const Piece& p : content.cut(0, end - begin)) kept.push_back({p.begin + begin, p.end + begin, p.origin});
+        for (const Piece& p : cut(end, std::numeric_limits<size_t>::max())) kept.push_back(p);
+        pieces_ = std::move(kept);
     }
 
-    bool hold(size_t begin, size_t end, Content content) const {
+    bool hold(size_t begin, size_t end, const Bytes& content) const {
         size_t found = 0;
-        for (const Piece& p : pieces_) {
-            const size_t from = std::max(p.begin, begin);
-            const size_t to = std::min(p.end, end);
-            if (from >= to) continue;
-            if (p.at(from) != Content{content.value, content.offset + (from - begin)}) return false;
-            found += to - from;
-        }
+        for (const Piece& have : cut(begin, end))
+            for (const Piece& want : content.cut(have.begin - begin, have.end - begin)) {
+                if (have.at(want.begin + begin) != want.origin) return false;
+                found += want.end - want.begin;
+            }
         return found == end - begin;
+    }
+
+    Bytes part(size_t begin, size_t end) const {
+        Bytes result;
+        for (const Piece& p : cut(begin, end)) result.pieces_.push_back({p.begin - begin, p.end - begin, p.origin});
+        return result;
     }
 
  private:
     struct Piece {
         size_t begin = 0;
         size_t end = 0;
-        Content content;
-        Content at(size_t x) const { return {content.value, content.offset + (x - begin)}; }
+        Origin origin;
+        Origin at(size_t x) const { return {origin.value, origin.offset + (x - begin)}; }
     };
+
+    std::vector<Piece> cut(size_t begin, size_t end) const {
+        std::vector<Piece> result;
+        for (const Piece& p : pieces_) {
+            const size_t from = std::max(p.begin, begin), to = std::min(p.end, end);
+            if (from < to) result.push_back({from, to, p.at(from)});
+        }
+        return result;
+    }
+
     std::vector<Piece> pieces_;
 };
 
@@ -54,8 +66,7 @@ class Simulation {
  public:
     Simulation(const Schedule& schedule, const Aliasing& aliasing)
         : schedule_(schedule), aliasing_(aliasing), memory_(aliasing.buffers.size()) {
-        content_.resize(schedule.values.size());
-        for (uint32_t v = 0; v < content_.size(); ++v) content_[v] = {v, 0};
+        for (uint32_t v = 0; v < schedule.values.size(); ++v) content_.emplace_back(v, schedule.values[v].bytes);
     }
 
     std::string fault() {
@@ -157,20 +168,26 @@ class Simulation {
         if (view == nullptr || view->input != copy.from || view->offset != copy.offset)
             return fails_in_step(copy.to, "is copied, but is no such view");
         if (!is_whole(copy.from)) return fails_in_step(copy.from, "is copied after its end");
-        content_[copy.to] = content_of(*view);
+        content_[copy.to] = viewed(*view);
         write(copy.to);
         return false;
     }
 
     const Alias* view_of(const Step& step, uint32_t v) const {
         const auto a = std::find_if(step.aliases.begin(), step.aliases.end(),
-                                    [&](const Alias& x) { return x.must && x.output == v; });
+                                    [&](const Alias& x) { return x.kind == AliasKind::kView && x.output == v; });
         return a == step.aliases.end() ? nullptr : &*a;
     }
 
-    Content content_of(const Alias& view) const {
-        const Content whole = content_[view.input];
-        return {whole.value, whole.offset + view.offset};
+    Bytes viewed(const Alias& a) const { return content_[a.input].part(a.offset, a.offset + schedule_.values[a.output].bytes); }
+
+    // What a step moves keeps its origin, whether it is copied or lies there already.
+    void know_moved_bytes(const Step& step, uint32_t w) {
+        for (const Alias& a : step.aliases) {
+            if (a.output != w) continue;
+            if (a.kind == AliasKind::kSlice) content_[w] = viewed(a);
+            if (a.kind == AliasKind::kPart) content_[w].write(a.offset, a.offset + schedule_.values[a.input].bytes, content_[a.input]);
+        }
     }
 
     bool is_copied(uint32_t v) const {
@@ -185,31 +202,43 @@ class Simulation {
             if (aliasing_.buffer_of[w] != aliasing_.buffer_of[view->input] ||
                 begin(w) != begin(view->input) + view->offset)
                 return fails_in_step(w, "is a view, but does not lie in what it views");
-            content_[w] = content_of(*view);
+            content_[w] = viewed(*view);
             return false;
         }
+        know_moved_bytes(step, w);
+        if (is_slice_in_place(step, w)) return false;
         const SharedBuffer& b = buffer(w);
         if (b.place == Place::kConstant) return fails_in_step(w, "overwrites a constant");
         if (b.place == Place::kInput && !schedule_.values[b.value].donatable)
             return fails_in_step(w, "overwrites an input that is not donatable");
         for (const uint32_t r : step.reads)
-            if (overlap(w, r) && !(begin(w) == begin(r) && is_allowed(step, w, r)))
+            if (overlap(w, r) && !is_allowed(step, w, r))
                 return fails_in_step(w, "overwrites value " + std::to_string(r) +
                                             ", which the step reads, without an alias");
         write(w);
         return false;
     }
 
-    static bool is_allowed(const Step& step, uint32_t w, uint32_t r) {
+    bool is_slice_in_place(const Step& step, uint32_t w) const {
         return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
-            return !a.must && a.output == w && a.input == r;
+            return a.kind == AliasKind::kSlice && a.output == w && aliasing_.buffer_of[w] == aliasing_.buffer_of[a.input] && begin(w) == begin(a.input) + a.offset;
+        });
+    }
+
+    // Elements of `r` are read before they are overwritten; or `r` lies in an operand that stays where it is.
+    bool is_allowed(const Step& step, uint32_t w, uint32_t r) const {
+        return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
+            if (a.output != w) return false;
+            if (a.kind == AliasKind::kInPlace) return a.input == r && begin(w) == begin(r);
+            const bool stays = a.kind == AliasKind::kPart && begin(a.input) == begin(w) + a.offset && aliasing_.buffer_of[a.input] == aliasing_.buffer_of[w];
+            return stays && begin(a.input) <= begin(r) && end(r) <= end(a.input);
         });
     }
 
     const Schedule& schedule_;
     const Aliasing& aliasing_;
     std::vector<Bytes> memory_;     // by buffer
-    std::vector<Content> content_;  // by value: what its readers expect
+    std::vector<Bytes> content_;   // by value: what its readers expect
     uint32_t step_ = 0;
     std::string fault_;
 };

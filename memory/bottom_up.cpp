@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <tuple>
 
 #include "memory/occupancy.h"
@@ -29,10 +30,11 @@ class Stack {
         steps_ = count_in_starts(buffers_);
     }
 
-    // Who ended above `bytes` has more weight the next time that `rule` chooses.
+    // Who ended above `bytes` has more weight the next time that `rule` chooses. How much more is random: equal steps
+    // lead around in a circle.
     void learn(Rule rule, size_t bytes) {
         for (size_t i = 0; i < states_.size(); ++i)
-            if (states_[i].offset + buffers_[i].bytes > bytes) weights_[static_cast<size_t>(rule)][i] *= 1.3;
+            if (states_[i].offset + buffers_[i].bytes > bytes) weights_[static_cast<size_t>(rule)][i] *= 1 + 0.0006 * static_cast<double>(random_() % 1000);
     }
 
     // Returns the arena's bytes.
@@ -117,6 +119,7 @@ class Stack {
     uint32_t steps_ = 0;
     std::vector<size_t> rest_;  // by step: bytes that still have to come
     std::vector<uint32_t> waiting_;
+    std::mt19937 random_{1};
 };
 
 // Where the stacked ones lie, and gaps for the others.
@@ -148,7 +151,7 @@ uint32_t count_in_starts(std::vector<Buffer>& buffers) {
 
 Plan place_bottom_up(std::span<const Buffer> buffers, uint32_t steps, size_t bound) {
     constexpr size_t kMost = 1500;  // the others fill gaps
-    constexpr size_t kBudget = 60'000'000, kAttempts = 100;
+    constexpr size_t kBudget = 90'000'000, kAttempts = 200;
     std::vector<uint32_t> order(buffers.size());
     std::iota(order.begin(), order.end(), 0u);
     std::stable_sort(order.begin(), order.end(), [&](uint32_t i, uint32_t j) { return buffers[i].bytes > buffers[j].bytes; });
@@ -157,9 +160,9 @@ Plan place_bottom_up(std::span<const Buffer> buffers, uint32_t steps, size_t bou
         if (large.size() < kMost && buffers[i].bytes >= bound / 1024) large.push_back(buffers[i]);
     Stack stack(large);
 
-    // The longer it takes, the sooner it is content.
+    // The longer it takes, the sooner it is content: with half a per cent at first, with two at last.
     Plan best;
-    const auto is_good = [&](size_t attempt) { return best.arena_bytes <= bound + bound / 1000 * (5 + attempt); };
+    const auto is_good = [&](size_t attempt) { return best.arena_bytes <= bound + bound / 1000 * std::min<size_t>(5 + attempt, 20); };
     size_t work = 0;
     for (size_t attempt = 0; attempt < kAttempts && work < kBudget && (attempt == 0 || !is_good(attempt)); ++attempt) {
         const auto rule = static_cast<Rule>(attempt % kRules);

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "memory/parts.h"
+
 namespace megjit::memory {
 namespace {
 
@@ -39,11 +41,13 @@ void check(const Schedule& schedule) {
         for (const Alias& a : step.aliases) {
             require(contains(step.writes, a.output), "alias of what is not written", s, a.output);
             require(contains(step.reads, a.input), "alias with what is not read", s, a.input);
+            if (a.kind == AliasKind::kInPlace) continue;
             const auto is_on_host = [&](uint32_t v) { return values[v].kind == ValueKind::kHost; };
-            require(!a.must || is_on_host(a.output) == is_on_host(a.input), "a view on the other side of device and host", s, a.output);
-            const size_t whole = values[a.input].bytes;
-            require(!a.must || (a.offset <= whole && values[a.output].bytes <= whole - a.offset),
-                    "the view does not fit in what it views", s, a.output);
+            require(is_on_host(a.output) == is_on_host(a.input), "a view on the other side of device and host", s, a.output);
+            const bool is_part = a.kind == AliasKind::kPart;
+            const size_t whole = values[is_part ? a.output : a.input].bytes;
+            const size_t part = values[is_part ? a.input : a.output].bytes;
+            require(a.offset <= whole && part <= whole - a.offset, "a view or a part does not fit", s, a.output);
         }
     }
     for (uint32_t v = 0; v < values.size(); ++v)
@@ -59,7 +63,7 @@ std::vector<bool> on_the_way_to_an_output(const Schedule& schedule) {
     for (size_t v = 0; v < values.size(); ++v) leads[v] = values[v].kind == ValueKind::kOutput;
     for (size_t s = schedule.steps.size(); s-- > 0;)
         for (const Alias& a : schedule.steps[s].aliases)
-            if (leads[a.output] && values[a.output].bytes == values[a.input].bytes)
+            if ((a.kind == AliasKind::kInPlace || a.kind == AliasKind::kView) && leads[a.output] && values[a.output].bytes == values[a.input].bytes)
                 leads[a.input] = true;
     return leads;
 }
@@ -80,6 +84,7 @@ class Sharing {
         for (uint32_t s = 0; s < schedule_.steps.size(); ++s) place_writes(s);
         for (size_t b = 0; b < result_.buffers.size(); ++b)
             result_.buffers[b].live = lifetime_of_buffer(b);
+        share_parts(schedule_, live_, result_);
         return std::move(result_);
     }
 
@@ -89,7 +94,7 @@ class Sharing {
     void place_writes(uint32_t s) {
         const Step& step = schedule_.steps[s];
         for (const Alias& a : step.aliases)
-            if (a.must && result_.buffer_of[a.output] == kNone) place_view(s, a);
+            if (a.kind == AliasKind::kView && result_.buffer_of[a.output] == kNone) place_view(s, a);
         for (const bool leads : {true, false})
             for (const uint32_t w : step.writes)
                 if (leads_to_output_[w] == leads && result_.buffer_of[w] == kNone)
@@ -123,16 +128,18 @@ class Sharing {
     void place_result(uint32_t s, uint32_t w) {
         uint32_t chosen = kNone;
         for (const Alias& a : schedule_.steps[s].aliases) {
-            if (a.output != w || !can_overwrite(s, w, a.input)) continue;
+            if (a.output != w || a.kind != AliasKind::kInPlace || !can_overwrite(s, w, a.input)) continue;
             const uint32_t b = result_.buffer_of[a.input];
             const bool in_donated_input = result_.buffers[b].place == Place::kInput;
             if (chosen == kNone || in_donated_input == leads_to_output_[w]) chosen = b;
             if (in_donated_input == leads_to_output_[w]) break;
         }
-        if (chosen == kNone)
+        if (chosen == kNone) {
             add_buffer(w);
-        else
+        } else {
             join(w, chosen, 0);
+            result_.buffers[chosen].overwritten = true;
+        }
     }
 
     // `w` may lie over the buffer of `operand` if it fills it exactly (a smaller tenant would keep
@@ -158,7 +165,7 @@ class Sharing {
         if (schedule_.values[operand].bytes != schedule_.values[w].bytes) return false;
         const auto& aliases = schedule_.steps[s].aliases;
         return std::any_of(aliases.begin(), aliases.end(), [&](const Alias& a) {
-            return !a.must && a.output == w && a.input == operand;
+            return a.kind == AliasKind::kInPlace && a.output == w && a.input == operand;
         });
     }
 

@@ -30,14 +30,19 @@ struct Value {
     bool donatable = false;
 };
 
-// "The result may (or must) lie where the operand lies." One result may have several partners.
+enum class AliasKind : uint8_t {
+    kInPlace,  // the result may overwrite the operand, as its elements are read before they are written
+    kView,     // a reshape: nothing is computed, the result must lie where the operand lies
+    kSlice,    // the result may lie there: it is the operand's bytes [offset, offset + bytes of the result)
+    kPart,     // a concat: the operand may lie in the result, whose bytes [offset, offset + bytes of the operand) it is
+};
+
+// Where a result and an operand may share bytes. One result may have several partners.
 struct Alias {
     uint32_t output = kNone;  // value id, written by the step
     uint32_t input = kNone;   // value id, read by the step
-    // A view such as reshape: nothing is computed, the result is the operand's bytes
-    // [offset, offset + bytes of the result).
-    bool must = false;
-    size_t offset = 0;  // bytes, views only
+    AliasKind kind = AliasKind::kInPlace;
+    size_t offset = 0;  // bytes; views may have one too
 };
 
 // All reads and writes of a step happen together: what it reads and what it writes never share
@@ -61,6 +66,7 @@ struct SharedBuffer {
     Place place = Place::kArena;
     uint32_t value = kNone;   // in whose storage it lies: input, constant or output; else kNone
     uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation
+    bool overwritten = false;  // with kInput: some step writes to it
 };
 
 // "At `step`, before anything else of that step, copy `from` to `to`": `to` is an output that is
@@ -75,7 +81,7 @@ struct Copy {
 };
 
 struct Aliasing {
-    // By value id: an index into buffers, and bytes into that buffer (only views are not at 0).
+    // By value id: an index into buffers, and bytes into that buffer (only views and parts are not at 0).
     std::vector<uint32_t> buffer_of = {};
     std::vector<size_t> offset_of = {};
     std::vector<SharedBuffer> buffers = {};
@@ -87,7 +93,7 @@ struct Aliasing {
 std::vector<Lifetime> lifetimes_of(const Schedule& schedule);
 
 // Throws std::invalid_argument when an id is out of range, a value is written twice or not at all,
-// an alias names what its step does not read and write, or a view does not fit in what it views.
+// an alias names what its step does not read and write, or a view or a part does not fit.
 Aliasing share_buffers(const Schedule& schedule);
 
 // The buffers that plan_arena() has to place, in the arena or in the host's; Buffer::id is the index into aliasing.buffers.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "memory/recompute_schedule.h"
@@ -9,17 +11,22 @@
 namespace megjit::memory {
 namespace {
 
+using Order = std::vector<uint32_t>;
+
+// A wholly different order has to save one part in so many of the peak: it tears apart what recomputation likes together.
+constexpr size_t kLeastGain = 20;
+
 // Steps stand behind the step where they start from, in groups; a step that does not move starts its own.
 class Mover {
 public:
     explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) { std::iota(group_.begin(), group_.end(), 0u); }
 
-    std::vector<uint32_t> run() {
+    Order run() {
         for (uint32_t step = 0; step < group_.size(); ++step) {
             const Place earliest = earliest_place(step);
             if (earliest.second != kNone && frees_enough(step, earliest)) group_[step] = earliest.first;
         }
-        std::vector<uint32_t> order(group_.size());
+        Order order(group_.size());
         std::iota(order.begin(), order.end(), 0u);
         std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
         return order;
@@ -57,12 +64,145 @@ private:
     std::vector<uint32_t> group_;  // by step: the step that starts it
 };
 
+// Lists steps anew, each when all that it needs is done. Steps that are not repeatable keep their order.
+class Lister {
+public:
+    explicit Lister(const RecomputeSchedule& schedule) : s_(schedule), before_(schedule.problem.steps.size()), behind_(before_.size()) {
+        uint32_t last_fixed = kNone;
+        for (uint32_t step = 0; step < before_.size(); ++step) {
+            for (uint32_t v : s_.problem.steps[step].reads)
+                if (s_.producer[v] != kNone) wait(step, s_.producer[v]);
+            for (uint32_t v : s_.problem.steps[step].overwrites)
+                for (uint32_t reader : s_.readers[v])
+                    if (reader < step) wait(step, reader);
+            if (s_.problem.steps[step].repeatable) continue;
+            if (last_fixed != kNone) wait(step, last_fixed);
+            last_fixed = step;
+        }
+    }
+
+    enum class Rule { kLeast, kLatest };
+
+    // kLeast: what adds the fewest bytes is next. kLatest: what adds none is next, else what became ready last: a
+    // branch is followed to its end.
+    Order list(Rule rule) const {
+        Order order;
+        std::vector<int64_t> net = added_bytes(), since(net.size());
+        std::vector<size_t> waits(net.size()), left(s_.readers.size());
+        std::vector<char> is_listed(net.size());
+        for (size_t v = 0; v < left.size(); ++v) left[v] = s_.readers[v].size();
+        std::set<std::tuple<int64_t, int64_t, uint32_t>> ready;
+        const auto key = [&](uint32_t step) {
+            const bool by_bytes = rule == Rule::kLeast || net[step] <= 0;
+            return std::tuple(by_bytes ? net[step] : 1, by_bytes ? 0 : -since[step], step);
+        };
+        for (uint32_t step = 0; step < net.size(); ++step)
+            if ((waits[step] = before_[step].size()) == 0) ready.insert(key(step));
+        while (!ready.empty()) {
+            const uint32_t step = std::get<2>(*ready.begin());
+            ready.erase(ready.begin());
+            order.push_back(step);
+            is_listed[step] = true;
+            for (uint32_t v : once(s_.problem.steps[step].reads)) {
+                if (--left[v] != 1 || !takes_room(v)) continue;
+                const uint32_t last = *std::find_if(s_.readers[v].begin(), s_.readers[v].end(), [&](uint32_t reader) { return !is_listed[reader]; });
+                const bool was_ready = ready.erase(key(last)) != 0;
+                net[last] -= bytes(v);
+                if (was_ready) ready.insert(key(last));
+            }
+            for (uint32_t next : behind_[step])
+                if (--waits[next] == 0) {
+                    since[next] = static_cast<int64_t>(order.size());
+                    ready.insert(key(next));
+                }
+        }
+        return order;
+    }
+
+    // What a step needs is listed right before it, branch by branch.
+    Order list_as_needed() const {
+        Order order, stack;
+        std::vector<size_t> next_need(before_.size());
+        std::vector<char> is_listed(before_.size());
+        for (uint32_t end = 0; end < before_.size(); ++end) {
+            if (!behind_[end].empty()) continue;
+            stack.push_back(end);
+            while (!stack.empty()) {
+                const uint32_t step = stack.back();
+                if (next_need[step] < before_[step].size()) {
+                    stack.push_back(before_[step][next_need[step]++]);
+                    continue;
+                }
+                stack.pop_back();
+                if (!is_listed[step]) order.push_back(step);
+                is_listed[step] = true;
+            }
+        }
+        return order;
+    }
+
+private:
+    void wait(uint32_t step, uint32_t other) {
+        if (step == other || std::find(before_[step].begin(), before_[step].end(), other) != before_[step].end()) return;
+        before_[step].push_back(other);
+        behind_[other].push_back(step);
+    }
+
+    bool takes_room(uint32_t v) const { return s_.producer[v] != kNone && !s_.problem.values[v].is_kept; }
+    int64_t bytes(uint32_t v) const { return static_cast<int64_t>(s_.problem.values[v].bytes); }
+
+    static Order once(Order ids) {
+        std::sort(ids.begin(), ids.end());
+        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+        return ids;
+    }
+
+    // Of each step: what it makes, less what nobody else reads.
+    std::vector<int64_t> added_bytes() const {
+        std::vector<int64_t> net(before_.size());
+        for (uint32_t v = 0; v < s_.readers.size(); ++v) {
+            if (!takes_room(v)) continue;
+            if (!s_.readers[v].empty()) net[s_.producer[v]] += bytes(v);
+            if (s_.readers[v].size() == 1) net[s_.readers[v][0]] -= bytes(v);
+        }
+        return net;
+    }
+
+    const RecomputeSchedule& s_;
+    std::vector<Order> before_, behind_;  // by step
+};
+
+RematProblem in_order(const RematProblem& problem, const Order& order) {
+    RematProblem moved{.values = problem.values};
+    for (uint32_t step : order) moved.steps.push_back(problem.steps[step]);
+    return moved;
+}
+
 }  // namespace
 
 std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
-    std::vector<uint32_t> plain(problem.steps.size()), moved = Mover(problem).run();
-    std::iota(plain.begin(), plain.end(), 0u);
-    return measure(problem, moved).peak_bytes < measure(problem, plain).peak_bytes ? moved : plain;
+    const RecomputeSchedule schedule(problem);
+    const auto peak_of = [&](const Order& order) { return measure_order(schedule, order).plan.peak_bytes; };
+    Order best(problem.steps.size());
+    std::iota(best.begin(), best.end(), 0u);
+    size_t best_peak = peak_of(best);
+    const auto consider = [&](Order order, size_t wanted) {
+        const size_t peak = peak_of(order);
+        if (peak >= wanted) return;
+        best = std::move(order);
+        best_peak = peak;
+    };
+    consider(Mover(problem).run(), best_peak);
+    // What is marked stays together.
+    if (std::any_of(problem.steps.begin(), problem.steps.end(), [](const RematStep& step) { return step.region != 0; })) return best;
+    const Lister lister(schedule);
+    for (const Order& order : {lister.list(Lister::Rule::kLeast), lister.list(Lister::Rule::kLatest), lister.list_as_needed()}) {
+        consider(order, best_peak - best_peak / kLeastGain);
+        Order moved = Mover(in_order(problem, order)).run();
+        for (uint32_t& step : moved) step = order[step];
+        consider(std::move(moved), best_peak - best_peak / kLeastGain);
+    }
+    return best;
 }
 
 }  // namespace megjit::memory

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -22,6 +23,13 @@ public:
     virtual size_t workspace_bytes() const { return 0; }
     // May output `out` lie exactly on input `in`?
     virtual bool may_alias(int out, int in) const { (void)out; (void)in; return false; }
+    // Where input `in` and output 0 are one block of the same bytes: the input in the output (concat), or the output in
+    // the input (slice). run() does not move what lies there already.
+    struct Part {
+        bool of_output = false;
+        size_t offset = 0;  // bytes
+    };
+    virtual std::optional<Part> part(int in) const { (void)in; return {}; }
 };
 
 class Device {

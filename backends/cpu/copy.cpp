@@ -188,10 +188,16 @@ Region merged(const Region& region) {
     return r;
 }
 
+// Of a merged region: neither side has gaps.
+static bool is_block(const Region& r) { return r.rank == 1 && r.from[0] == 1 && r.to[0] == 1; }
+
 void copy_region(const Region& r, size_t element_bytes, const void* from, void* to) {
     for (int i = 0; i < r.rank; ++i)
         if (r.extent[i] == 0) return;
-    if (r.rank == 1 && r.from[0] == 1 && r.to[0] == 1) return copy_bytes(from, to, r.extent[0] * static_cast<int64_t>(element_bytes));
+    if (is_block(r)) {
+        if (from != to) copy_bytes(from, to, r.extent[0] * static_cast<int64_t>(element_bytes));
+        return;
+    }
     const int axis = tile_axis(r);
     with_bytes(element_bytes, [&]<class T>(std::type_identity<T>) {
         if (axis < 0) copy_rows(r, static_cast<const T*>(from), static_cast<T*>(to));
@@ -254,7 +260,9 @@ Prepared prepare_slice(const OpCall& call, std::span<const Type> outputs) {
     r = merged(r);
     const size_t bytes = size_of(call.inputs[0].dtype);
     if (outputs[0].numel() == 0) return executable([](void* const*, void* const*, void*) {});
-    return executable([=](void* const* in, void* const* out, void*) { copy_region(r, bytes, at(in[0], w.begin, bytes), out[0]); });
+    std::vector<runtime::Executable::Part> parts;
+    if (is_block(r)) parts.push_back({.offset = static_cast<size_t>(w.begin) * bytes});
+    return executable([=](void* const* in, void* const* out, void*) { copy_region(r, bytes, at(in[0], w.begin, bytes), out[0]); }, 0, false, std::move(parts));
 }
 
 Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
@@ -283,7 +291,13 @@ Prepared prepare_concat(const OpCall& call, std::span<const Type> outputs) {
     const Split whole = split_at(in_memory, static_cast<int>(place));
     const size_t bytes = size_of(outputs[0].dtype);
     std::vector<int64_t> lengths;
-    for (const Type& x : call.inputs) lengths.push_back(x.shape[axis] * whole.inner);
+    std::vector<runtime::Executable::Part> parts;
+    size_t end = 0;
+    for (const Type& x : call.inputs) {
+        lengths.push_back(x.shape[axis] * whole.inner);
+        if (whole.outer == 1) parts.push_back({.of_output = true, .offset = end});
+        end += x.bytes();
+    }
     return executable([=](void* const* in, void* const* out, void*) {
         int64_t begin = 0;
         for (size_t k = 0; k < lengths.size(); begin += lengths[k++]) {
@@ -292,7 +306,7 @@ Prepared prepare_concat(const OpCall& call, std::span<const Type> outputs) {
             r.push(lengths[k], 1, 1);
             copy_region(merged(r), bytes, in[k], at(out[0], begin, bytes));
         }
-    });
+    }, 0, false, std::move(parts));
 }
 
 // --- padding --------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ Graph drop_dead(const Graph& graph);
 // and backward. Keeps the bits.
 Graph offload(const Graph& graph, const PipelineOptions& options);
 
-// Lets go of values and computes them again where they are needed, as options.choose_plan says. Keeps the bits.
+// Lets go of values and computes them again where they are needed, as options.choose_plan says; without it, only
+// the order of ops is chosen for the peak. Keeps the bits.
 Graph rematerialize(const Graph& graph, const PipelineOptions& options);
 
 // Computes again what costs next to nothing instead of keeping it, where the caller said nothing of memory. Keeps the bits.

@@ -8,6 +8,7 @@
 #include "jit/passes/passes.h"
 #include "jit/passes/relister.h"
 #include "jit/step_times.h"
+#include "memory/step_order.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
@@ -132,12 +133,34 @@ Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint3
     return list.finish();
 }
 
+// Each op once, in another order where that saves so many bytes and such a part of the peak. Why a limit: updates
+// that stand together are launched together.
+std::vector<uint32_t> worthwhile_order(const memory::RematProblem& problem) {
+    constexpr size_t kWorthwhile = size_t{1} << 20, kPart = 20;
+    std::vector<uint32_t> order = memory::order_for_peak(problem), plain = order;
+    std::sort(plain.begin(), plain.end());
+    if (order == plain) return {};
+    const size_t before = memory::measure(problem, plain).peak_bytes, after = memory::measure(problem, order).peak_bytes;
+    return before - after >= std::max(kWorthwhile, before / kPart) ? order : std::vector<uint32_t>{};
+}
+
+Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
+    // Transfers stand where they overlap with work.
+    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), is_host_copy)) return graph;
+    PipelineOptions without_scratch = options;  // asking for it takes most of the time
+    without_scratch.device = nullptr;
+    if (worthwhile_order(Problem(graph, without_scratch, Repeats::anything).problem).empty()) return graph;
+    const Problem problem(graph, options, Repeats::anything);
+    const std::vector<uint32_t> order = worthwhile_order(problem.problem);
+    return order.empty() ? graph : relist(graph, problem, order);
+}
+
 }  // namespace
 
 Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
     const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
     const bool is_marked_anywhere = std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
-    if (!options.choose_plan && !is_marked_anywhere) return graph;
+    if (!options.choose_plan && !is_marked_anywhere) return order_for_peak(graph, options);
     const Problem problem(graph, options, Repeats::anything);
     std::vector<uint32_t> order;
     if (options.choose_plan) order = options.choose_plan(problem.problem);

@@ -39,8 +39,8 @@ protected:
     static Graph training(bool is_marked) {
         const Graph graph = parse_graph(
             "%0: f32[1024] = input 0\n%1: f32[1024] = exp %0\n%2: f32[32, 32] = reshape %1 {shape=[32, 32]}\n%3: f32[32, 32] = sin %2\n"
-            "%4: f32[64, 32] = concat %3 %3 {axis=0}\n%5: f32[64, 32] = neg %4\n%6: f32[32, 32] = slice %5 {begin=[0, 0], end=[32, 32], step=[1, 1]}\n"
-            "%7: f32[32, 32] = mul %2 %6\n%8: f32[64, 32] = concat %7 %7 {axis=0}\nreturn %8\n");
+            "%4: f32[64, 32] = concat %3 %3 {axis=0}\n%5: f32[64, 32] = neg %4\n%6: f32[32, 32] = slice %5 {begin=[0, 0], end=[64, 32], step=[2, 1]}\n"
+            "%7: f32[32, 32] = mul %2 %6\n%8: f32[32, 32] = transpose %7 {perm=[1, 0]}\nreturn %8\n");
         Rewriter rewriter(graph);
         for (Node node : graph.nodes()) {
             node.marks.is_offloaded = is_marked && node.op && node.op->name == "reshape";
@@ -82,8 +82,8 @@ TEST_F(Offload, ItIsStoredWhenItIsMadeAndFetchedForBackward) {
     EXPECT_EQ(print(prepared(training(true), card)),
               "%0: f32[1024] = input 0\n%1: f32[1024] = exp %0\n%2: f32[1024] = to_host %1\n%3: f32[32, 32] = reshape %1 {shape=[32, 32]}\n"
               "%4: f32[32, 32] = sin %3\n%5: f32[64, 32] = concat %4 %4 {axis=0}\n%6: f32[64, 32] = neg %5\n"
-              "%7: f32[32, 32] = slice %6 {begin=[0, 0], end=[32, 32], step=[1, 1]}\n%8: f32[1024] = from_host %2\n"
-              "%9: f32[32, 32] = reshape %8 {shape=[32, 32]}\n%10: f32[32, 32] = mul %9 %7\n%11: f32[64, 32] = concat %10 %10 {axis=0}\nreturn %11\n");
+              "%7: f32[32, 32] = slice %6 {begin=[0, 0], end=[64, 32], step=[2, 1]}\n%8: f32[1024] = from_host %2\n"
+              "%9: f32[32, 32] = reshape %8 {shape=[32, 32]}\n%10: f32[32, 32] = mul %9 %7\n%11: f32[32, 32] = transpose %10 {perm=[1, 0]}\nreturn %11\n");
 }
 
 TEST_F(Offload, WhereTheMemoryIsTheHostsNothingChanges) {

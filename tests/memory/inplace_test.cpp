@@ -15,6 +15,9 @@ constexpr ValueKind kTemp = ValueKind::kTemp;
 constexpr ValueKind kInput = ValueKind::kInput;
 constexpr ValueKind kConstant = ValueKind::kConstant;
 constexpr ValueKind kOutput = ValueKind::kOutput;
+constexpr AliasKind kView = AliasKind::kView;
+constexpr AliasKind kSlice = AliasKind::kSlice;
+constexpr AliasKind kPart = AliasKind::kPart;
 
 // Shares, has the judge look at it, and passes it on.
 Aliasing share(const Schedule& schedule) {
@@ -172,7 +175,7 @@ TEST(ShareBuffers, DoesNotOverwriteWhatAViewStillReads) {
     enum { x, p, v, y };
     const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {8, kOutput}},
                                .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {v}, .aliases = {{v, p, true}}},
+                                         {.reads = {p}, .writes = {v}, .aliases = {{v, p, kView}}},
                                          {.reads = {p, v}, .writes = {y}, .aliases = {{y, p}}}}};
     EXPECT_FALSE(together(share(schedule), p, y));
 }
@@ -184,7 +187,7 @@ TEST(ShareBuffers, DoesNotOverwriteASliceAtAnotherPosition) {
     const Schedule schedule = {
         .values = {{16, kInput}, {16, kTemp}, {8, kTemp}, {16, kOutput}},
         .steps = {{.reads = {x}, .writes = {p}},
-                  {.reads = {p}, .writes = {h}, .aliases = {{h, p, true, 8}}},
+                  {.reads = {p}, .writes = {h}, .aliases = {{h, p, kView, 8}}},
                   {.reads = {p, h}, .writes = {q}, .aliases = {{q, p}, {q, h}}}}};
     EXPECT_FALSE(together(share(schedule), p, q));
 }
@@ -193,7 +196,7 @@ TEST(ShareBuffers, ComputesThroughAReshapeInPlace) {
     enum { x, p, v, y };
     const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {8, kOutput}},
                                .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {v}, .aliases = {{v, p, true}}},
+                                         {.reads = {p}, .writes = {v}, .aliases = {{v, p, kView}}},
                                          {.reads = {v}, .writes = {y}, .aliases = {{y, v}}}}};
     EXPECT_TRUE(together(share(schedule), p, y));
     EXPECT_EQ(plan(schedule).planned_bytes, 16);
@@ -205,7 +208,7 @@ TEST(ShareBuffers, PlacesASliceInWhatItSlices) {
     const Schedule schedule = {
         .values = {{16, kInput}, {16, kTemp}, {8, kTemp}, {8, kOutput}},
         .steps = {{.reads = {x}, .writes = {p}},
-                  {.reads = {p}, .writes = {h}, .aliases = {{h, p, true, 8}}},
+                  {.reads = {p}, .writes = {h}, .aliases = {{h, p, kView, 8}}},
                   {.reads = {h}, .writes = {y}, .aliases = {{y, h}}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_TRUE(together(aliasing, p, h));
@@ -216,7 +219,7 @@ TEST(ShareBuffers, PlacesASliceInWhatItSlices) {
 TEST(ShareBuffers, CopiesAnOutputThatIsAViewOfAnInput) {
     enum { x, y };
     const Schedule schedule = {.values = {{8, kInput}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, true}}}}};
+                               .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, kView}}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_EQ(aliasing.copies_needed, (std::vector<Copy>{{.step = 0, .to = y, .from = x}}));
     EXPECT_FALSE(together(aliasing, x, y));
@@ -226,7 +229,7 @@ TEST(ShareBuffers, CopiesAnOutputThatIsAViewOfAnotherOutput) {
     enum { x, y, z };
     const Schedule schedule = {.values = {{8, kInput}, {8, kOutput}, {8, kOutput}},
                                .steps = {{.reads = {x}, .writes = {y}},
-                                         {.reads = {y}, .writes = {z}, .aliases = {{z, y, true}}}}};
+                                         {.reads = {y}, .writes = {z}, .aliases = {{z, y, kView}}}}};
     EXPECT_EQ(share(schedule).copies_needed, (std::vector<Copy>{{.step = 1, .to = z, .from = y}}));
 }
 
@@ -235,7 +238,7 @@ TEST(ShareBuffers, CopiesAnOutputThatIsAPartOfAValue) {
     const Schedule schedule = {
         .values = {{16, kInput}, {16, kTemp}, {8, kOutput}},
         .steps = {{.reads = {x}, .writes = {p}},
-                  {.reads = {p}, .writes = {y}, .aliases = {{y, p, true, 8}}}}};
+                  {.reads = {p}, .writes = {y}, .aliases = {{y, p, kView, 8}}}}};
     EXPECT_EQ(share(schedule).copies_needed,
               (std::vector<Copy>{{.step = 1, .to = y, .from = p, .offset = 8}}));
 }
@@ -244,7 +247,7 @@ TEST(ShareBuffers, NeedsNoCopyForAReshapeOfATemporary) {
     enum { x, p, y };
     const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kOutput}},
                                .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {y}, .aliases = {{y, p, true}}}}};
+                                         {.reads = {p}, .writes = {y}, .aliases = {{y, p, kView}}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_TRUE(together(aliasing, p, y));
     EXPECT_TRUE(aliasing.copies_needed.empty());
@@ -253,7 +256,7 @@ TEST(ShareBuffers, NeedsNoCopyForAReshapeOfATemporary) {
 TEST(ShareBuffers, NeedsNoCopyForAReshapeOfADonatedInput) {
     enum { x, y };
     const Schedule schedule = {.values = {{8, kInput, true}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, true}}}}};
+                               .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, kView}}}}};
     EXPECT_TRUE(together(share(schedule), x, y));
 }
 
@@ -265,8 +268,102 @@ TEST(ShareBuffers, RefusesAValueThatIsWrittenTwice) {
 TEST(ShareBuffers, RefusesAViewThatDoesNotFit) {
     const Schedule schedule = {
         .values = {{8, kInput}, {8, kTemp}},
-        .steps = {{.reads = {0}, .writes = {1}, .aliases = {{1, 0, true, 4}}}}};
+        .steps = {{.reads = {0}, .writes = {1}, .aliases = {{1, 0, kView, 4}}}}};
     EXPECT_THROW(share_buffers(schedule), std::invalid_argument);
+}
+
+//   c: | p | q |      p and q are computed where c has them: the concat copies nothing
+TEST(ShareParts, ComputesOperandsOfAConcatWhereItHasThem) {
+    enum { x, p, q, c, y };
+    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {4, kOutput}},
+                               .steps = {{.reads = {x}, .writes = {p}},
+                                         {.reads = {x}, .writes = {q}},
+                                         {.reads = {p, q}, .writes = {c}, .aliases = {{c, p, kPart, 0}, {c, q, kPart, 8}}},
+                                         {.reads = {c, q}, .writes = {y}}}};
+    const Aliasing aliasing = share(schedule);
+    EXPECT_TRUE(together(aliasing, p, c) && together(aliasing, q, c));
+    EXPECT_EQ(aliasing.offset_of[p], 0);
+    EXPECT_EQ(aliasing.offset_of[q], 8);
+    EXPECT_EQ(arena_buffers(aliasing).size(), 1);
+    EXPECT_EQ(plan(schedule).arena_bytes, 16);
+}
+
+// p -> r in place, c = [r, r], d = [c, x]
+TEST(ShareParts, NestsAndCopiesWhatStandsTwiceOrHasItsOwnStorage) {
+    enum { x, p, r, c, d, y };
+    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {24, kTemp}, {4, kOutput}},
+                               .steps = {{.reads = {x}, .writes = {p}},
+                                         {.reads = {p}, .writes = {r}, .aliases = {{r, p}}},
+                                         {.reads = {r, r}, .writes = {c}, .aliases = {{c, r, kPart, 0}, {c, r, kPart, 8}}},
+                                         {.reads = {x, c}, .writes = {d}, .aliases = {{d, x, kPart, 0}, {d, c, kPart, 8}}},
+                                         {.reads = {d}, .writes = {y}}}};
+    const Aliasing aliasing = share(schedule);
+    EXPECT_TRUE(together(aliasing, p, d) && together(aliasing, r, d) && together(aliasing, c, d));
+    EXPECT_EQ(aliasing.offset_of[p], 8);
+    EXPECT_FALSE(together(aliasing, x, d));
+}
+
+// What is read after the concat must not be overwritten, on either side.
+TEST(ShareParts, LeavesApartWhatIsOverwrittenTooEarly) {
+    enum { x, p, c, d, y };
+    Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {16, kTemp}, {16, kTemp}, {4, kOutput}},
+                         .steps = {{.reads = {x}, .writes = {p}},
+                                   {.reads = {p, x}, .writes = {c}, .aliases = {{c, p, kPart, 0}}},
+                                   {.reads = {c}, .writes = {d}, .aliases = {{d, c}}},
+                                   {.reads = {d, p}, .writes = {y}}}};
+    EXPECT_FALSE(together(share(schedule), p, c));
+    schedule.steps.back().reads = {d};
+    EXPECT_TRUE(together(share(schedule), p, c));
+    schedule.values[d].bytes = 8;  // over p, while c is read
+    schedule.steps[2] = {.reads = {p}, .writes = {d}, .aliases = {{d, p}}};
+    schedule.steps.back().reads = {c, d};
+    EXPECT_FALSE(together(share(schedule), p, c));
+}
+
+// c is not held from p's birth on where that makes the peak larger
+TEST(ShareParts, NeverMakesThePeakLarger) {
+    enum { x, p, large, small, c, y };
+    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {64, kTemp}, {8, kTemp}, {64, kTemp}, {4, kOutput}},
+                               .steps = {{.reads = {x}, .writes = {p}},
+                                         {.reads = {x}, .writes = {large}},
+                                         {.reads = {large}, .writes = {small}},
+                                         {.reads = {p, small}, .writes = {c}, .aliases = {{c, p, kPart, 0}}},
+                                         {.reads = {c}, .writes = {y}}}};
+    EXPECT_FALSE(together(share(schedule), p, c));
+    EXPECT_EQ(plan(schedule).peak_live_bytes, 8 + 4 + 80);
+}
+
+//   p: | v | w |      v and w are no copies, as p is needed as long as they are
+TEST(ShareParts, LeavesSlicesWhereTheyAre) {
+    enum { x, p, v, w, y };
+    const Schedule schedule = {.values = {{16, kInput}, {16, kTemp}, {8, kTemp}, {8, kTemp}, {4, kOutput}},
+                               .steps = {{.reads = {x}, .writes = {p}},
+                                         {.reads = {p}, .writes = {v}, .aliases = {{v, p, kSlice, 0}}},
+                                         {.reads = {p}, .writes = {w}, .aliases = {{w, p, kSlice, 8}}},
+                                         {.reads = {v, w}, .writes = {y}}}};
+    const Aliasing aliasing = share(schedule);
+    EXPECT_TRUE(together(aliasing, p, v) && together(aliasing, p, w));
+    EXPECT_EQ(aliasing.offset_of[w], 8);
+    EXPECT_EQ(plan(schedule).arena_bytes, 16);
+}
+
+// s = x[8:]; t over s in place: only where x is given away
+TEST(ShareParts, WritesOnlyToInputsThatAreGivenAway) {
+    enum { x, s, t, y };
+    Schedule schedule = {.values = {{16, kInput}, {8, kTemp}, {8, kTemp}, {4, kOutput}},
+                         .steps = {{.reads = {x}, .writes = {s}, .aliases = {{s, x, kSlice, 8}}},
+                                   {.reads = {s}, .writes = {t}, .aliases = {{t, s}}},
+                                   {.reads = {t}, .writes = {y}}}};
+    EXPECT_FALSE(together(share(schedule), x, s));
+    schedule.values[x].donatable = true;
+    const Aliasing given = share(schedule);
+    EXPECT_TRUE(together(given, x, t));
+    EXPECT_TRUE(given.buffers[given.buffer_of[x]].overwritten);
+    schedule.values[x].donatable = false;
+    schedule.steps[1].aliases = {};
+    const Aliasing read = share(schedule);
+    EXPECT_TRUE(together(read, x, s));
+    EXPECT_FALSE(read.buffers[read.buffer_of[x]].overwritten);
 }
 
 TEST(ArenaBuffers, LastFromTheFirstWriteToTheLastRead) {
@@ -322,6 +419,42 @@ TEST_F(Broken, OutputInTheArena) {
               "value 3 is an output without a storage of its own");
 }
 
+struct BrokenParts : testing::Test {
+    enum { x, p, q, c, y };
+    Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {4, kOutput}},
+                         .steps = {{.reads = {x}, .writes = {p}},
+                                   {.reads = {x}, .writes = {q}},
+                                   {.reads = {p, q}, .writes = {c}, .aliases = {{c, p, kPart, 0}, {c, q, kPart, 8}}},
+                                   {.reads = {c}, .writes = {y}}}};
+    Aliasing aliasing = share_buffers(schedule);
+};
+
+TEST_F(BrokenParts, OperandsInEachOthersPlaces) {
+    std::swap(aliasing.offset_of[p], aliasing.offset_of[q]);
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 2: value 3 overwrites value 1, which the step reads, without an alias");
+}
+
+TEST_F(BrokenParts, OperandsInOnePlace) {
+    aliasing.offset_of[q] = 0;
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 2: value 1 is read, but its bytes were overwritten");
+}
+
+TEST_F(BrokenParts, ResultThatLivesTooShort) {
+    aliasing.buffers[aliasing.buffer_of[c]].live.first = 1;
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 0: value 1 is written while its buffer is dead");
+}
+
+TEST_F(BrokenParts, SliceAtAnotherPosition) {
+    schedule.steps[3].aliases = {{y, c, kSlice, 4}};
+    schedule.values[y].kind = kTemp;
+    schedule.values.push_back({4, kOutput});
+    schedule.steps.push_back({.reads = {y}, .writes = {5}});
+    aliasing = share_buffers(schedule);
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "");
+    aliasing.offset_of[y] = 8;
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 3: value 4 overwrites value 3, which the step reads, without an alias");
+}
+
 // Steps with one or two results, any of which may be views, in place, both or neither.
 Schedule random_schedule(uint32_t seed) {
     std::mt19937 random(seed);
@@ -343,7 +476,20 @@ Schedule random_schedule(uint32_t seed) {
             const bool fits = values[w].bytes <= values[viewed].bytes;
             if (chance(25) && fits) {
                 const size_t room = values[viewed].bytes - values[w].bytes;
-                step.aliases.push_back({w, viewed, true, chance(50) ? room : 0});
+                step.aliases.push_back({w, viewed, kView, chance(50) ? room : 0});
+                continue;
+            }
+            if (chance(15) && fits) {
+                const size_t room = values[viewed].bytes - values[w].bytes;
+                step.aliases.push_back({w, viewed, kSlice, chance(50) ? room : 0});
+                continue;
+            }
+            if (chance(25)) {
+                values[w].bytes = 0;
+                for (const uint32_t r : step.reads) {
+                    step.aliases.push_back({w, r, kPart, values[w].bytes});
+                    values[w].bytes += values[r].bytes;
+                }
                 continue;
             }
             for (const uint32_t r : step.reads)
@@ -358,17 +504,21 @@ TEST(Property, SharingIsSoundOnRandomSchedules) {
     size_t donations = 0;
     size_t copies = 0;
     size_t shared = 0;
+    size_t in_parts = 0;
     for (uint32_t seed = 0; seed < 5000; ++seed) {
         const Schedule schedule = random_schedule(seed);
         const Aliasing aliasing = share_buffers(schedule);
         ASSERT_EQ(fault_of_aliasing(schedule, aliasing), "") << "seed " << seed;
         copies += aliasing.copies_needed.size();
         shared += schedule.values.size() - aliasing.buffers.size();
+        for (const Step& step : schedule.steps)
+            for (const Alias& a : step.aliases) in_parts += (a.kind == kPart || a.kind == kSlice) && together(aliasing, a.input, a.output);
         for (const SharedBuffer& b : aliasing.buffers)
             donations += b.place == Place::kInput && b.output != kNone;
     }
     EXPECT_GT(donations, 500);  // else the property would hold for want of cases
     EXPECT_GT(copies, 500);
+    EXPECT_GT(in_parts, 2000);
     EXPECT_GT(shared, 5000);
 }
 

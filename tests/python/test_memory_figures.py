@@ -69,7 +69,7 @@ def test_recomputation_leaves_hardly_a_gap_in_the_arena(name):
     ):
         less = plan(name, 8, **options)
         assert less.recompute_flops_ratio > 0
-        assert less.arena_bytes <= 1.05 * live_arena(less)
+        assert less.arena_bytes <= 1.03 * live_arena(less)
 
 
 @pytest.mark.parametrize("name", [name for name in FULL_SIZE if name != "resnet1000"])
@@ -86,7 +86,7 @@ def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
     plain = plan_without_recomputation("resnet50", batch)
     less = plan("resnet50", batch, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
     assert less.arena_bytes <= 0.35 * plain.arena_bytes
-    assert less.arena_bytes <= 1.05 * live_arena(less)
+    assert less.arena_bytes <= 1.03 * live_arena(less)
     assert 0 < less.recompute_flops_ratio <= 0.25
 
 
@@ -109,7 +109,7 @@ def test_joins_and_long_skips_are_computed_again(name):
         plan(name, 32, sublinear_memory_config=SublinearMemoryConfig(num_worker=1)),
     )
     assert less.arena_bytes <= 0.5 * plain.arena_bytes
-    assert less.arena_bytes <= 1.05 * live_arena(less)
+    assert less.arena_bytes <= 1.03 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.35
 
 
@@ -122,5 +122,5 @@ def test_a_thousand_layers_fit_into_five_gigabytes():
     )
     assert plain.planned_bytes > 47e9
     assert less.planned_bytes <= 5e9
-    assert less.arena_bytes <= 1.05 * live_arena(less)
+    assert less.arena_bytes <= 1.03 * live_arena(less)
     assert less.recompute_flops_ratio <= 0.3
