@@ -21,6 +21,7 @@ from . import (  # noqa: E402
     jit,
     module,
     optimizer,
+    quantization,
     random,
     utils,
 )

@@ -652,6 +652,10 @@ class ops:
         """exp(x) - 1, exact near 0."""
 
     @staticmethod
+    def fake_quant(x: object, scale: object, zero_point: object, grad_scale: object, /, *, qmin: int = -128, qmax: int = 127) -> _Tensor:
+        """x rounded to scale * (q - zero_point) with q in [qmin, qmax]; grad_scale weights the gradient of scale."""
+
+    @staticmethod
     def floor(x: object, /) -> _Tensor:
         """Rounds down."""
 

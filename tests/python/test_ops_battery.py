@@ -129,6 +129,8 @@ ELEMENTWISE = [
     unary("silu", lambda x: x * sigmoid(x)), unary("gelu", lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2)))),
     unary("mish", lambda x: x * np.tanh(np.logaddexp(0, x))), unary("logsigmoid", lambda x: -np.logaddexp(0, -x)),
     unary("softplus", lambda x: np.logaddexp(0, x)),
+    Row("fake_quant", lambda x, s, z, _: (np.clip(np.round(x / s) + z, -2, 3) - z) * s,
+        (X, np.float32(0.3), np.float32(1), np.float32(1)), {"qmin": -2, "qmax": 3}),
     unary("leaky_relu", lambda x: np.where(x > 0, x, 0.1 * x), smooth=False, attrs={"negative_slope": 0.1}),
     binary("prelu", lambda x, y: np.where(x > 0, x, x * y), smooth=False),
     unary("elu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x)), smooth=False, attrs={"alpha": 0.5}),
@@ -377,7 +379,7 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-39, -1e-39, 3e38, -3e
 # NumPy has no such function, or the API differs on purpose.
 EXEMPT = {
     "round", "sign", "gelu", "mish", "hswish", "silu", "selu", "elu", "celu", "erfinv", "erfcinv", "lgamma", "digamma",
-    "mod", "floor_div", "relu6", "hsigmoid", "logsigmoid", "rsqrt", "prelu", "leaky_relu", "where", "cast", "fma3", "sigmoid",
+    "mod", "floor_div", "relu6", "hsigmoid", "logsigmoid", "rsqrt", "prelu", "leaky_relu", "where", "cast", "fma3", "sigmoid", "fake_quant",
 }  # fmt: skip
 
 

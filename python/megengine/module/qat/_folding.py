@@ -1,0 +1,55 @@
+"""Batch normalization folded into the linear layer before it.
+
+y = (W x + b - mean) / sqrt(var + eps) * gamma + beta is a linear layer with the weight W * factor and the bias
+beta + (b - mean) * factor, where factor = gamma / sqrt(var + eps) for each output channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import functional as F
+from ...tensor import Tensor
+from ..batchnorm import _BatchNorm
+
+
+def folded(
+    weight: Tensor,
+    bias: Tensor | None,
+    bn: _BatchNorm,
+    statistics: tuple[Tensor, Tensor],
+    weight_channels: Sequence[int],
+    bias_shape: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """Weight and bias of the layer followed by ``bn`` with the statistics (mean, var).
+
+    weight_channels: shape that sets a channel's number beside the elements of its weight.
+    """
+    mean, var = (value.reshape(bias_shape) for value in statistics)
+    factor = 1.0 / F.sqrt(var + bn.eps)
+    if bn.weight is not None:
+        factor = factor * bn.weight.reshape(bias_shape)
+    shift = -mean if bias is None else bias.reshape(bias_shape) - mean
+    shift = shift * factor
+    if bn.bias is not None:
+        shift = shift + bn.bias.reshape(bias_shape)
+    return weight * factor.reshape(weight_channels), shift
+
+
+def training_factor(bn: _BatchNorm) -> Tensor:
+    """What the weight is scaled by before it is rounded in training; never 0, for the result is divided by it.
+
+    It is the factor of the running statistics, so that training rounds the weight as the folded layer will
+    (Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", section 3.2.2).
+    """
+    factor = 1.0
+    if bn.running_var is not None:
+        factor = 1.0 / F.sqrt(bn.running_var + bn.eps)
+    if bn.weight is not None:
+        factor = factor * F.where(bn.weight == 0.0, F.ones_like(bn.weight), bn.weight)
+    return factor.detach() if isinstance(factor, Tensor) else Tensor([factor] * bn.num_features)
+
+
+def uses_running_statistics(bn: _BatchNorm, training: bool) -> bool:
+    """Whether the normalization is a fixed affine map, which can be folded."""
+    return bn.freeze or (bn.running_mean is not None and not training)

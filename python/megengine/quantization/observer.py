@@ -1,0 +1,289 @@
+"""Observers: modules that watch a tensor and find the range to quantize it with.
+
+They return what they are given. They watch while enabled, which `train` and `eval` switch. The range always
+includes 0, so that 0 is exact.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+
+from .. import functional as F
+from ..core.tensor.dtype import QuantDtypeMeta
+from ..distributed import functional as dist
+from ..module.module import Module
+from ..tensor import Tensor
+from .utils import QParams, QParamsModuleMixin, QuantMode, create_qparams, dtype_meta_of
+
+__all__ = [
+    "ExponentialMovingAverageObserver",
+    "HistogramObserver",
+    "MinMaxObserver",
+    "Observer",
+    "PassiveObserver",
+    "SyncExponentialMovingAverageObserver",
+    "SyncMinMaxObserver",
+]
+
+
+class Observer(Module, QParamsModuleMixin):
+    """Base of observers. dtype: kind of quantized dtype, or its name (ValueError for an unknown one)."""
+
+    def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dtype = dtype_meta_of(dtype)
+        self.qmin = self.dtype.qmin
+        self.qmax = self.dtype.qmax
+        self.enabled = True
+
+    def enable(self) -> None:
+        """Watch from now on."""
+        self.enabled = True
+
+    def disable(self) -> None:
+        """Watch no longer."""
+        self.enabled = False
+
+    def train(self, mode: bool = True, recursive: bool = True) -> None:
+        """Also enables (training) or disables (evaluation)."""
+        super().train(mode, recursive)
+        self.enabled = mode
+
+    @abc.abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Watch ``x`` and return it."""
+
+    def _module_info_string(self) -> str:
+        return f"dtype={self.dtype.name}"
+
+
+class MinMaxObserver(Observer):
+    """The smallest and largest values seen so far.
+
+    eps: the scale is not smaller.
+    """
+
+    def __init__(
+        self,
+        mode: QuantMode = QuantMode.SYMMERTIC,
+        eps: float = 0.00001,
+        dtype: str | QuantDtypeMeta = "qint8",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dtype, **kwargs)
+        self.mode = mode
+        self.min_val = Tensor(0.0)
+        self.max_val = Tensor(0.0)
+        self.scale_limit = eps
+
+    def get_qparams(self) -> QParams:
+        """Symmetric: scale = 2 max(|min|, |max|) / (qmax - qmin). Asymmetric: (max - min) / (qmax - qmin)."""
+        return self._qparams_of(self.min_val, self.max_val)
+
+    def _qparams_of(self, low: Tensor, high: Tensor) -> QParams:
+        levels = self.qmax - self.qmin
+        zero_point = None
+        if self.mode == QuantMode.SYMMERTIC:
+            scale = F.maximum(F.maximum(-low, high) * (2.0 / levels), self.scale_limit)
+            if self.dtype.is_unsigned:
+                zero_point = Tensor(float(self.qmin + (levels + 1) // 2))
+        else:
+            scale = F.maximum((high - low) / levels, self.scale_limit)
+            zero_point = F.clip(self.qmin - F.round(low / scale), self.qmin, self.qmax)
+        return create_qparams(self.mode, self.dtype, scale, zero_point)
+
+    def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Smallest and largest value of ``x`` and 0."""
+        return F.minimum(x.min(), 0.0), F.maximum(x.max(), 0.0)
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if self.enabled:
+            low, high = self._range_of(x_orig.detach())
+            self.min_val[...] = F.minimum(self.min_val, low)
+            self.max_val[...] = F.maximum(self.max_val, high)
+        return x_orig
+
+    def _module_info_string(self) -> str:
+        return f"{super()._module_info_string()}, mode={self.mode.name}"
+
+
+class _SyncRange:
+    """The range over all processes of the group."""
+
+    def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = super()._range_of(x)
+        return dist.all_reduce_min(low), dist.all_reduce_max(high)
+
+
+class SyncMinMaxObserver(_SyncRange, MinMaxObserver):
+    """MinMaxObserver of what all processes see."""
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        return super().forward(x_orig)
+
+
+class ExponentialMovingAverageObserver(MinMaxObserver):
+    """Moving averages of the batches' smallest and largest values.
+
+    momentum: weight of the old average; the first batch counts in full.
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.9,
+        mode: QuantMode = QuantMode.SYMMERTIC,
+        eps: float = 0.00001,
+        dtype: str | QuantDtypeMeta = "qint8",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(mode, eps, dtype, **kwargs)
+        self.momentum = Tensor(float(momentum))
+        self.runtime_momentum = Tensor(0.0)
+
+    def set_momentum(self, momentum: float) -> None:
+        """Weight of the old average from now on."""
+        self.momentum[...] = float(momentum)
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if self.enabled:
+            low, high = self._range_of(x_orig.detach())
+            old = self.runtime_momentum
+            self.min_val[...] = self.min_val * old + low * (1.0 - old)
+            self.max_val[...] = self.max_val * old + high * (1.0 - old)
+            self.runtime_momentum[...] = self.momentum
+        return x_orig
+
+
+class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageObserver):
+    """ExponentialMovingAverageObserver of what all processes see."""
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        return super().forward(x_orig)
+
+
+class HistogramObserver(MinMaxObserver):
+    """The range, within the one seen, that makes the mean squared error of quantization smallest.
+
+    bins: of the histogram that is kept. upsample_rate: finer cells per bin when the range grows and old counts
+    move to new bins. It reads values on the host, so use it outside `jit.trace`.
+    """
+
+    def __init__(
+        self,
+        bins: int = 2048,
+        upsample_rate: int = 128,
+        mode: QuantMode = QuantMode.SYMMERTIC,
+        eps: float = 0.00001,
+        dtype: str | QuantDtypeMeta = "qint8",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(mode, eps, dtype, **kwargs)
+        self.bins = bins
+        self.upsample_rate = upsample_rate
+        self.dst_nbins = self.qmax - self.qmin + 1
+        self.histogram = Tensor(np.zeros(bins, np.float32))
+
+    def get_qparams(self) -> QParams:
+        """Of the best range; ends are tried one after the other, in steps of 1 / 128 of the range seen."""
+        low, high = float(self.min_val), float(self.max_val)
+        counts = self.histogram.numpy().astype(np.float64)
+        if low == high or not counts.any():
+            return super().get_qparams()
+        edges = np.linspace(low, high, self.bins + 1)
+        centers = (edges[:-1] + edges[1:]) / 2
+        fractions = np.linspace(1.0, 0.0, 128, endpoint=False)
+        if self.mode == QuantMode.SYMMERTIC:
+            bound = max(-low, high) * fractions
+            best = bound[np.argmin(self._errors(centers, counts, -bound, bound))]
+            return self._qparams_of(Tensor(-best), Tensor(best))
+        highs = high * fractions
+        high = highs[np.argmin(self._errors(centers, counts, np.full(128, low), highs))]
+        lows = low * fractions
+        low = lows[np.argmin(self._errors(centers, counts, lows, np.full(128, high)))]
+        return self._qparams_of(Tensor(low), Tensor(high))
+
+    def _errors(
+        self, centers: np.ndarray, counts: np.ndarray, lows: np.ndarray, highs: np.ndarray
+    ) -> np.ndarray:
+        """Squared error of the histogram for each of the candidate ranges."""
+        scales = np.maximum((highs - lows) / (self.dst_nbins - 1), self.scale_limit)[:, None]
+        symmetric = self.mode == QuantMode.SYMMERTIC
+        zeros = (
+            (self.qmin + self.dst_nbins // 2)
+            if symmetric
+            else self.qmin - np.round(lows[:, None] / scales)
+        )
+        levels = np.clip(np.round(centers / scales) + zeros, self.qmin, self.qmax)
+        return (((levels - zeros) * scales - centers) ** 2 * counts).sum(axis=1)
+
+    def sideeffect_forward(self, x_orig: Tensor) -> None:
+        """Add the values of ``x_orig`` to the histogram, widening its range where needed."""
+        values = x_orig.detach().numpy().astype(np.float64).ravel()
+        if not values.size:
+            return
+        old_low, old_high = float(self.min_val), float(self.max_val)
+        low, high = min(old_low, values.min()), max(old_high, values.max())
+        counts = self.histogram.numpy()
+        if (low, high) != (old_low, old_high) and counts.any():
+            counts = self._moved(counts, old_low, old_high, low, high)
+        if low < high:
+            counts = counts + np.histogram(values, self.bins, (low, high))[0]
+        self.histogram[...] = counts.astype(np.float32)
+        self.min_val[...], self.max_val[...] = float(low), float(high)
+
+    def _moved(
+        self, counts: np.ndarray, old_low: float, old_high: float, low: float, high: float
+    ) -> np.ndarray:
+        """The counts of [old_low, old_high] in bins of [low, high], each spread over its bin evenly."""
+        cells = self.bins * self.upsample_rate
+        width = (old_high - old_low) / cells
+        centers = old_low + width * (np.arange(cells) + 0.5)
+        weights = np.repeat(counts / self.upsample_rate, self.upsample_rate)
+        return np.histogram(centers, self.bins, (low, high), weights=weights)[0]
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if self.enabled:
+            self.sideeffect_forward(x_orig)
+        return x_orig
+
+
+class PassiveObserver(Observer):
+    """Holds quantization parameters that somebody else sets."""
+
+    def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
+        super().__init__(dtype, **kwargs)
+        self.qparams: QParams | None = None
+        self.orig_scale: Tensor | None = None
+
+    @property
+    def scale(self) -> Tensor:
+        """Of the parameters that are set. ValueError when set to what is not positive."""
+        return self.get_qparams().scale
+
+    @scale.setter
+    def scale(self, value: Any) -> None:
+        if not np.all(np.asarray(value) > 0):
+            raise ValueError(f"PassiveObserver.scale: {value!r} is not positive")
+        self.get_qparams().scale[...] = value
+
+    def get_qparams(self) -> QParams:
+        if self.qparams is None:
+            raise ValueError(
+                "PassiveObserver has no quantization parameters\n  fix: call set_qparams, or reset_qconfig of a "
+                "model whose observers have seen data"
+            )
+        return self.qparams
+
+    def set_qparams(self, qparams: QParams) -> None:
+        """Take over ``qparams``; their scale is kept in ``orig_scale`` too. ValueError for another dtype."""
+        if qparams.dtype_meta != self.dtype:
+            raise ValueError(f"PassiveObserver of {self.dtype.name} cannot take {qparams!r}")
+        scale = Tensor(np.asarray(qparams.scale, np.float32))
+        self.qparams = create_qparams(qparams.mode, self.dtype, scale, qparams.zero_point)
+        self.orig_scale = Tensor(scale.numpy())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x

@@ -1,0 +1,90 @@
+"""QConfig: which observers and fake quantizers a model gets."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from functools import partial
+
+from ..module.module import Module
+from .fake_quant import TQT, FakeQuantize
+from .observer import (
+    ExponentialMovingAverageObserver,
+    HistogramObserver,
+    MinMaxObserver,
+    PassiveObserver,
+    SyncExponentialMovingAverageObserver,
+)
+
+__all__ = [
+    "QConfig",
+    "calibration_qconfig",
+    "easyquant_qconfig",
+    "ema_fakequant_qconfig",
+    "ema_lowbit_fakequant_qconfig",
+    "min_max_fakequant_qconfig",
+    "passive_qconfig",
+    "sync_ema_fakequant_qconfig",
+    "tqt_qconfig",
+]
+
+_Fields = namedtuple(
+    "QConfig", ["weight_observer", "act_observer", "weight_fake_quant", "act_fake_quant"]
+)
+
+
+class QConfig(_Fields):
+    """Factories of observers and fake quantizers, for weights and for activations; None for none.
+
+    Factories are classes or functools.partial of them: every layer gets its own. ValueError for an instance.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        weight_observer: Callable[[], Module] | None,
+        act_observer: Callable[[], Module] | None,
+        weight_fake_quant: Callable[[], Module] | None,
+        act_fake_quant: Callable[[], Module] | None,
+    ) -> QConfig:
+        fields = (weight_observer, act_observer, weight_fake_quant, act_fake_quant)
+        for name, factory in zip(cls._fields, fields, strict=True):
+            if isinstance(factory, Module):
+                raise ValueError(
+                    f"QConfig: {name} is an instance, which all layers would share\n"
+                    f"  fix: pass {type(factory).__name__}, or functools.partial of it"
+                )
+        return super().__new__(cls, *fields)
+
+
+def _config(
+    weight_observer: type[Module] | None,
+    act_observer: type[Module] | None,
+    fake_quant: type[Module] | None,
+    weight_dtype: str = "qint8_narrow",  # without -128, so that products of two fit 15 bits
+    act_dtype: str = "qint8",
+) -> QConfig:
+    def factory(cls: type[Module] | None, dtype: str) -> Callable[[], Module] | None:
+        return None if cls is None else partial(cls, dtype=dtype)
+
+    return QConfig(
+        factory(weight_observer, weight_dtype),
+        factory(act_observer, act_dtype),
+        factory(fake_quant, weight_dtype),
+        factory(fake_quant, act_dtype),
+    )
+
+
+min_max_fakequant_qconfig = _config(MinMaxObserver, MinMaxObserver, FakeQuantize)
+ema_fakequant_qconfig = _config(MinMaxObserver, ExponentialMovingAverageObserver, FakeQuantize)
+sync_ema_fakequant_qconfig = _config(
+    MinMaxObserver, SyncExponentialMovingAverageObserver, FakeQuantize
+)
+ema_lowbit_fakequant_qconfig = _config(
+    MinMaxObserver, ExponentialMovingAverageObserver, FakeQuantize, "qint4", "qint4"
+)
+calibration_qconfig = _config(MinMaxObserver, HistogramObserver, None)
+tqt_qconfig = _config(None, None, TQT)
+passive_qconfig = _config(PassiveObserver, PassiveObserver, FakeQuantize)
+easyquant_qconfig = passive_qconfig

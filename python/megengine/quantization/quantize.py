@@ -1,0 +1,206 @@
+"""Making a model of float layers one of layers for quantization-aware training, and steering those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from .. import module as Float
+from ..module import qat as QAT
+from ..module._structure import _members
+from ..module.module import Module
+from ..module.qat.module import QATModule
+from ..tensor import Tensor
+from ..utils.hook import HookHandler
+from ..utils.module_utils import set_expand_structure
+from .observer import PassiveObserver
+from .qconfig import QConfig, ema_fakequant_qconfig
+
+__all__ = [
+    "apply_easy_quant",
+    "disable_fake_quant",
+    "disable_observer",
+    "enable_fake_quant",
+    "enable_observer",
+    "hook_qat_module",
+    "propagate_qconfig",
+    "quantize_qat",
+    "reset_qconfig",
+]
+
+_FLOAT_TO_QAT = {
+    getattr(Float, name): getattr(QAT, name) for name in QAT.__all__ if name != "QATModule"
+}
+
+
+def quantize_qat(
+    module: Module,
+    inplace: bool = True,
+    qconfig: QConfig = ema_fakequant_qconfig,
+    mapping: dict[type[Module], type[QATModule]] | None = None,
+) -> Module:
+    """Replace the float layers of ``module`` by those of `module.qat`, and give these observers and fake quantizers.
+
+    Exactly the classes of `module.qat` are replaced, not their subclasses; mapping adds more. Parameters stay the
+    same objects. A layer with ``quantize_disabled`` stays as it is; a replaced layer's children do too.
+    inplace: change ``module``; otherwise a copy. Returns the model, which is a new object where ``module`` itself is
+    a float layer. TypeError if ``module`` is no Module.
+    """
+    if not isinstance(module, Module):
+        raise TypeError(f"quantize_qat: expected a Module, got a {type(module).__name__}")
+    if not inplace:
+        module = deepcopy(module)
+    module = _converted(module, {**_FLOAT_TO_QAT, **(mapping or {})}, {})
+    propagate_qconfig(module, qconfig)
+    return module
+
+
+def _converted(module: Module, table: dict[type, type], done: dict[int, tuple]) -> Module:
+    """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
+    if id(module) in done:
+        return done[id(module)][1]
+    if type(module) in table and not module.quantize_disabled:
+        result = table[type(module)].from_float_module(module)
+        done[id(module)] = (module, result)  # keeps ``module`` alive, and thus its id
+        return result
+    done[id(module)] = (module, module)
+    for path, child in list(_members(module)):
+        if isinstance(child, Module):
+            replacement = _converted(child, table, done)
+            if replacement is not child:
+                set_expand_structure(module, path, replacement)
+    return module
+
+
+def _qat_modules(module: Module) -> Iterator[QATModule]:
+    return (child for child in list(module.modules()) if isinstance(child, QATModule))
+
+
+def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
+    """Give every layer for quantization-aware training new observers and fake quantizers."""
+    for layer in _qat_modules(module):
+        layer.set_qconfig(qconfig)
+
+
+def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
+    """As `propagate_qconfig`, but what was found so far goes over to where it can be set and the dtype is the same.
+
+    inplace: change ``module``; otherwise a copy. Returns the model.
+    """
+    if not inplace:
+        module = deepcopy(module)
+    for layer in _qat_modules(module):
+        weight, act = layer.get_weight_qparams(), layer.get_activation_qparams()
+        layer.set_qconfig(qconfig)
+        for quantizer, qparams in (
+            (layer.weight_observer, weight),
+            (layer.weight_fake_quant, weight),
+            (layer.act_observer, act),
+            (layer.act_fake_quant, act),
+        ):
+            takes = qparams is not None and hasattr(quantizer, "set_qparams")
+            if takes and quantizer.dtype == qparams.dtype_meta:
+                quantizer.set_qparams(qparams)
+    return module
+
+
+def enable_fake_quant(module: Module) -> None:
+    """Round weights and results from now on."""
+    for layer in _qat_modules(module):
+        layer.set_fake_quant(True)
+
+
+def disable_fake_quant(module: Module) -> None:
+    """Compute in float from now on."""
+    for layer in _qat_modules(module):
+        layer.set_fake_quant(False)
+
+
+def enable_observer(module: Module) -> None:
+    """Watch ranges from now on."""
+    for layer in _qat_modules(module):
+        layer.set_observer(True)
+
+
+def disable_observer(module: Module) -> None:
+    """Keep the ranges found so far."""
+    for layer in _qat_modules(module):
+        layer.set_observer(False)
+
+
+def hook_qat_module(module: Module, func: Callable) -> list[HookHandler]:
+    """Register ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
+
+    Returns the handles, which have ``remove()``.
+    """
+    return [layer.register_forward_hook(func) for layer in _qat_modules(module)]
+
+
+def apply_easy_quant(
+    module: Module, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
+) -> Module:
+    """Search the scales that keep each layer's result closest to the float one, by their cosine.
+
+    Layer after layer on ``data``: first the weight's scale, then that of the result, among ``num`` multiples of the
+    current one from ``start`` to ``stop``. Observers must be PassiveObservers, as `reset_qconfig` with
+    `easyquant_qconfig` makes them. Wu et al. 2020, "EasyQuant: Post-training Quantization via Scale Optimization".
+    Returns ``module``.
+    """
+    multiples = np.linspace(start, stop, num)
+
+    def search(layer: QATModule, inputs: tuple, _: Any) -> Tensor:
+        wanted = _direction(_result_with(layer, inputs, weight=False, act=False))
+        _improve(
+            layer.weight_observer,
+            multiples,
+            wanted,
+            lambda: _result_with(layer, inputs, True, False),
+        )
+        _improve(
+            layer.act_observer, multiples, wanted, lambda: _result_with(layer, inputs, True, True)
+        )
+        return _result_with(layer, inputs, weight=True, act=True)
+
+    enable_fake_quant(module)
+    handles = hook_qat_module(module, search)
+    try:
+        module(data)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return module
+
+
+def _result_with(layer: QATModule, inputs: tuple, weight: bool, act: bool) -> Tensor:
+    """The layer's result with these of its fake quantizers; both are enabled afterwards."""
+    quantizers = ((layer.weight_fake_quant, weight), (layer.act_fake_quant, act))
+    for quantizer, enabled in quantizers:
+        if quantizer is not None:
+            quantizer.enabled = enabled
+    try:
+        return layer.forward(*inputs)
+    finally:
+        layer.set_fake_quant(True)
+
+
+def _improve(
+    observer: Any, multiples: np.ndarray, wanted: np.ndarray, result: Callable[[], Tensor]
+) -> None:
+    """Give ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
+    if not isinstance(observer, PassiveObserver):
+        return
+    scales = [float(observer.orig_scale) * multiple for multiple in multiples]
+    cosines = []
+    for scale in scales:
+        observer.scale = scale
+        cosines.append(float(wanted @ _direction(result())))
+    observer.scale = scales[int(np.argmax(cosines))]
+
+
+def _direction(x: Tensor) -> np.ndarray:
+    """The elements as a vector of length 1, or 0."""
+    vector = x.numpy().astype(np.float64).ravel()
+    return vector / max(np.linalg.norm(vector), np.finfo(np.float64).tiny)

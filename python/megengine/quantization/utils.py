@@ -1,0 +1,247 @@
+"""Quantization parameters, and rounding to the grid of a quantized dtype with a straight-through gradient."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..autodiff import Function
+from ..core import ops
+from ..core.tensor.dtype import (
+    QuantDtypeMeta,
+    _builtin_quant_dtypes,
+    create_quantized_dtype,
+)
+from ..tensor import Tensor
+
+__all__ = [
+    "LSQParams",
+    "QParams",
+    "QParamsModuleMixin",
+    "QuantMode",
+    "Round",
+    "create_qparams",
+    "fake_quant_bias",
+    "fake_quant_tensor",
+    "lsq_forward",
+    "register_method_to_class",
+    "tqt_forward",
+]
+
+
+class Round(Function):
+    """Rounds, halves away from 0; the gradient passes straight through."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.round(x)
+
+    def backward(self, output_grads: Tensor) -> Tensor:
+        return output_grads
+
+
+def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
+    """``inp`` rounded to multiples of ``2 ** scale`` in [qmin, qmax]; differentiable in both.
+
+    scale: log2 of the distance of two levels. Gradients: Jain et al. 2020, "Trained Quantization Thresholds".
+    """
+    return ops.fake_quant(inp, 2.0**scale, 0.0, 1.0, qmin=qmin, qmax=qmax)
+
+
+def lsq_forward(
+    qmin: int,
+    qmax: int,
+    inp: Tensor,
+    step_size: Tensor,
+    zero_point: Tensor | None = None,
+    scale_grad: Tensor | None = None,
+) -> Tensor:
+    """``inp`` rounded to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in inp and step_size.
+
+    scale_grad: weight of step_size's gradient, default 1. Gradients: Esser et al. 2020, "Learned Step Size
+    Quantization".
+    """
+    zero_point = 0.0 if zero_point is None else zero_point
+    scale_grad = 1.0 if scale_grad is None else scale_grad
+    return ops.fake_quant(inp, step_size, zero_point, scale_grad, qmin=qmin, qmax=qmax)
+
+
+def register_method_to_class(cls: type) -> Callable[[Callable], Callable]:
+    """Decorator that makes a function, or functools.partial, a method of ``cls``."""
+
+    def decorate(function: Callable) -> Callable:
+        if isinstance(function, partial):
+            name, inner = function.func.__name__, function
+
+            def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+                return inner(self, *args, **kwargs)
+
+        else:
+            name, method = function.__name__, function
+        setattr(cls, name, method)
+        return function
+
+    return decorate
+
+
+class QuantMode(Enum):
+    """SYMMERTIC: zero lies in the middle of the range. ASYMMERTIC: the zero point is found from the data."""
+
+    SYMMERTIC = 1
+    ASYMMERTIC = 2
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return QuantMode, (
+            self.value,
+        )  # Enum's own way is a getattr, which `megengine.load` refuses
+
+
+def dtype_meta_of(dtype: str | QuantDtypeMeta) -> QuantDtypeMeta:
+    """The kind of quantized dtype of that name. ValueError for an unknown one."""
+    if isinstance(dtype, QuantDtypeMeta):
+        return dtype
+    if dtype not in _builtin_quant_dtypes:
+        known = ", ".join(sorted(_builtin_quant_dtypes))
+        raise ValueError(f"quantized dtype {dtype!r} is unknown; there are {known}")
+    return _builtin_quant_dtypes[dtype]
+
+
+class QParams:
+    """How a tensor is quantized: real value = scale * (q - zero_point), q a number of ``dtype_meta``.
+
+    scale, zero_point: Tensors, or None while unknown (zero_point: 0).
+    """
+
+    __slots__ = ("dtype_meta", "mode", "scale", "zero_point")
+
+    def __init__(
+        self,
+        mode: QuantMode,
+        dtype_meta: QuantDtypeMeta | None,
+        scale: Tensor | None,
+        zero_point: Tensor | None,
+    ) -> None:
+        self.mode = mode
+        self.dtype_meta = dtype_meta
+        self.scale = scale
+        self.zero_point = zero_point
+
+    def update(self, qparams: QParams) -> None:
+        """Take over the values of ``qparams``."""
+        for name in QParams.__slots__:
+            setattr(self, name, getattr(qparams, name))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QParams):
+            return NotImplemented
+        return (
+            self.mode == other.mode
+            and self.dtype_meta == other.dtype_meta
+            and _same(self.scale, other.scale)
+            and _same(self.zero_point, other.zero_point)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # scale and zero_point change
+
+    def __repr__(self) -> str:
+        name = None if self.dtype_meta is None else self.dtype_meta.name
+        return (
+            f"{type(self).__name__}(mode={self.mode.name}, dtype_meta={name}, "
+            f"scale={self.scale}, zero_point={self.zero_point})"
+        )
+
+
+class LSQParams(QParams):
+    """QParams with ``grad_scale``, the weight of the scale's gradient."""
+
+    __slots__ = ("grad_scale",)
+
+    def __init__(
+        self,
+        mode: QuantMode,
+        dtype_meta: QuantDtypeMeta | None,
+        scale: Tensor | None,
+        zero_point: Tensor | None,
+        grad_scale: Tensor | None,
+    ) -> None:
+        super().__init__(mode, dtype_meta, scale, zero_point)
+        self.grad_scale = grad_scale
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return np.array_equal(np.asarray(a), np.asarray(b))
+
+
+class QParamsModuleMixin(abc.ABC):
+    """Modules that know how a tensor is quantized."""
+
+    @abc.abstractmethod
+    def get_qparams(self) -> QParams:
+        """Mode, dtype, scale and zero point found so far."""
+
+    def get_quantized_dtype(self) -> np.dtype:
+        """The NumPy dtype that carries scale and zero point. ValueError while they are unknown."""
+        qparams = self.get_qparams()
+        if qparams.scale is None:
+            raise ValueError(f"{type(self).__name__} has seen no data, so its scale is unknown")
+        zero_point = None if qparams.zero_point is None else int(qparams.zero_point)
+        if qparams.dtype_meta.is_unsigned and zero_point is None:
+            zero_point = 0
+        return create_quantized_dtype(qparams.dtype_meta, float(qparams.scale), zero_point)
+
+
+def create_qparams(
+    mode: QuantMode = QuantMode.SYMMERTIC,
+    dtype_meta: str | QuantDtypeMeta | None = None,
+    scale: Tensor | None = None,
+    zero_point: Tensor | None = None,
+) -> QParams:
+    """QParams; dtype_meta may be a name such as "qint8". ValueError for an unknown one."""
+    meta = None if dtype_meta is None else dtype_meta_of(dtype_meta)
+    return QParams(mode, meta, scale, zero_point)
+
+
+def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
+    """``inp`` rounded to what ``qparams`` can express, in inp's float dtype; the result carries ``qparams``.
+
+    The gradient passes where the value is in range and is 0 elsewhere. ValueError while the scale is unknown.
+    """
+    meta, scale, zero_point = qparams.dtype_meta, qparams.scale, qparams.zero_point
+    if meta is None or scale is None:
+        raise ValueError(
+            f"fake_quant_tensor: {qparams!r} is not complete\n"
+            "  fix: let the observer see data first, or set_qparams"
+        )
+    zero_point = 0.0 if zero_point is None else zero_point
+    scale = scale.detach() if isinstance(scale, Tensor) else scale
+    out = ops.fake_quant(inp, scale, zero_point, 1.0, qmin=meta.qmin, qmax=meta.qmax)
+    out.qparams.update(qparams)
+    return out
+
+
+def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
+    """``bias`` rounded to multiples of (scale of inp) * (scale of w_qat), as a 32-bit accumulator holds it.
+
+    Unchanged unless both carry symmetric 8-bit quantization parameters.
+    """
+    if bias is None or not (
+        _is_symmetric_8_bit(inp._qparams) and _is_symmetric_8_bit(w_qat._qparams)
+    ):
+        return bias
+    scale = inp.qparams.scale * w_qat.qparams.scale
+    return fake_quant_tensor(bias, create_qparams(QuantMode.SYMMERTIC, "qint32", scale))
+
+
+def _is_symmetric_8_bit(qparams: QParams | None) -> bool:
+    return (
+        qparams is not None
+        and qparams.scale is not None
+        and qparams.mode == QuantMode.SYMMERTIC
+        and qparams.dtype_meta.name in ("qint8", "qint8_narrow", "quint8")
+    )
