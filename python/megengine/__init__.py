@@ -34,9 +34,9 @@ from .utils import comp_graph_tools as cgtools  # noqa: E402
 from .version import __version__  # noqa: E402
 
 if _typing.TYPE_CHECKING:
-    from . import data, hub
+    from . import data, fx, hub
 
-_LAZY = ("data", "hub")  # worker processes and downloads: loaded when first named
+_LAZY = ("data", "fx", "hub")  # worker processes, graphs, downloads: loaded when first named
 
 
 def __getattr__(name: str) -> _typing.Any:

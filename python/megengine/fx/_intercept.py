@@ -1,0 +1,186 @@
+"""Where calls and reads become known to the tracer of this thread: functions of tensors, functions given to
+`wrap`, calls of modules, reads of their tensors, and operators with a Tensor on the left."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .. import functional, random
+from .._graph.redirect import Redirection
+from .._graph.tree import map_leaves
+from ..module import Module
+from ..tensor import Tensor
+from .proxy import ARITHMETIC, COMPARISONS, Proxy
+
+_thread = threading.local()  # .tracer: the tracer at work in this thread
+_lock = threading.RLock()
+_tracers_at_work = 0
+_wrapped_names: list[tuple[dict[str, Any], str]] = []  # (globals, name) given to wrap
+
+
+def current() -> Any:
+    """The tracer at work in this thread, or None."""
+    return getattr(_thread, "tracer", None)
+
+
+def holds_proxy(tree: Any) -> bool:
+    """Whether a Proxy stands anywhere in the arguments."""
+    found = False
+
+    def look(leaf: Any) -> None:
+        nonlocal found
+        found = found or isinstance(leaf, Proxy)
+
+    map_leaves(tree, look)
+    return found
+
+
+def _handle(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    tracer = current()
+    if tracer is not None and holds_proxy((args, kwargs)):
+        return tracer.create_proxy("call_function", fn, args, kwargs)
+    return original(*args, **kwargs)
+
+
+def _functions() -> Iterator[types.FunctionType]:
+    for module in (functional, *functional._modules, random):
+        for name, fn in vars(module).items():
+            if isinstance(fn, types.FunctionType) and not name.startswith("_"):
+                if fn.__module__.startswith(("megengine.functional", "megengine.random")):
+                    yield fn
+
+
+_redirection = Redirection(_functions(), _handle)
+
+
+def wrap(fn_or_name: str | Callable) -> Any:
+    """Record calls of a function as one node, instead of tracing into it. Call it at the top level of a module.
+
+    fn_or_name: a Python function (`wrap` serves as a decorator), or the name of a global of the calling module, such as
+        "len". Returns what it was given. RuntimeError inside a function, ValueError for another thing.
+
+    >>> from megengine import fx
+    >>> @fx.wrap
+    ... def twice(x):
+    ...     return x + x
+    >>> print(fx.symbolic_trace(lambda x: twice(x)).graph)
+    graph():
+        %x : [#users=1] = placeholder[target=x]
+        %twice : [#users=1] = call_function[target=megengine.fx._intercept.twice](args = (%x,), kwargs = {})
+        return twice
+    """
+    if isinstance(fn_or_name, types.FunctionType):
+        _redirection.add(fn_or_name)
+        return fn_or_name
+    caller = sys._getframe(1)
+    name = fn_or_name if isinstance(fn_or_name, str) else getattr(fn_or_name, "__name__", None)
+    if not isinstance(name, str) or not (isinstance(fn_or_name, str) or callable(fn_or_name)):
+        raise ValueError(f"wrap takes a function or the name of one, got {fn_or_name!r}")
+    if caller.f_code.co_name != "<module>":
+        raise RuntimeError(f"wrap({name!r}) must be called at the top level of a module")
+    _wrapped_names.append((caller.f_globals, name))
+    return fn_or_name
+
+
+# -- modules and tensors -----------------------------------------------------------------------------
+
+_module_call = Module.__call__
+
+
+def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    tracer = current()
+    if tracer is None:
+        return _module_call(self, *args, **kwargs)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return _module_call(self, *args, **kwargs)
+
+    return tracer.call_module(self, forward, args, kwargs)
+
+
+def _getattribute(self: Module, name: str) -> Any:
+    value = object.__getattribute__(self, name)
+    if isinstance(value, Tensor):
+        tracer = current()
+        if tracer is not None:
+            return tracer.getattr(name, value)
+    return value
+
+
+def _deferring(operation: Callable) -> Callable:
+    def operator(self: Tensor, other: Any) -> Any:
+        return NotImplemented if isinstance(other, Proxy) else operation(self, other)
+
+    return operator
+
+
+_OPERATORS = [f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS)]
+
+
+def _install() -> None:
+    Module.__call__ = _call
+    Module.__getattribute__ = _getattribute
+    for name in _OPERATORS:
+        setattr(Tensor, name, _deferring(getattr(Tensor, name)))
+
+
+def _uninstall() -> None:
+    Module.__call__ = _module_call
+    del Module.__getattribute__
+    for name in _OPERATORS:
+        delattr(Tensor, name)
+
+
+def _named_dispatch(fn: Callable) -> Callable:
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        return _handle(fn, fn, args, kwargs)
+
+    return dispatch
+
+
+@contextmanager
+def _names_dispatched() -> Iterator[None]:
+    """Globals given to `wrap` by name: exchanged in their modules."""
+    import builtins
+
+    saved: list[tuple[dict[str, Any], str, Any]] = []
+    missing = object()
+    try:
+        for namespace, name in _wrapped_names:
+            fn = namespace.get(name, getattr(builtins, name, None))
+            if callable(fn):
+                saved.append((namespace, name, namespace.get(name, missing)))
+                namespace[name] = _named_dispatch(fn)
+        yield
+    finally:
+        for namespace, name, former in reversed(saved):
+            if former is missing:
+                del namespace[name]
+            else:
+                namespace[name] = former
+
+
+@contextmanager
+def tracing(tracer: Any) -> Iterator[None]:
+    """Let ``tracer`` know of calls and reads in this thread."""
+    global _tracers_at_work
+    former = current()
+    with _lock:
+        _tracers_at_work += 1
+        if _tracers_at_work == 1:
+            _install()
+    try:
+        with _redirection, _names_dispatched():
+            _thread.tracer = tracer
+            yield
+    finally:
+        _thread.tracer = former
+        with _lock:
+            _tracers_at_work -= 1
+            if _tracers_at_work == 0:
+                _uninstall()

@@ -1,0 +1,362 @@
+"""Graph: nodes in order, with insertion points, copies, checks, text and code."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import _graph
+from .._graph import GraphError, Namespace, copy_calls
+from . import _codegen
+from ._codegen import PythonCode
+from .node import Argument, Node, Target, map_arg, name_of_function
+
+__all__ = ["Graph", "PythonCode", "attribute_at"]
+
+_MISSING = object()
+
+
+def attribute_at(root: Any, path: str, default: Any = _MISSING) -> Any:
+    """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
+    from ..utils.module_utils import get_expand_structure
+
+    try:
+        return get_expand_structure(root, path) if path else root
+    except KeyError as error:
+        if default is not _MISSING:
+            return default
+        raise AttributeError(
+            f"{type(root).__name__} has nothing at {path!r}: {error.args[0]}"
+        ) from None
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+class NodeList:
+    """The nodes of a graph in order; can be iterated while the graph is edited, also backwards."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __len__(self) -> int:
+        return len(self._graph)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._graph)
+
+    def __reversed__(self) -> Iterator[Node]:
+        return reversed(self._graph)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class Graph(_graph.Graph):
+    """A program as nodes in the order in which they run: inputs first, the output last.
+
+    owning_module: the GraphModule whose graph this is, or None. Names in call_module and get_attr nodes are
+        paths from it.
+
+    >>> from megengine import fx
+    >>> graph = fx.Graph()
+    >>> x = graph.placeholder("x")
+    >>> y = graph.call_method("sum", (x,), {"axis": 0})
+    >>> _ = graph.output(y)
+    >>> print(graph)
+    graph():
+        %x : [#users=1] = placeholder[target=x]
+        %sum_1 : [#users=1] = call_method[target=sum](args = (%x,), kwargs = {axis: 0})
+        return sum_1
+    """
+
+    def __init__(self, owning_module: Any = None) -> None:
+        super().__init__()
+        self.owning_module = owning_module
+        self._names = Namespace()
+        self._insert_before: Node | None = None  # None: at the end
+
+    @property
+    def nodes(self) -> NodeList:
+        """The nodes in order."""
+        return NodeList(self)
+
+    # -- making nodes ----------------------------------------------------------------------------
+
+    def create_node(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """A node at the insertion point (the end, unless in `inserting_before` or `inserting_after`).
+
+        name: what to call its value; made unique. By default from the target.
+        ValueError for an unknown opcode or a target of the wrong kind.
+        """
+        wanted = name or self._name_for(op, target)
+        node = Node(self, wanted, op, target, args or (), kwargs or {}, type_expr)
+        node.name = self._names.take(wanted)
+        self.insert(node, before=self._insert_before)
+        return node
+
+    @staticmethod
+    def _name_for(op: str, target: Target) -> str:
+        if op == "placeholder":
+            return str(target).lstrip("*")
+        name = target if isinstance(target, str) else getattr(target, "__name__", "call")
+        return _snake_case(name.strip("_") or name) if op != "get_attr" else name
+
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = _MISSING) -> Node:
+        """An input; ``*name`` and ``**name`` take the remaining arguments. Inserted where nodes are made."""
+        args = () if default_value is _MISSING else (default_value,)
+        return self.create_node("placeholder", name, args, type_expr=type_expr)
+
+    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+        """Reads an attribute, such as a parameter, at a dotted path from the module."""
+        return self.create_node("get_attr", qualified_name, type_expr=type_expr)
+
+    def call_function(
+        self,
+        the_function: Callable[..., Any],
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Calls a function."""
+        return self.create_node("call_function", the_function, args, kwargs, type_expr=type_expr)
+
+    def call_method(
+        self,
+        method_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Calls the method of ``args[0]`` with the other arguments."""
+        return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
+
+    def call_module(
+        self,
+        module_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Calls the module at a dotted path."""
+        return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
+
+    def output(self, result: Argument, type_expr: Any = None) -> Node:
+        """Returns ``result``."""
+        return self.create_node("output", "output", (result,), type_expr=type_expr)
+
+    @property
+    def output_node(self) -> Node:
+        """The node that returns the result. GraphError when there is none."""
+        for node in reversed(self):
+            if node.op == "output":
+                return node
+        raise GraphError("the graph has no output\n  fix: graph.output(value)")
+
+    # -- where nodes go --------------------------------------------------------------------------
+
+    def inserting_before(self, n: Node | None = None) -> contextlib.AbstractContextManager[None]:
+        """Sets, at once or for a with-block, where new nodes go: before ``n``, or at the beginning."""
+        return _InsertPoint(self, self._place(n) if n is not None else self.first)
+
+    def inserting_after(self, n: Node | None = None) -> contextlib.AbstractContextManager[None]:
+        """Sets, at once or for a with-block, where new nodes go: after ``n``, or at the end."""
+        return _InsertPoint(self, self.following(self._place(n)) if n is not None else None)
+
+    def _place(self, node: Node) -> Node:
+        if node.graph is not self:
+            raise GraphError(f"cannot insert beside {node.describe()}: it is not in this graph")
+        return node
+
+    # -- edits -----------------------------------------------------------------------------------
+
+    def erase_node(self, to_erase: Node) -> None:
+        """Take a node out. GraphError, naming the users, while another node reads it."""
+        following = self.following(to_erase) if to_erase.graph is self else None
+        self.erase(to_erase)
+        self._names.drop(to_erase.name)
+        if self._insert_before is to_erase:
+            self._insert_before = following
+
+    def node_copy(
+        self, node: Node, arg_transform: Callable[[Node], Argument] = lambda node: node
+    ) -> Node:
+        """A copy, at the insertion point, of a node of this or another graph.
+
+        arg_transform: node of the other graph -> node of this graph.
+        """
+        args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
+        return self._clone(node, args, kwargs)
+
+    def _clone(self, node: Node, args: tuple, kwargs: dict) -> Node:
+        copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        copied.meta = dict(node.meta)
+        copied.source = node.source
+        return copied
+
+    def graph_copy(
+        self, g: Graph, val_map: dict[Node, Argument], return_output_node: bool = False
+    ) -> Argument | None:
+        """Copy the nodes of ``g`` to the insertion point, all but its output.
+
+        val_map: old node -> value here; nodes in it are not copied, copies are added.
+        Returns what ``g`` returns in terms of this graph; with return_output_node also ``g``'s output node.
+        """
+        output = next((node for node in reversed(g) if node.op == "output"), None)
+        copy_calls(
+            (node for node in g if node not in val_map and node is not output), val_map, self._clone
+        )
+        result = map_arg(output.args[0], val_map.__getitem__) if output is not None else None
+        return (result, output) if return_output_node else result
+
+    def __deepcopy__(self, memo: dict | None = None) -> Graph:
+        copied, env = Graph(), {}
+        copied._names._next = dict(self._names._next)
+        copy_calls(self, env, copied._clone)
+        if memo is not None:
+            memo[id(self)] = copied
+            memo.update((id(old), new) for old, new in env.items())
+        return copied
+
+    def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] = Node.is_impure) -> bool:
+        """Erase nodes that nobody reads and that change nothing; returns whether there were any.
+
+        The graph must be in order (`lint`). is_impure_node: which nodes to keep although nobody reads them.
+        """
+        self.lint()
+        before = len(self)
+        for node in reversed(self):
+            if (
+                not node.users
+                and node.op not in ("placeholder", "output")
+                and not is_impure_node(node)
+            ):
+                self.erase_node(node)
+        return len(self) < before
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def lint(self) -> None:
+        """GraphError, naming node and line, unless the graph is well formed.
+
+        Inputs stand before other nodes and one output, if any, is the last; every node reads only earlier ones and is
+        listed by those as a user; names are unique; targets have the right kind and, with an
+        owning_module, exist in it.
+        """
+        self.check()
+        names: dict[str, Node] = {}
+        body_began = False
+        for node in self:
+            if names.setdefault(node.name, node) is not node:
+                raise GraphError(f"two nodes are called {node.describe()}")
+            if node.op == "placeholder" and body_began:
+                raise GraphError(f"the input {node.describe()} stands after other nodes")
+            body_began |= node.op not in ("placeholder", "get_attr")
+            if node.op == "output" and node is not self.last:
+                raise GraphError(f"node {self.following(node).describe()} stands after the output")
+            self._check_target(node)
+
+    def _check_target(self, node: Node) -> None:
+        if node.op == "call_function":
+            if not callable(node.target):
+                raise GraphError(f"{node.describe()} calls {node.target!r}, which is not callable")
+            return
+        if not isinstance(node.target, str):
+            raise GraphError(
+                f"{node.describe()}: the target of {node.op} must be a str, is {node.target!r}"
+            )
+        if node.op == "call_method" and not node.args:
+            raise GraphError(f"{node.describe()} calls a method of nothing: args is empty")
+        if self.owning_module is None or node.op not in ("call_module", "get_attr"):
+            return
+        try:
+            found = attribute_at(self.owning_module, node.target)
+        except AttributeError:
+            raise GraphError(
+                f"{node.describe()}: the module has nothing at {node.target!r}"
+            ) from None
+        if node.op == "call_module" and not callable(found):
+            raise GraphError(
+                f"{node.describe()}: {node.target!r} is a {type(found).__name__}, not a module"
+            )
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
+
+    def tabular(self) -> str:
+        """What `print_tabular` prints."""
+        return _graph.table(
+            ("opcode", "name", "target", "args", "kwargs"),
+            ((node.op, node.name, _shown(node.target), node.args, node.kwargs) for node in self),
+        )
+
+    def print_tabular(self) -> None:
+        """Print a table: a line for each node, with opcode, name, target, args and kwargs."""
+        print(self.tabular())
+
+    def python_code(self, root_module: str = "self") -> PythonCode:
+        """Source of a function ``forward`` that does what the graph does.
+
+        root_module: what its first parameter, the module, is called. GraphError for a graph out of order.
+        """
+        return _codegen.python_code(self, root_module)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, list[tuple]]:
+        """The nodes as plain records: a file holds the graph itself, and reading it runs no forward."""
+        places = self.positions()
+        return {"nodes": [
+            (node.op, node.target, node.name, node.type, node.meta, node.source,
+             *map_arg((node.args, node.kwargs), lambda value: _Place(places[value])))
+            for node in self
+        ]}  # fmt: skip
+
+    def __setstate__(self, state: dict[str, list[tuple]]) -> None:
+        self.__init__()
+        nodes: list[Node] = []
+        for op, target, name, type_expr, meta, source, args, kwargs in state["nodes"]:
+            args, kwargs = _graph.map_leaves(
+                (args, kwargs), lambda leaf: nodes[leaf.index] if isinstance(leaf, _Place) else leaf
+            )
+            node = self.create_node(op, target, args, kwargs, name, type_expr)
+            node.meta, node.source = meta, source
+            nodes.append(node)
+
+
+class _Place:
+    """A node in a file: its place in the order."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _InsertPoint(contextlib.AbstractContextManager):
+    """Set when it is made, given back when the with-block ends."""
+
+    def __init__(self, graph: Graph, before: Node | None) -> None:
+        self._graph, self._saved = graph, graph._insert_before
+        graph._insert_before = before
+
+    def __exit__(self, *exc: object) -> None:
+        self._graph._insert_before = self._saved
+
+
+def _shown(target: Target) -> str:
+    """A target in a table; functions of C as Python shows them, others by name."""
+    if isinstance(target, str):
+        return target
+    return name_of_function(target) if hasattr(target, "__code__") else str(target)

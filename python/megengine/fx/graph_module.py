@@ -1,0 +1,189 @@
+"""GraphModule: a module whose forward is the code of a graph."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Mapping
+from typing import Any
+
+from .. import module as M
+from .graph import Graph, attribute_at
+
+__all__ = ["GraphModule"]
+
+_versions = itertools.count(1)
+
+
+def compile_forward(graph: Graph) -> tuple[str, Any]:
+    """(source, function) of a graph. Tracebacks show lines of the source."""
+    code = graph.python_code("self")
+    file = f"<fx generated {next(_versions)}>"
+    namespace = dict(code.globals)
+    exec(compile(code.src, file, "exec"), namespace)
+    linecache.cache[file] = (len(code.src), None, code.src.splitlines(keepends=True), file)
+    return code.src, namespace["forward"]
+
+
+class GraphModule(M.Module):
+    """A module that runs ``graph``.
+
+    root: a module, or a dict from dotted paths to modules and tensors. What the graph names is taken from it,
+        at the same paths, and shared with it; the modules on the way are new, plain ones.
+    graph: belongs to the new module afterwards. After edits of it call `recompile`.
+    ``gm.graph = other`` installs another graph and recompiles.
+
+    >>> import megengine.functional as F
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(lambda x, y: F.relu(x) + y)
+    >>> print(gm.code)
+    import megengine
+    <BLANKLINE>
+    def forward(self, x, y):
+        relu = megengine.functional.relu(x);  x = None
+        add = relu + y;  relu = y = None
+        return add
+    <BLANKLINE>
+    """
+
+    def __init__(
+        self,
+        root: M.Module | Mapping[str, Any],
+        graph: Graph,
+        class_name: str = "GraphModule",
+    ) -> None:
+        super().__init__()
+        self.__dict__["_class_name"] = class_name
+        self.training = getattr(root, "training", True)
+        named = [node for node in graph.nodes if node.op in ("call_module", "get_attr")]
+        for node in sorted(
+            named, key=lambda node: node.target.count(".")
+        ):  # a module before its parts
+            self._take(root, node)
+        self.graph = graph
+
+    def _take(self, root: M.Module | Mapping[str, Any], node: Any) -> None:
+        if attribute_at(self, node.target, default=None) is not None:
+            return
+        if isinstance(root, Mapping):
+            if node.target not in root:
+                raise KeyError(f"{node.describe()} names {node.target!r}, which root does not give")
+            found = root[node.target]
+        else:
+            try:
+                found = attribute_at(root, node.target)
+            except AttributeError as error:
+                raise AttributeError(f"{node.describe()}: {error}") from None
+        self._put(node.target, found, root)
+
+    def _put(self, path: str, thing: Any, root: Any = None) -> None:
+        """Set ``thing`` at a dotted path, with plain modules on the way."""
+        *steps, last = path.split(".")
+        holder: Any = self
+        for depth, step in enumerate(steps, 1):
+            below = holder.__dict__.get(step)
+            if not isinstance(below, M.Module):
+                below = M.Module()
+                original = None
+                if isinstance(root, M.Module):
+                    original = attribute_at(root, ".".join(steps[:depth]), default=None)
+                below.training = getattr(original, "training", self.training)
+                setattr(holder, step, below)
+            holder = below
+        setattr(holder, last, thing)
+
+    # -- graph and code --------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The graph; assigning one recompiles. TypeError for another thing, AssertionError for the graph of another module."""
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph):
+            raise TypeError(f"graph of a GraphModule must be a Graph, got {type(graph).__name__}")
+        self.__dict__["_graph"] = graph
+        graph.owning_module = self
+        self.recompile()
+
+    @property
+    def code(self) -> str:
+        """The source that was generated from the graph by the last `recompile`."""
+        return self._code
+
+    def recompile(self) -> Any:
+        """Generate the code again, after edits of the graph; returns the PythonCode's source.
+
+        GraphError, naming the node, for a graph that is out of order.
+        """
+        source, function = compile_forward(self._graph)
+        self.__dict__["_code"], self.__dict__["_function"] = source, function
+        return source
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the graph computes."""
+        return self._function(self, *args, **kwargs)
+
+    def print_readable(self, print_output: bool = True) -> str:
+        """Print (unless print_output is False) and return the code, under the class and the file lines it stems from."""
+        lines = self._code.splitlines()
+        text = f"class {self._class_name}(Module):\n" + "".join(
+            f"    {line}".rstrip() + "\n" for line in lines
+        )
+        if print_output:
+            print(text)
+        return text
+
+    # -- submodules ------------------------------------------------------------------------------
+
+    def add_submodule(self, target: str, m: M.Module) -> bool:
+        """Put a module at a dotted path; False, and nothing is done, when something else is in the way."""
+        holder: Any = self
+        for step in target.split(".")[:-1]:
+            below = holder.__dict__.get(step) if isinstance(holder, M.Module) else None
+            if below is None:
+                break
+            if not isinstance(below, M.Module):
+                return False
+            holder = below
+        self._put(target, m)
+        return True
+
+    def delete_submodule(self, target: str) -> bool:
+        """Delete the module at a dotted path; False when there is none."""
+        path, _, last = target.rpartition(".")
+        holder = attribute_at(self, path, default=None)
+        if not isinstance(holder, M.Module) or not isinstance(holder.__dict__.get(last), M.Module):
+            return False
+        delattr(holder, last)
+        return True
+
+    def delete_all_unused_submodules(self) -> None:
+        """Delete modules that the graph neither calls nor reads from, nor any module below or above those."""
+        used: set[str] = set()
+        kept: set[str] = set()
+        for node in self._graph.nodes:
+            if node.op in ("call_module", "get_attr"):
+                steps = node.target.split(".")
+                used.update(".".join(steps[:depth]) for depth in range(1, len(steps) + 1))
+                if node.op == "call_module":
+                    kept.add(node.target)
+        for path in [path for path, _ in self.named_modules() if path]:
+            inside = any(path.startswith(f"{above}.") for above in kept)
+            if path not in used and not inside:
+                self.delete_submodule(path)
+
+    # -- copies and files ------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            key: value for key, value in self.__dict__.items() if key not in ("_function", "_code")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.graph = self._graph
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace(type(self).__name__, self._class_name, 1)

@@ -1,0 +1,188 @@
+"""Running a graph node by node, with a method to override for each kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .. import module as M
+from .graph import Graph, attribute_at
+from .graph_module import GraphModule
+from .node import Argument, Node, Target, map_arg
+from .proxy import Proxy
+from .tracer import Tracer
+
+__all__ = ["Interpreter", "Transformer"]
+
+_NONE_GIVEN = object()
+
+
+class Interpreter:
+    """Runs the graph of ``module`` node by node. Override `run_node`, or the method of an opcode, to watch or change it.
+
+    garbage_collect_values: forget values after their last use.
+    graph: another graph to run on the module's attributes.
+    submodules: dotted path -> module.
+
+    >>> import megengine.functional as F, megengine as mge
+    >>> from megengine import fx
+    >>> class Swap(fx.Interpreter):
+    ...     def call_function(self, target, args, kwargs):
+    ...         return super().call_function(F.neg if target is F.relu else target, args, kwargs)
+    >>> Swap(fx.symbolic_trace(lambda x: F.relu(x))).run(mge.tensor([1.0])).numpy()
+    array([-1.], dtype=float32)
+    """
+
+    def __init__(
+        self, module: M.Module, garbage_collect_values: bool = True, graph: Graph | None = None
+    ) -> None:
+        self.module = module
+        self.graph = graph if graph is not None else module.graph
+        self.submodules = dict(module.named_modules())
+        self.garbage_collect_values = garbage_collect_values
+        self.env: dict[Node, Any] = {}
+        self.args_iter: Iterator[Any] = iter(())
+
+    def run(
+        self,
+        *args: Any,
+        initial_env: dict[Node, Any] | None = None,
+        enable_io_processing: bool = True,
+    ) -> Any:
+        """The result for these inputs.
+
+        initial_env: node -> value; these nodes are not run. enable_io_processing: taken for programs that pass it.
+        What a node raises is raised, with a note that names the node and its line.
+        """
+        self.env = dict(initial_env or {})
+        self.args_iter = iter(args)
+        last_reader = {}
+        if self.garbage_collect_values:
+            last_reader = {
+                value: node for node in self.graph.nodes for value in node.all_input_nodes
+            }
+        for node in self.graph.nodes:
+            if node not in self.env:
+                try:
+                    self.env[node] = self.run_node(node)
+                except Exception as error:
+                    error.add_note(f"while running {node.describe()}: {node.format_node()}")
+                    raise
+            if node.op == "output":
+                return self.env[node]
+            if self.garbage_collect_values:
+                for value in (*node.all_input_nodes, node):
+                    if last_reader.get(value, node) is node:
+                        self.env.pop(value, None)
+        return None
+
+    def run_node(self, n: Node) -> Any:
+        """The value of one node, from the values of its inputs."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return getattr(self, n.op)(n.target, args, kwargs)
+
+    def placeholder(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The next input; its default when there is none. TypeError when there is no default."""
+        if target.startswith("**"):
+            return {}
+        if target.startswith("*"):
+            return list(self.args_iter)
+        value = next(self.args_iter, _NONE_GIVEN)
+        if value is not _NONE_GIVEN:
+            return value
+        if args:
+            return args[0]
+        raise TypeError(f"no value was given for the input {target!r}")
+
+    def get_attr(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The attribute of the module at a path."""
+        return self.fetch_attr(target)
+
+    def call_function(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """``target(*args, **kwargs)``."""
+        return target(*args, **kwargs)
+
+    def call_method(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The method ``target`` of ``args[0]``."""
+        return getattr(args[0], target)(*args[1:], **kwargs)
+
+    def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The module at the path ``target``, called."""
+        return self.fetch_attr(target)(*args, **kwargs)
+
+    def output(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The result."""
+        return args[0]
+
+    def fetch_attr(self, target: str) -> Any:
+        """The attribute of the module at a path. AttributeError when there is none."""
+        return attribute_at(self.module, target)
+
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple, dict[str, Any]]:
+        """Arguments of a node with values in place of nodes."""
+        return self.map_nodes_to_values((n.args, n.kwargs), n)
+
+    def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
+        """A tree with values in place of nodes. RuntimeError for a node that has no value yet."""
+
+        def value_of(node: Node) -> Any:
+            if node not in self.env:
+                raise RuntimeError(
+                    f"{n.describe()} reads {node.describe()}, which has no value\n  fix: graph.lint()"
+                )
+            return self.env[node]
+
+        return map_arg(args, value_of)
+
+
+class _TransformerTracer(Tracer):
+    """Records what a Transformer's methods do; modules are leaves."""
+
+    def __init__(self, graph: Graph, root: M.Module) -> None:
+        self._start(root)
+        self.graph = graph
+
+    def is_leaf_module(self, m: M.Module, module_qualified_name: str) -> bool:
+        return True
+
+
+class Transformer(Interpreter):
+    """An Interpreter that makes a new graph: its methods get and return proxies.
+
+    A method of an opcode that is overridden may leave a node out (return one of its arguments), or record others.
+    """
+
+    def __init__(self, module: M.Module) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.new_graph = Graph()
+        self.tracer = _TransformerTracer(self.new_graph, module)
+
+    def placeholder(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Proxy:
+        """An input of the new graph."""
+        return self.tracer.create_proxy("placeholder", target, args, {})
+
+    def get_attr(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Proxy:
+        """Reads the attribute in the new graph."""
+        return self.tracer.create_proxy("get_attr", target, args, kwargs)
+
+    def call_function(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls the function in the new graph."""
+        return self.tracer.create_proxy("call_function", target, args, kwargs)
+
+    def call_method(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls the method in the new graph."""
+        return self.tracer.create_proxy("call_method", target, args, kwargs)
+
+    def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls the module in the new graph."""
+        return self.tracer.create_proxy("call_module", target, args, kwargs)
+
+    def transform(self) -> GraphModule:
+        """The module with the new graph."""
+        from . import _intercept
+
+        with _intercept.tracing(self.tracer):
+            result = self.run()
+        self.new_graph.output(self.tracer.create_arg(result))
+        class_name = getattr(self.module, "_class_name", type(self.module).__name__)
+        return GraphModule(self.module, self.new_graph, class_name)

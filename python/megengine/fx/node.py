@@ -1,0 +1,272 @@
+"""Node: one step of a graph, and the value that it makes."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._graph import Call, GraphError, Value, map_values
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+__all__ = ["Argument", "Node", "OPCODES", "Target", "map_aggregate", "map_arg"]
+
+Target = Callable[..., Any] | str
+Argument = Any  # a Node, a constant, or a tuple, list, dict or slice of arguments
+
+OPCODES = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_WRITERS = frozenset(
+    [operator.setitem, operator.delitem]
+    + [getattr(operator, f"i{name}") for name in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+        "lshift", "rshift", "concat",
+    ) if hasattr(operator, f"i{name}")]
+)  # fmt: skip
+_IMPURE: set[Callable[..., Any]] = (
+    set()
+)  # Python functions of this package that act by being called
+_WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset", "_assign"})
+
+
+def map_arg(tree: Argument, fn: Callable[[Node], Any]) -> Argument:
+    """``tree`` with ``fn(node)`` in place of each node. TypeError unless ``fn`` is callable.
+
+    >>> from megengine import fx
+    >>> graph = fx.Graph()
+    >>> map_arg([graph.placeholder("x"), {"axis": 1}], lambda node: node.name)
+    ['x', {'axis': 1}]
+    """
+    if not callable(fn):
+        raise TypeError(f"map_arg(tree, fn): fn must be callable, got {fn!r}")
+    return map_values(tree, fn)
+
+
+def _is_writer(fn: Callable[..., Any]) -> bool:
+    if isinstance(fn, types.BuiltinFunctionType):
+        return fn in _WRITERS
+    return isinstance(fn, types.FunctionType) and fn in _IMPURE
+
+
+def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
+    """``tree`` with ``fn(leaf)`` in place of each leaf, node or not."""
+    from .._graph import map_leaves
+
+    return map_leaves(tree, fn)
+
+
+def users_line() -> str:
+    """ "file:line" of the nearest caller outside this package, or ""."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def name_of_function(target: Callable[..., Any]) -> str:
+    """The name under which users know a function: ``operator.add``, ``megengine.functional.relu``."""
+    name = (
+        getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or repr(target)
+    )
+    module = getattr(target, "__module__", None) or ""
+    if module in ("_operator", "operator"):
+        return f"operator.{target.__name__}"
+    if module == "builtins":
+        return name
+    if module.startswith("megengine.functional"):
+        functional = sys.modules["megengine.functional"]
+        if getattr(functional, name, None) is target:
+            return f"megengine.functional.{name}"
+    return f"{module}.{name}" if module else name
+
+
+class Node(Call, Value):
+    """One step: ``op`` says what kind, ``target`` what is called or read, ``args`` and ``kwargs`` with what.
+
+    op: one of "placeholder", "get_attr", "call_function", "call_method", "call_module", "output".
+    target: a callable for call_function; else a str: the input's name, the dotted path of an attribute or
+        module, the method's name, "output".
+    name: the variable of the value in generated code, unique in the graph.
+    users: dict whose keys are the nodes that read this one.
+    meta: a dict for passes; travels with copies.
+    Nodes are made by `Graph.create_node` and its like.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        op: str,
+        target: Target,
+        args: tuple[Argument, ...] = (),
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> None:
+        if op not in OPCODES:
+            raise ValueError(
+                f"node {name!r}: unknown opcode {op!r}\n  fix: use one of {', '.join(OPCODES)}\n"
+                f"  at:  {users_line()}"
+            )
+        if op == "call_function":
+            if not callable(target):
+                raise ValueError(
+                    f"node {name!r}: the target of call_function must be callable, got {target!r}"
+                )
+        elif not isinstance(target, str):
+            raise ValueError(f"node {name!r}: the target of {op} must be a str, got {target!r}")
+        self.op = op
+        self.target = target
+        self.name = name
+        self.type = type_expr
+        self.meta: dict[str, Any] = {}
+        self.source = users_line()
+        self._maker = graph
+        super().__init__(args, kwargs)
+
+    def set_arguments(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        super().set_arguments(args, kwargs)
+        for node in self._inputs:
+            if node._maker is not self._maker:
+                for other in self._inputs:
+                    other.users.pop(self, None)
+                self._args, self._kwargs, self._inputs = (), {}, {}
+                raise GraphError(
+                    f"node {self.describe()} cannot read {node.describe()}: that is a node of another graph\n"
+                    "  fix: copy it with graph.node_copy first"
+                )
+
+    # -- neighbours ------------------------------------------------------------------------------
+
+    @property
+    def all_input_nodes(self) -> list[Node]:
+        """The nodes in args and kwargs, each once, in order."""
+        return self.inputs
+
+    @property
+    def next(self) -> Node | None:
+        """The node after this one; None after the last."""
+        return self._maker.following(self)
+
+    @property
+    def prev(self) -> Node | None:
+        """The node before this one; None before the first."""
+        return self._maker.preceding(self)
+
+    def prepend(self, other: Node) -> None:
+        """Move ``other`` to the place before this node."""
+        self._maker.move(other, before=self)
+
+    def append(self, other: Node) -> None:
+        """Move ``other`` to the place after this node."""
+        if other is not self:
+            self._maker.move(other, before=self.next)
+
+    # -- edits -----------------------------------------------------------------------------------
+
+    def replace_all_uses_with(
+        self,
+        replace_with: Node,
+        delete_user_cb: Callable[[Node], bool] = lambda user: True,
+        *,
+        propagate_meta: bool = False,
+    ) -> list[Node]:
+        """Let the users of this node read ``replace_with`` instead; returns the changed users.
+
+        delete_user_cb: called with each user; False leaves that user as it is.
+        propagate_meta: ``replace_with``, whose meta must be empty (AssertionError), takes this node's.
+        """
+        if propagate_meta:
+            if replace_with.meta:
+                raise AssertionError(
+                    f"{replace_with.describe()} has meta of its own, which would be lost"
+                )
+            replace_with.meta = dict(self.meta)
+        return self.replace_all_uses(replace_with, delete_user_cb)
+
+    def replace_input_with(self, old_input: Node, new_input: Argument) -> None:
+        """Read ``new_input`` wherever args and kwargs hold ``old_input``."""
+        self.replace_input(old_input, new_input)
+
+    def update_arg(self, idx: int, arg: Argument) -> None:
+        """Replace the positional argument ``idx``."""
+        args = list(self.args)
+        args[idx] = arg
+        self.args = tuple(args)
+
+    def insert_arg(self, idx: int, arg: Argument) -> None:
+        """Put a positional argument before ``idx``."""
+        self.args = (*self.args[:idx], arg, *self.args[idx:])
+
+    def update_kwarg(self, key: str, arg: Argument) -> None:
+        """Set the keyword argument ``key``."""
+        self.kwargs = {**self.kwargs, key: arg}
+
+    def is_impure(self) -> bool:
+        """Whether the node matters although nobody reads it: inputs, outputs, writes into tensors."""
+        if self.op in ("placeholder", "output"):
+            return True
+        if self.op == "call_function":
+            return _is_writer(self.target)
+        if self.op == "call_method":
+            return self.target in _WRITING_METHODS
+        return self.op == "call_module" and self._module_writes()
+
+    def _module_writes(self) -> bool:
+        """A module in training mode may update its statistics."""
+        owner = self._maker.owning_module
+        if owner is None:
+            return False
+        from .graph import attribute_at
+
+        module = attribute_at(owner, self.target, default=None)
+        return bool(getattr(module, "training", False)) and any(True for _ in module.buffers())
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def format_node(self) -> str:
+        """The line that ``str(graph)`` shows for this node."""
+        if self.op == "output":
+            return f"return {self.args[0]}"
+        head = f"%{self.name} : [#users={len(self.users)}] = {self.op}"
+        if self.op == "placeholder":
+            default = f"(default={self.args[0]})" if self.args else ""
+            return f"{head}[target={self.target}]{default}"
+        if self.op == "get_attr":
+            return f"{head}[target={self.target}]"
+        target = name_of_function(self.target) if callable(self.target) else self.target
+        args, kwargs = _text(self.args), _text(self.kwargs)
+        return f"{head}[target={target}](args = {args}, kwargs = {kwargs})"
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple:
+        raise TypeError(
+            f"node {self.describe()} cannot be copied or saved alone: copy or save its graph"
+        )
+
+    def __deepcopy__(self, memo: dict) -> Node:
+        return memo.get(id(self)) or self.__reduce__()
+
+
+def _text(tree: Argument) -> str:
+    """Arguments with ``%`` before nodes."""
+    if isinstance(tree, Node):
+        return f"%{tree.name}"
+    if isinstance(tree, tuple):
+        return "(" + ", ".join(map(_text, tree)) + ("," if len(tree) == 1 else "") + ")"
+    if isinstance(tree, list):
+        return "[" + ", ".join(map(_text, tree)) + "]"
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in tree.items()) + "}"
+    if isinstance(tree, slice):
+        return f"slice({_text(tree.start)}, {_text(tree.stop)}, {_text(tree.step)})"
+    return name_of_function(tree) if callable(tree) and hasattr(tree, "__name__") else str(tree)

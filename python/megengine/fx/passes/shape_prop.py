@@ -1,0 +1,58 @@
+"""Shapes and dtypes of all values, found by running the graph."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..._graph import map_leaves
+from ...tensor import Tensor
+from ..interpreter import Interpreter
+from ..node import Node
+
+__all__ = ["ShapeProp", "TensorMetadata"]
+
+
+class TensorMetadata(NamedTuple):
+    """What is known of a tensor without its values: shape (elements along each axis), dtype, device."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    device: str
+
+
+def _metadata(value: Any) -> TensorMetadata | None:
+    if not isinstance(value, Tensor):
+        return None
+    return TensorMetadata(tuple(value._tuple_shape), value.dtype, value.device.logical_name)
+
+
+class ShapeProp(Interpreter):
+    """Runs a graph and notes in each node what it made.
+
+    ``node.meta["tensor_meta"]``: a `TensorMetadata`, or a tree of them for several tensors; missing where
+    there is no tensor. ``node.meta["type"]``: type of the value. ``node.shape``, ``node.dtype``: of a single tensor.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(lambda x: F.flatten(x, 1))
+    >>> _ = fx.passes.shape_prop.ShapeProp(gm).propagate(F.zeros((2, 3, 4)))
+    >>> [node.shape for node in gm.graph.nodes]
+    [(2, 3, 4), (2, 12), (2, 12)]
+    """
+
+    def run_node(self, n: Node) -> Any:
+        """The value of the node, which is noted."""
+        result = super().run_node(n)
+        noted = map_leaves(result, _metadata)
+        if isinstance(noted, TensorMetadata):
+            n.shape, n.dtype = noted.shape, noted.dtype
+        found: list[TensorMetadata] = []
+        map_leaves(result, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
+        if found:
+            n.meta["tensor_meta"] = noted
+        n.meta["type"] = type(result)
+        return result
+
+    def propagate(self, *args: Any) -> Any:
+        """Run on these inputs; returns the result."""
+        return self.run(*args)

@@ -1,0 +1,156 @@
+"""Proxy: stands for a value that is not known while a program is traced; what is done with it becomes nodes."""
+
+from __future__ import annotations
+
+import dis
+import operator
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .node import Node, users_line
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+__all__ = ["Attribute", "Proxy", "TraceError"]
+
+
+class TraceError(ValueError):
+    """The program asked for something that only a run can tell; names the node and the program's line."""
+
+
+def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
+    """The error for asking a proxy for its value."""
+    return TraceError(
+        f"{asked} of {proxy.node.describe()}: the value is not known while tracing\n"
+        f"  fix: {fix}\n"
+        f"  at:  {users_line()}"
+    )
+
+
+class Proxy:
+    """A value of the traced program. Operators, methods, attributes and functions of it become nodes.
+
+    node: the node that makes the value. tracer: what records. TraceError for what needs the value: conditions, ``len``, loops.
+    """
+
+    __array_ufunc__ = None  # ndarray + Proxy is left to Proxy
+    __hash__ = object.__hash__
+
+    def __init__(self, node: Node, tracer: Tracer) -> None:
+        self.__dict__["node"] = node
+        self.__dict__["tracer"] = tracer
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.node.name})"
+
+    def __getattr__(self, name: str) -> Attribute:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(f"Proxy has no attribute {name!r}")
+        return Attribute(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.tracer.create_proxy("call_function", setattr, (self, name, value), {})
+
+    def __deepcopy__(self, memo: dict) -> Proxy:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {})
+
+    # -- what needs the value --------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return self.tracer.to_bool(self)
+
+    def __iter__(self) -> Iterator[Proxy]:
+        count = _unpacked_count(sys._getframe(1))
+        if count is not None:
+            return (self[index] for index in range(count))
+        return self.tracer.iter(self)
+
+    def keys(self) -> Any:
+        """What ``**proxy`` asks for."""
+        return self.tracer.keys(self)
+
+    def __len__(self) -> int:
+        raise unknown(
+            self,
+            "len()",
+            "call fx.wrap('len') at the top of the module, or pass the length in concrete_args",
+        )
+
+    def __contains__(self, item: Any) -> bool:
+        raise unknown(self, "`in`", "compare with ==, or put the code into a leaf module")
+
+    def _number(self) -> Any:
+        raise unknown(
+            self,
+            "a Python number",
+            "use functions of tensors (not those of math or numpy), or pass the number in concrete_args",
+        )
+
+    __index__ = __int__ = __float__ = __complex__ = __round__ = __trunc__ = _number
+
+    def numpy(self) -> Any:
+        """TraceError: a value on the host is not known while tracing."""
+        raise unknown(self, "numpy()", "stay with tensors, or put the code into a leaf module")
+
+    item = tolist = numpy
+
+
+class Attribute(Proxy):
+    """``proxy.name``: the start of a method call, or else the value of an attribute."""
+
+    def __init__(self, root: Proxy, name: str) -> None:
+        self.__dict__.update(_root=root, _name=name, tracer=root.tracer)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "node":
+            return super().__getattr__(name)
+        made = self.tracer.create_proxy("call_function", getattr, (self._root, self._name), {})
+        self.__dict__["node"] = made.node
+        return made.node
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer.create_proxy("call_method", self._name, (self._root, *args), kwargs)
+
+
+def _unpacked_count(frame: Any) -> int | None:
+    """How many names ``a, b = proxy`` assigns, if the caller stands at such a statement."""
+    code, place = frame.f_code.co_code, frame.f_lasti
+    if 0 <= place < len(code) and dis.opname[code[place]] == "UNPACK_SEQUENCE":
+        return code[place + 1]
+    return None
+
+
+def _unary(fn: Any) -> Any:
+    return lambda self: self.tracer.create_proxy("call_function", fn, (self,), {})
+
+
+def _binary(fn: Any) -> Any:
+    return lambda self, other: self.tracer.create_proxy("call_function", fn, (self, other), {})
+
+
+def _reflected(fn: Any) -> Any:
+    return lambda self, other: self.tracer.create_proxy("call_function", fn, (other, self), {})
+
+
+ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
+)  # fmt: skip
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+for _name in ARITHMETIC:
+    _function = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
+    setattr(Proxy, f"__{_name}__", _binary(_function))
+    setattr(Proxy, f"__r{_name}__", _reflected(_function))
+    setattr(Proxy, f"__i{_name}__", _binary(getattr(operator, f"i{_name}")))
+for _name in (*COMPARISONS, "getitem"):
+    setattr(Proxy, f"__{_name}__", _binary(getattr(operator, _name)))
+for _name in ("neg", "pos", "invert", "abs"):
+    setattr(Proxy, f"__{_name}__", _unary(getattr(operator, _name)))

@@ -1,0 +1,301 @@
+"""Finding parts of a graph that look like a pattern, and putting other nodes in their place."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from .. import functional as F
+from .. import module as M
+from ..tensor import Tensor
+from .graph import Graph, attribute_at
+from .graph_module import GraphModule
+from .node import Node, map_arg
+from .tracer import symbolic_trace
+
+__all__ = ["Match", "replace_pattern"]
+
+_COMMUTATIVE = frozenset({
+    operator.add, operator.mul, operator.and_, operator.or_, operator.xor, operator.eq, operator.ne,
+    F.add, F.mul, F.maximum, F.minimum, F.equal, F.not_equal, F.logical_and, F.logical_or, F.logical_xor,
+    F.logaddexp,
+})  # fmt: skip
+
+
+class Match(NamedTuple):
+    """A place where the pattern was found.
+
+    anchor: the last of its nodes; it may be erased by now. nodes_map: node of the pattern -> node or constant of the graph.
+    """
+
+    anchor: Node
+    nodes_map: dict[Node, Any]
+
+
+def replace_pattern(
+    gm: GraphModule,
+    pattern: Callable[..., Any] | M.Module | Graph,
+    replacement: Callable[..., Any] | M.Module | Graph,
+) -> list[Match]:
+    """Put ``replacement`` wherever ``pattern`` is found in ``gm``, and recompile; returns the matches in order.
+
+    pattern, replacement: functions, modules or graphs with the same number of inputs and results.
+        An input stands for any value or constant, the same one wherever it is read. Nodes match when they do the
+        same: arguments may be positional or by keyword or left at their default, those of commutative
+        functions in either order; attributes and modules match by path. Values inside a match
+        that others read as well keep it from matching, as do inputs that come only after a part of it.
+    Matches do not overlap; they may touch, one reading another's result. Attributes and modules that the replacement
+    names and ``gm`` lacks are taken from it.
+    ValueError for a pattern without a computation, or for numbers of inputs or results that differ.
+
+    >>> import megengine.functional as F
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(lambda x: F.relu(x * 0.5) + 1)
+    >>> len(fx.replace_pattern(gm, lambda x, c: F.relu(x * c), lambda x, c: F.maximum(c * x, 0)))
+    1
+    >>> print(gm.graph)
+    graph():
+        %x : [#users=1] = placeholder[target=x]
+        %mul_1 : [#users=1] = call_function[target=operator.mul](args = (0.5, %x), kwargs = {})
+        %maximum : [#users=1] = call_function[target=megengine.functional.maximum](args = (%mul_1, 0), kwargs = {})
+        %add : [#users=1] = call_function[target=operator.add](args = (%maximum, 1), kwargs = {})
+        return add
+    """
+    wanted = _Pattern(_graph_of(pattern))
+    new = _Replacement(replacement, wanted)
+    matches, claimed = [], set()
+    positions = gm.graph.positions()
+    for node in gm.graph.nodes:
+        found = wanted.match_at(node, claimed, positions)
+        if found is not None:
+            claimed.update(found[inner] for inner in wanted.inner)
+            matches.append(
+                Match(max((found[inner] for inner in wanted.inner), key=positions.get), found)
+            )
+    new.install(gm)
+    replaced: dict[Node, Any] = {}
+    for match in matches:
+        new.put(gm.graph, match, replaced)
+    gm.recompile()
+    return matches
+
+
+def _graph_of(program: Callable[..., Any] | M.Module | Graph) -> Graph:
+    if isinstance(program, Graph):
+        return program
+    return program.graph if isinstance(program, GraphModule) else symbolic_trace(program).graph
+
+
+def _results(graph: Graph) -> tuple:
+    result = graph.output_node.args[0]
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+# -- what a call does, whatever way its arguments are written -------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def _signature(target: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(target)
+    except (TypeError, ValueError):
+        return None
+
+
+def _bound(node: Node, owner: Any) -> tuple[tuple, dict[str, Any]]:
+    """Arguments by name with defaults filled in, where the signature is known."""
+    signature, args = None, node.args
+    if node.op == "call_function":
+        signature = _signature(node.target)
+    elif node.op == "call_method":
+        signature = _signature(getattr(Tensor, node.target, None))
+    elif node.op == "call_module":
+        module = attribute_at(owner, node.target, default=None) if owner is not None else None
+        signature = _signature(type(module).forward) if module is not None else None
+        args = (None, *args)  # self
+    if signature is None:
+        return node.args, node.kwargs
+    try:
+        bound = signature.bind(*args, **node.kwargs)
+    except TypeError:
+        return node.args, node.kwargs
+    bound.apply_defaults()
+    return (), dict(bound.arguments)
+
+
+class _Pattern:
+    """A pattern's graph, made ready for matching.
+
+    outputs: the nodes whose values are its results. inner: all nodes but inputs and output.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.inner = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+        self.outputs = _results(graph)
+        self.owner = graph.owning_module
+        if not self.inner or any(
+            not isinstance(node, Node) or node.op == "placeholder" for node in self.outputs
+        ):
+            raise ValueError(
+                "the pattern must compute each of its results, not hand on an input or a constant"
+            )
+        unread = [n for n in self.inner if not n.users]
+        if unread:
+            raise ValueError(f"node {unread[0].describe()} of the pattern leads to no result")
+        self._arguments = {node: _bound(node, self.owner) for node in self.inner}
+
+    def match_at(
+        self, node: Node, claimed: set[Node], positions: dict[Node, int]
+    ) -> dict[Node, Any] | None:
+        """The match whose first result is ``node``; None when there is none."""
+        anchor = self.outputs[0]
+        if node.op != anchor.op or node.target != anchor.target or node in claimed:
+            return None
+        binding: dict[Node, Any] = {}
+        for found in self._node(anchor, node, binding):
+            for whole in self._other_outputs(1, found):
+                if self._is_sound(whole, claimed, positions):
+                    return whole
+        return None
+
+    def _other_outputs(self, place: int, binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
+        """Extends a match to the results after the first: among the readers of what is matched already."""
+        if place == len(self.outputs):
+            yield binding
+            return
+        wanted = self.outputs[place]
+        if wanted in binding:
+            yield from self._other_outputs(place + 1, binding)
+            return
+        for candidate in self._readers(wanted, binding):
+            for found in self._node(wanted, candidate, binding):
+                yield from self._other_outputs(place + 1, found)
+
+    def _readers(self, wanted: Node, binding: dict[Node, Any]) -> list[Node]:
+        """Nodes that a result can be: forward, along the pattern, from a matched node that it depends on."""
+        for value in wanted.all_input_nodes:
+            known = [binding[value]] if value in binding else self._readers(value, binding)
+            nodes = [user for node in known if isinstance(node, Node) for user in node.users]
+            if nodes:
+                return [n for n in nodes if n.op == wanted.op and n.target == wanted.target]
+        return []
+
+    # A match grows in a dict that is copied only where there is a choice, at commutative functions.
+
+    def _node(self, wanted: Node, node: Any, binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
+        if wanted in binding:
+            known = binding[wanted]
+            if known is node or (not isinstance(known, Node) and _same(known, node)):
+                yield binding
+            return
+        if wanted.op == "placeholder":
+            yield {**binding, wanted: node}
+            return
+        if not isinstance(node, Node) or node.op != wanted.op or node.target != wanted.target:
+            return
+        binding = {**binding, wanted: node}
+        pair = self._arguments[wanted], _bound(node, node.graph.owning_module)
+        yield from self._tree(*pair, binding)
+        if wanted.target in _COMMUTATIVE and len(node.args) == len(wanted.args) == 2:
+            yield from self._tree(wanted.args, node.args[::-1], binding)
+
+    def _tree(
+        self, wanted: Any, actual: Any, binding: dict[Node, Any]
+    ) -> Iterator[dict[Node, Any]]:
+        if isinstance(wanted, Node):
+            yield from self._node(wanted, actual, binding)
+        elif isinstance(wanted, slice) and isinstance(actual, slice):
+            ends = [(s.start, s.stop, s.step) for s in (wanted, actual)]
+            yield from self._tree(*ends, binding)
+        elif isinstance(wanted, dict):
+            if isinstance(actual, dict) and wanted.keys() == actual.keys():
+                yield from self._items(
+                    [(item, actual[key]) for key, item in wanted.items()], binding
+                )
+        elif isinstance(wanted, (tuple, list)):
+            if isinstance(actual, (tuple, list)) and len(wanted) == len(actual):
+                yield from self._items(list(zip(wanted, actual, strict=True)), binding)
+        elif _same(wanted, actual):
+            yield binding
+
+    def _items(self, pairs: list[tuple[Any, Any]], binding: dict) -> Iterator[dict[Node, Any]]:
+        if not pairs:
+            yield binding
+            return
+        for found in self._tree(*pairs[0], binding):
+            yield from self._items(pairs[1:], found)
+
+    def _is_sound(
+        self, binding: dict[Node, Any], claimed: set[Node], positions: dict[Node, int]
+    ) -> bool:
+        """Whether the match can be taken out of the graph as a whole."""
+        nodes = {binding[inner]: inner for inner in self.inner}
+        if len(nodes) < len(self.inner) or not claimed.isdisjoint(nodes):
+            return False
+        results = {binding[output] for output in self.outputs}
+        for node in nodes:
+            if node not in results and any(user not in nodes for user in node.users):
+                return False
+        # Results are made where the last of the match stands: whoever reads them must come later.
+        last = max(positions[node] for node in nodes)
+        return all(
+            positions[user] > last for node in results for user in node.users if user not in nodes
+        )
+
+
+def _same(wanted: Any, actual: Any) -> bool:
+    """Whether two constants are the same; 1, 1.0 and True are not."""
+    return wanted is actual or (type(wanted) is type(actual) and bool(wanted == actual))
+
+
+def _now(node: Any, replaced: dict[Node, Any]) -> Any:
+    """What stands for a node of the graph after the replacements so far."""
+    while isinstance(node, Node) and node in replaced:
+        node = replaced[node]
+    return node
+
+
+class _Replacement:
+    def __init__(self, program: Callable[..., Any] | M.Module | Graph, pattern: _Pattern) -> None:
+        graph = _graph_of(program)
+        self.pattern = pattern
+        self.root = program if isinstance(program, M.Module) else graph.owning_module
+        self.graph = graph
+        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.outputs = _results(graph)
+        for what, ours, theirs in (
+            ("inputs", self.inputs, pattern.inputs),
+            ("results", self.outputs, pattern.outputs),
+        ):
+            if len(ours) != len(theirs):
+                raise ValueError(
+                    f"the pattern has {len(theirs)} {what}, the replacement {len(ours)}"
+                )
+
+    def install(self, gm: GraphModule) -> None:
+        """Give ``gm`` the attributes that the replacement names and ``gm`` lacks."""
+        for node in self.graph.nodes:
+            if node.op in ("call_module", "get_attr") and self.root is not None:
+                if attribute_at(gm, node.target, default=None) is None:
+                    gm._take(self.root, node)
+
+    def put(self, graph: Graph, match: Match, replaced: dict[Node, Any]) -> None:
+        """Insert a copy before the match's last node, hand its results on, and erase the match."""
+        env: dict[Node, Any] = {}
+        for ours, theirs in zip(self.inputs, self.pattern.inputs, strict=True):
+            if theirs not in match.nodes_map and ours.users:
+                raise ValueError(f"input {theirs.name!r} of the pattern is read by nothing in it")
+            env[ours] = map_arg(match.nodes_map.get(theirs), lambda node: _now(node, replaced))
+        with graph.inserting_before(match.anchor):
+            graph.graph_copy(self.graph, env)
+        for theirs, ours in zip(self.pattern.outputs, self.outputs, strict=True):
+            old, new = match.nodes_map[theirs], env[ours] if isinstance(ours, Node) else ours
+            old.replace_all_uses_with(new)
+            replaced[old] = new
+        for inner in reversed(self.pattern.inner):
+            graph.erase_node(match.nodes_map[inner])

@@ -1,0 +1,253 @@
+"""Tracer: runs a program once on proxies and records what it does as a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import module as M
+from .._graph import map_leaves
+from ..tensor import Tensor
+from . import _intercept, node
+from .graph import Graph
+from .graph_module import GraphModule
+from .node import Argument, Node, Target
+from .proxy import Proxy, TraceError, unknown
+
+__all__ = ["Tracer", "symbolic_trace"]
+
+_CONSTANTS = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range)
+
+
+def check_concrete_arg(value: Any, expected: Any, name: str) -> None:
+    """ValueError unless an argument has the value for which the program was traced."""
+    if value is not expected and value != expected:
+        raise ValueError(
+            f"argument {name!r} is {value!r}, but the program was traced for {expected!r}"
+        )
+
+
+node._IMPURE.add(check_concrete_arg)
+
+
+class Tracer:
+    """Records programs. Subclass it to say what is a leaf, or to change what is recorded.
+
+    >>> from megengine import fx
+    >>> import megengine.module as M
+    >>> graph = fx.Tracer().trace(M.Sequential(M.Linear(3, 4), M.ReLU()))
+    >>> [node.target for node in graph.nodes]
+    ['inp', '0', '1', 'output']
+    """
+
+    root: M.Module
+    graph: Graph
+
+    # -- what to record --------------------------------------------------------------------------
+
+    def is_leaf_module(self, m: M.Module, module_qualified_name: str) -> bool:
+        """Whether a module is called by one node (True), or its forward is traced into.
+
+        Modules of this package are leaves, but for Sequential.
+        """
+        return type(m).__module__.startswith("megengine.module") and not isinstance(m, M.Sequential)
+
+    def call_module(
+        self, m: M.Module, forward: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        """Called for each call of a module; forward runs it."""
+        path = self.path_of_module(m)
+        if self.is_leaf_module(m, path):
+            return self.create_proxy("call_module", path, args, kwargs)
+        return forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Tensor) -> Any:
+        """Called when forward reads a tensor of a module; returns what it gets."""
+        path = self._tensors.get(id(attr_val))
+        if path is None:
+            return attr_val
+        if path not in self._tensor_proxies:
+            self._tensor_proxies[path] = self.create_proxy("get_attr", path, (), {})
+        return self._tensor_proxies[path]
+
+    def path_of_module(self, mod: M.Module) -> str:
+        """The dotted path of a module from the root. NameError when the root does not hold it."""
+        path = self._modules.get(id(mod))
+        if path is None:
+            raise NameError(
+                f"{type(mod).__name__} is called, but is no submodule of {type(self.root).__name__}\n"
+                "  fix: keep it in an attribute of a module\n"
+                f"  at:  {node.users_line()}"
+            )
+        return path
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def create_node(
+        self,
+        kind: str,
+        target: Target,
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Argument],
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Called with arguments in which nodes stand for proxies."""
+        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+
+    def proxy(self, node: Node) -> Proxy:
+        """The proxy of a node."""
+        return Proxy(node, self)
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Proxy:
+        """Record a node from arguments with proxies; returns its proxy."""
+        args, kwargs = self.create_arg((args, kwargs))
+        return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
+
+    def create_arg(self, a: Any) -> Argument:
+        """The form in which an argument is kept in nodes: nodes for proxies and tensors, constants as they are.
+
+        TraceError for objects that a graph cannot hold.
+        """
+        return map_leaves(a, self._leaf)
+
+    def _leaf(self, value: Any) -> Argument:
+        if isinstance(value, Proxy):
+            if value.tracer is not self:
+                raise TraceError(f"{value!r} belongs to another trace\n  at:  {node.users_line()}")
+            return value.node
+        if isinstance(value, Node) or isinstance(value, _CONSTANTS) or callable(value):
+            if isinstance(value, M.Module):
+                raise TraceError(
+                    f"a {type(value).__name__} is passed as an argument, which a graph cannot hold\n"
+                    f"  fix: make the callee a leaf module that holds it\n  at:  {node.users_line()}"
+                )
+            return value
+        if isinstance(value, Tensor):
+            return self._tensor_node(value)
+        return value
+
+    def _tensor_node(self, value: Tensor) -> Node:
+        path = self._tensors.get(id(value))
+        if path is None:  # made while tracing: a constant of the program
+            number = len([key for key in self.root.__dict__ if key.startswith("_tensor_constant")])
+            path = f"_tensor_constant{number}"
+            setattr(self.root, path, value)
+            self._tensors[id(value)] = path
+        return self.getattr(path, value).node
+
+    # -- questions that only a run could answer --------------------------------------------------
+
+    def to_bool(self, obj: Proxy) -> bool:
+        """Called for a condition on a proxy. TraceError here; a subclass may answer."""
+        raise unknown(
+            obj,
+            "the truth",
+            "choose with functional.where, pass what the branch depends on in concrete_args, or put the "
+            "branch into a leaf module (Tracer.is_leaf_module) or a function given to fx.wrap",
+        )
+
+    def iter(self, obj: Proxy) -> Iterator:
+        """Called for a loop over a proxy. TraceError here; a subclass may answer."""
+        raise unknown(
+            obj,
+            "a loop over the items",
+            "index it (x[0], x[1]), or put the loop into a leaf module",
+        )
+
+    def keys(self, obj: Proxy) -> Any:
+        """Called for ``**proxy``. TraceError here; a subclass may answer."""
+        raise unknown(obj, "the keys", "name the arguments")
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def trace(
+        self, root: M.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
+    ) -> Graph:
+        """The graph of a module or function.
+
+        concrete_args: argument name -> value with which the program is traced; the graph takes the
+            argument still, but refuses other values.
+        TraceError, naming a node and a line, where the program depends on a value. TypeError for a forward with ``*args``.
+        """
+        function = self._start(root)
+        self.graph = Graph()
+        self._checked: list[tuple[Node, Any, str]] = []
+        args, kwargs = self._inputs(function, dict(concrete_args or {}))
+        for check in self._checked:  # after the last input
+            self.create_node("call_function", check_concrete_arg, check, {})
+        with _intercept.tracing(self):
+            result = function(*args, **kwargs)
+        self.create_node("output", "output", (self.create_arg(result),), {})
+        return self.graph
+
+    def _start(self, root: M.Module | Callable[..., Any]) -> Callable[..., Any]:
+        self._tensor_proxies: dict[str, Proxy] = {}
+        if isinstance(root, M.Module):
+            self.root = root
+            self._modules = {id(module): path for path, module in root.named_modules()}
+            self._tensors = {id(tensor): path for path, tensor in root.named_tensors()}
+            if isinstance(root, GraphModule):
+                return root._function.__get__(root)
+            return root.forward
+        if not callable(root):
+            raise TypeError(f"trace takes a module or a function, got {root!r}")
+        self.root, self._modules, self._tensors = M.Module(), {}, {}
+        return root
+
+    def _inputs(self, function: Callable, concrete: dict[str, Any]) -> tuple[list, dict[str, Any]]:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                raise TypeError(
+                    f"forward takes *{name}, so the number of its inputs is not known while tracing\n"
+                    "  fix: trace a function that calls it with as many arguments as you want"
+                )
+            value = self._input(name, parameter.default, concrete)
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                kwargs[name] = value
+            else:
+                args.append(value)
+        if concrete:
+            raise ValueError(f"concrete_args names {sorted(concrete)}, which forward does not take")
+        return args, kwargs
+
+    def _input(self, name: str, default: Any, concrete: dict[str, Any]) -> Any:
+        if name in concrete:
+            value = concrete.pop(name)
+            node = self.create_node("placeholder", name, (value,), {})
+            if isinstance(value, _CONSTANTS):
+                self._checked.append((node, value, name))
+            return value
+        given = () if default is inspect.Parameter.empty else (self.create_arg(default),)
+        return self.proxy(self.create_node("placeholder", name, given, {}))
+
+
+def symbolic_trace(
+    root: M.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
+) -> GraphModule:
+    """A GraphModule that does what ``root`` does, traced by `Tracer`.
+
+    concrete_args: argument name -> value with which the program is traced. TraceError, naming node and line, where the
+    program depends on a value.
+
+    >>> from megengine import fx
+    >>> fx.symbolic_trace(lambda x: 2 * x + 1)(3)
+    7
+    """
+    tracer = Tracer()
+    graph = tracer.trace(root, concrete_args)
+    name = type(root).__name__ if isinstance(root, M.Module) else root.__name__
+    return GraphModule(tracer.root, graph, name)

@@ -1,0 +1,67 @@
+"""Folding a batch normalization with fixed statistics into the convolution before it.
+
+bn(conv(x)) = (w * x + b - mean) * scale / sqrt(var + eps) + shift, which is a convolution again.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from .. import functional as F
+from ..module import Module
+from ..tensor import Parameter, Tensor
+
+__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights"]
+
+
+def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
+    """A copy of ``conv`` (1-d, 2-d or 3-d) that computes ``bn(conv(x))`` as in eval mode.
+
+    AssertionError when one of them is in training mode; ValueError for a ``bn`` without running statistics.
+    """
+    if conv.training or bn.training:
+        raise AssertionError(
+            "Fusion only for eval! In training mode batch normalization uses the statistics of each batch\n"
+            "  fix: call model.eval() first"
+        )
+    if bn.running_mean is None:
+        raise ValueError("batch normalization without running statistics cannot be folded")
+    fused = copy.deepcopy(conv)
+    bias = F.zeros(conv._infer_bias_shape()) if conv.bias is None else conv.bias
+    fused.weight, fused.bias = fuse_conv_bn_weights(
+        conv.weight, bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+    )
+    return fused
+
+
+def fuse_conv_bn_weights(
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+) -> tuple[Parameter, Parameter]:
+    """(weight, bias) of the convolution that does what the convolution and the normalization do.
+
+    conv_w: (out, in, *kernel) or (groups, out / groups, in / groups, *kernel). conv_b: out values, or None.
+    bn_rm, bn_rv, bn_w, bn_b: mean, variance, scale and shift, out values each; scale and shift may be None.
+    The new bias has the shape of ``conv_b``, or (1, out, 1, ...) with as many axes as an ungrouped ``conv_w``.
+    """
+    channels = bn_rm.size
+    factor = 1 / F.sqrt(bn_rv.reshape(-1) + bn_eps)
+    if bn_w is not None:
+        factor = factor * bn_w.reshape(-1)
+    grouped = conv_w.shape[0] != channels
+    leading = (conv_w.shape[0], channels // conv_w.shape[0]) if grouped else (channels,)
+    weight = conv_w * factor.reshape(leading + (1,) * (conv_w.ndim - len(leading)))
+    shift = -bn_rm.reshape(-1) if conv_b is None else conv_b.reshape(-1) - bn_rm.reshape(-1)
+    bias = shift * factor
+    if bn_b is not None:
+        bias = bias + bn_b.reshape(-1)
+    if conv_b is not None:
+        shape = conv_b.shape
+    else:
+        shape = (1, channels) + (1,) * (conv_w.ndim - (3 if grouped else 2))
+    return Parameter(weight), Parameter(bias.reshape(shape))

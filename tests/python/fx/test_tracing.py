@@ -1,0 +1,232 @@
+"""symbolic_trace, Tracer and Proxy: what becomes nodes, and what is refused (F1, F2, F6)."""
+
+import operator
+import threading
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+from megengine import fx
+from megengine.functional import relu
+
+fx.wrap("len")
+
+
+@fx.wrap
+def opaque(x):
+    return x * 2 if x.sum() > 0 else x
+
+
+def tensor(*shape):
+    return mge.tensor(np.random.RandomState(0).randn(*shape).astype(np.float32))
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def ops(gm):
+    return [(node.op, node.target) for node in gm.graph.nodes]
+
+
+class Affine(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = mge.Parameter(np.full(4, 2, np.float32))
+        self.layers = [M.Linear(4, 4), M.ReLU()]
+        self.shifts = [mge.tensor(np.ones(4, np.float32))]
+
+    def forward(self, x, flag=True):
+        for layer in self.layers:
+            x = layer(x)
+        return (self.shifts[0] + self.scale.reshape(1, 4) * x).sum(axis=-1)
+
+
+def test_reads_calls_methods_and_operators_become_nodes():
+    net, x = Affine(), tensor(2, 4)
+    gm = fx.symbolic_trace(net)
+    assert ops(gm) == [
+        ("placeholder", "x"), ("placeholder", "flag"), ("call_module", "layers.0"), ("call_module", "layers.1"),
+        ("get_attr", "scale"), ("call_method", "reshape"), ("call_function", operator.mul),
+        ("get_attr", "shifts.0"), ("call_function", operator.add), ("call_method", "sum"), ("output", "output"),
+    ]  # fmt: skip
+    same(gm(x), net(x))
+
+
+def test_the_code_runs_by_itself():
+    gm, x = fx.symbolic_trace(lambda x: F.relu(-x) - x[..., 0:2].sum()), tensor(2, 4)
+    namespace = {}
+    exec(gm.code, namespace)
+    same(namespace["forward"](gm, x), gm(x))
+
+
+def test_functions_are_caught_by_whatever_name():
+    fn = F.exp
+
+    def program(x):
+        return relu(x) + fn(x) + F.nn.relu(x)
+
+    assert [target for op, target in ops(fx.symbolic_trace(program)) if target in (F.relu, F.exp)] == [
+        F.relu, F.exp, F.relu,
+    ]  # fmt: skip
+    same(relu(tensor(3)), F.maximum(tensor(3), 0))  # and are themselves again
+
+
+def test_tensors_made_while_tracing_are_kept_as_constants():
+    gm = fx.symbolic_trace(lambda x: F.ones(3) + x)
+    assert ops(gm)[1] == ("get_attr", "_tensor_constant0")
+    same(gm(tensor(3)), tensor(3) + 1)
+
+
+def test_numbers_and_arrays_on_the_left():
+    program = lambda x: 2 - x / np.float32(2) + np.ones(3, np.float32) * x  # noqa: E731
+    same(fx.symbolic_trace(program)(tensor(3)), program(tensor(3)))
+
+
+def test_writes_in_place_stay_writes():
+    def program(x):
+        y = x * 1
+        z = y
+        y += 1
+        y[0] = 5.0
+        return z
+
+    gm = fx.symbolic_trace(program)
+    assert {operator.iadd, operator.setitem} <= {node.target for node in gm.graph.nodes}
+    same(gm(tensor(3)), program(tensor(3)))
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    same(gm(tensor(3)), program(tensor(3)))
+
+
+def test_results_unpack_when_their_number_is_written_down():
+    def program(x):
+        a, b = F.split(x, 2)
+        return {"a": a, "rest": [b, (x.shape, 1)]}
+
+    gm = fx.symbolic_trace(program)
+    same(gm(tensor(4))["rest"][0], tensor(4)[2:])
+    assert gm(tensor(4))["rest"][1] == ((4,), 1)
+
+
+@pytest.mark.parametrize(
+    ("program", "asked"),
+    [
+        (lambda x: 1 if x else 2, "the truth of 'x'"),
+        (lambda x: [item for item in x], "a loop over the items of 'x'"),
+        (lambda x: range(x), "a Python number of 'x'"),
+        (lambda x: 3 in x, "`in` of 'x'"),
+        (lambda x: dict(**x), "the keys of 'x'"),
+        (lambda x: x.numpy(), "numpy\\(\\) of 'x'"),
+        (lambda x: float(F.relu(x)), "a Python number of 'relu'"),
+    ],
+)
+def test_what_needs_a_value_is_refused_with_node_and_line(program, asked):
+    with pytest.raises(fx.TraceError, match=asked) as caught:
+        fx.symbolic_trace(program)
+    assert f"at:  {__file__}:{program.__code__.co_firstlineno}" in str(caught.value)
+
+
+def test_concrete_args_decide_branches_and_are_checked():
+    def program(x, double=False):
+        return x * 2 if double else x
+
+    gm = fx.symbolic_trace(program, concrete_args={"double": True})
+    same(gm(tensor(3), True), tensor(3) * 2)
+    same(gm(tensor(3)), tensor(3) * 2)
+    with pytest.raises(ValueError, match="'double' is False, but the program was traced for True"):
+        gm(tensor(3), False)
+    with pytest.raises(ValueError, match="other"):
+        fx.symbolic_trace(program, concrete_args={"other": 1})
+
+
+def test_wrapped_functions_are_one_node():
+    gm = fx.symbolic_trace(lambda x: opaque(x) * len(x))
+    assert [target for _, target in ops(gm)[1:3]] == [opaque, len]
+    same(gm(tensor(3)), opaque(tensor(3)) * 3)
+    with pytest.raises(RuntimeError, match="top level"):
+        fx.wrap("len")
+    with pytest.raises(ValueError, match="the name of one"):
+        fx.wrap(3)
+
+
+def test_a_tracer_says_what_is_a_leaf():
+    class Whole(fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return isinstance(m, Affine)
+
+    net = M.Sequential(Affine(), M.ReLU())
+    graph = Whole().trace(net)
+    assert graph.nodes.__len__() > 3 and ("call_module", "0") in [
+        (n.op, n.target) for n in graph.nodes
+    ]
+    same(fx.GraphModule(net, graph)(tensor(2, 4)), net(tensor(2, 4)))
+
+
+def test_a_tracer_may_answer_conditions():
+    class Yes(fx.Tracer):
+        def to_bool(self, obj):
+            return True
+
+    graph = Yes().trace(lambda x: F.relu(x) if x.sum() > 0 else x)
+    assert F.relu in [node.target for node in graph.nodes]
+
+
+def test_modules_outside_the_root_are_refused():
+    outside = M.Linear(2, 2)
+    with pytest.raises(NameError, match="Linear is called, but is no submodule"):
+        fx.symbolic_trace(lambda x: outside(x))
+
+
+def test_a_failed_trace_leaves_no_trace():
+    net = Affine()
+    with pytest.raises(fx.TraceError):
+        fx.symbolic_trace(lambda x: bool(x))
+    same(net(tensor(2, 4)), net.forward(tensor(2, 4)))
+    assert isinstance(net.scale, mge.Parameter) and "__getattribute__" not in vars(M.Module)
+    assert F.relu.__code__.co_varnames[0] == "x" or F.relu.__code__.co_argcount == 1
+
+
+def test_other_threads_compute_while_one_traces():
+    net, x, results, stop = Affine(), tensor(2, 4), [], threading.Event()
+    want = net(x).numpy()
+
+    def compute():
+        while not stop.is_set():
+            results.append(np.array_equal(net(x).numpy(), want))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    for _ in range(20):
+        fx.symbolic_trace(Affine())
+    stop.set()
+    thread.join()
+    assert results and all(results)
+
+
+def test_a_graph_module_is_traced_again():
+    gm = fx.symbolic_trace(Affine())
+    again = fx.symbolic_trace(gm)
+    assert again.code == gm.code
+
+
+def test_resnet_50_is_traced_within_its_time():
+    import time
+
+    class Block(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = M.Sequential(*(M.ReLU() for _ in range(9)))
+
+        def forward(self, x):
+            return x + self.body(x)
+
+    net = M.Sequential(*(Block() for _ in range(17)))
+    start = time.perf_counter()
+    gm = fx.symbolic_trace(net)
+    assert (
+        len(gm.graph.nodes) == 172 and time.perf_counter() - start < 1
+    )  # 0.02 s on an idle machine
