@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import operator
@@ -15,6 +16,7 @@ from .graph import Graph, attribute_at
 from .graph_module import GraphModule
 from .node import Node, map_arg
 from .tracer import symbolic_trace
+from .verify import computes, verify_same
 
 __all__ = ["Match", "replace_pattern"]
 
@@ -39,6 +41,8 @@ def replace_pattern(
     gm: GraphModule,
     pattern: Callable[..., Any] | M.Module | Graph,
     replacement: Callable[..., Any] | M.Module | Graph,
+    *,
+    verify: Any = None,
 ) -> list[Match]:
     """Put ``replacement`` wherever ``pattern`` is found in ``gm``, and recompile; returns the matches in order.
 
@@ -49,6 +53,7 @@ def replace_pattern(
         that others read as well keep it from matching, as do inputs that come only after a part of it.
     Matches do not overlap; they may touch, one reading another's result. Attributes and modules that the replacement
     names and ``gm`` lacks are taken from it.
+    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
     ValueError for a pattern without a computation, or for numbers of inputs or results that differ.
 
     >>> import megengine.functional as F
@@ -64,6 +69,7 @@ def replace_pattern(
         %add : [#users=1] = call_function[target=operator.add](args = (%maximum, 1), kwargs = {})
         return add
     """
+    before = copy.deepcopy(gm) if verify is not None else None
     wanted = _Pattern(_graph_of(pattern))
     new = _Replacement(replacement, wanted)
     matches, claimed = [], set()
@@ -80,6 +86,8 @@ def replace_pattern(
     for match in matches:
         new.put(gm.graph, match, replaced)
     gm.recompile()
+    if before is not None:
+        verify_same(before, gm, verify)
     return matches
 
 
@@ -297,5 +305,6 @@ class _Replacement:
             old, new = match.nodes_map[theirs], env[ours] if isinstance(ours, Node) else ours
             old.replace_all_uses_with(new)
             replaced[old] = new
+            computes(new, old)
         for inner in reversed(self.pattern.inner):
             graph.erase_node(match.nodes_map[inner])

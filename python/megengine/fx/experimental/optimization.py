@@ -14,6 +14,7 @@ from ..graph_module import GraphModule
 from ..interpreter import Transformer
 from ..node import Node, Target
 from ..tracer import symbolic_trace
+from ..verify import computes, verify_same
 
 __all__ = [
     "UnionFind",
@@ -54,15 +55,17 @@ def replace_node_module(node: Node, modules: dict[str, M.Module], new_module: M.
     setattr(modules[parent], name, new_module)
 
 
-def fuse(model: M.Module, inplace: bool = False) -> GraphModule:
+def fuse(model: M.Module, inplace: bool = False, *, verify: Any = None) -> GraphModule:
     """``model`` with batch normalizations folded into the convolutions before them, for inference.
 
     inplace: share the tensors of the other modules with ``model`` instead of copying the model first.
     A pair stays as it is when others read the convolution's result, or the normalization has no running statistics.
     A convolution that is called, or whose tensors are read, elsewhere too stays there; the pair gets one of its own.
+    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
     AssertionError for a pair in training mode.
     """
     traced = symbolic_trace(model if inplace else copy.deepcopy(model))
+    before = symbolic_trace(model) if verify is not None else None
     graph, modules = traced.graph, dict(traced.named_modules())
     for node in graph.nodes:
         if not any(matches_module_pattern(pair, node, modules) for pair in _FOLDED):
@@ -75,8 +78,12 @@ def fuse(model: M.Module, inplace: bool = False) -> GraphModule:
             conv_node.target = _free_path(traced, conv_node.target + "_fused")
         replace_node_module(conv_node, modules, fused)
         node.replace_all_uses_with(conv_node)
+        computes(conv_node, node)
         graph.erase_node(node)
-    return GraphModule(traced, graph, traced._class_name)
+    fused_model = GraphModule(traced, graph, traced._class_name)
+    if before is not None:
+        verify_same(before, fused_model, verify)
+    return fused_model
 
 
 def _is_named_elsewhere(node: Node) -> bool:
@@ -108,9 +115,16 @@ class _DropoutRemover(Transformer):
         return super().call_function(target, args, kwargs)
 
 
-def remove_dropout(model: M.Module) -> GraphModule:
-    """``model`` without its dropout, be it modules or calls of the function."""
-    return _DropoutRemover(symbolic_trace(model)).transform()
+def remove_dropout(model: M.Module, *, verify: Any = None) -> GraphModule:
+    """``model`` without its dropout, be it modules or calls of the function.
+
+    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
+    """
+    traced = symbolic_trace(model)
+    removed = _DropoutRemover(traced).transform()
+    if verify is not None:
+        verify_same(traced, removed, verify)
+    return removed
 
 
 def extract_subgraph(

@@ -1,0 +1,111 @@
+"""Proof by example that an edit keeps what a model computes: run before and after, and compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import module as M
+from .._graph import map_leaves
+from ..tensor import Tensor
+from .graph_module import GraphModule
+from .interpreter import Interpreter
+from .node import Node
+
+__all__ = ["VerificationError", "computes", "verify_same"]
+
+_COMPUTES = "computes"  # key of Node.meta
+
+
+class VerificationError(AssertionError):
+    """An edit changed what a model computes; names the first node whose value differs."""
+
+
+def computes(node: Any, original: Node) -> None:
+    """Note that ``node`` makes the value that ``original`` made before an edit, for `verify_same`."""
+    if isinstance(node, Node):
+        node.meta[_COMPUTES] = original.meta.get(_COMPUTES, original.name)
+
+
+def verify_same(before: M.Module, after: GraphModule, inputs: Any, tolerance: float = 1e-4) -> None:
+    """VerificationError unless both give the same for ``inputs``, a tensor or a tuple of arguments.
+
+    tolerance: allowed difference, relative to the largest element of each tensor. Integers must be equal.
+    """
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    want, got = before(*_fresh(args)), after(*_fresh(args))
+    why = _difference(want, got, tolerance)
+    if why is None:
+        return
+    where = _first_different(before, after, args, tolerance)
+    raise VerificationError(
+        f"the edit changed the result: {why}\n"
+        + (f"  first different value: {where}\n" if where else "")
+        + "  fix: keep this part of the model out of the pass, and report the model"
+    )
+
+
+def _fresh(args: Any) -> Any:
+    """Handles of their own, so that a model that writes into its inputs gets the same twice."""
+    return map_leaves(args, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
+
+
+def _leaves(tree: Any) -> list[Any]:
+    found: list[Any] = []
+    map_leaves(tree, found.append)
+    return found
+
+
+def _difference(want: Any, got: Any, tolerance: float) -> str | None:
+    """How two trees differ; None when they do not."""
+    wanted, gotten = _leaves(want), _leaves(got)
+    if len(wanted) != len(gotten):
+        return f"{len(gotten)} values instead of {len(wanted)}"
+    for a, b in zip(wanted, gotten, strict=True):
+        a, b = (leaf.numpy() if isinstance(leaf, Tensor) else leaf for leaf in (a, b))
+        if np.shape(a) != np.shape(b):
+            return f"shape {list(np.shape(b))} instead of {list(np.shape(a))}"
+        if not isinstance(a, np.ndarray) or a.dtype.kind not in "fc":
+            if not np.array_equal(a, b):
+                return "other elements" if isinstance(a, np.ndarray) else f"{b!r} instead of {a!r}"
+            continue
+        scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+        if not np.allclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True):
+            return (
+                f"off by {float(np.abs(a - b).max()):.3g}, where the largest element is {scale:.3g}"
+            )
+    return None
+
+
+def _first_different(
+    before: M.Module, after: GraphModule, args: tuple, tolerance: float
+) -> str | None:
+    """The first node of ``after`` whose value is not that of the node of ``before`` that it stands for."""
+    if not isinstance(before, GraphModule):
+        return None
+    wanted = {node.name: value for node, value in _values(before, args)}
+    for node, value in _values(after, args):
+        name = node.meta.get(_COMPUTES, node.name)
+        if node.op != "output" and name in wanted:
+            why = _difference(wanted[name], value, tolerance)
+            if why is not None:
+                return f"{node.describe()}: {why}"
+    return None
+
+
+def _values(gm: GraphModule, args: tuple) -> list[tuple[Node, Any]]:
+    runner = _Recorder(gm)
+    runner.run(*_fresh(args))
+    return runner.values
+
+
+class _Recorder(Interpreter):
+    def __init__(self, gm: GraphModule) -> None:
+        super().__init__(gm)
+        self.values: list[tuple[Node, Any]] = []
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        self.values.append((n, _fresh(value)))
+        return value
