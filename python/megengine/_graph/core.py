@@ -39,7 +39,7 @@ class Call:
     source: "file:line" of the user's program, or "".
     """
 
-    graph: Graph | None = None
+    _holder: Graph | None = None
     source: str = ""
     name: str = ""
 
@@ -51,6 +51,10 @@ class Call:
         self._after: Call = self
         super().__init__()
         self.set_arguments(args, kwargs or {})
+
+    @property
+    def graph(self) -> Graph | None:
+        return self._holder
 
     @property
     def outputs(self) -> Sequence[Value]:
@@ -113,14 +117,14 @@ class Graph:
     def __iter__(self) -> Iterator[Any]:
         call = self._root._after
         while call is not self._root:
-            if call.graph is self:
+            if call._holder is self:
                 yield call
             call = call._after
 
     def __reversed__(self) -> Iterator[Any]:
         call = self._root._before
         while call is not self._root:
-            if call.graph is self:
+            if call._holder is self:
                 yield call
             call = call._before
 
@@ -150,14 +154,14 @@ class Graph:
     def insert(self, call: Call, before: Call | None = None) -> None:
         """Put ``call`` before another one, or at the end."""
         anchor = self._root if before is None else before
-        if before is not None and before.graph is not self:
+        if before is not None and before._holder is not self:
             raise GraphError(f"cannot insert before {before.describe()}: it is not in this graph")
-        if call.graph is not None:
+        if call._holder is not None:
             raise GraphError(f"cannot insert {call.describe()}: it is in a graph already")
         call._before, call._after = anchor._before, anchor
         anchor._before._after = call
         anchor._before = call
-        call.graph = self
+        call._holder = self
         self._length += 1
 
     def insert_after(self, call: Call, anchor: Call | None) -> None:
@@ -189,11 +193,11 @@ class Graph:
         """The call keeps its links, so that an iteration that stands on it goes on."""
         self._must_hold(call)
         call._before._after, call._after._before = call._after, call._before
-        call.graph = None
+        call._holder = None
         self._length -= 1
 
     def _must_hold(self, call: Call) -> None:
-        if call.graph is not self:
+        if call._holder is not self:
             raise GraphError(f"{call.describe()} is not in this graph (any more)")
 
     # -- questions -------------------------------------------------------------------------------
@@ -218,7 +222,7 @@ class Graph:
         for call in self:
             for value in call.outputs:
                 for user in value.users:
-                    if user.graph is not self or value not in user._inputs:
+                    if user._holder is not self or value not in user._inputs:
                         raise GraphError(
                             f"{call.describe()} lists the user {user.describe()}, which does not read it "
                             "in this graph"

@@ -50,6 +50,11 @@ class Module:
         state["_forward_pre_hooks"] = OrderedDict()
         state["_forward_hooks"] = OrderedDict()
 
+    @property
+    def _name(self) -> str | None:
+        """The attribute path under which a parent holds this module."""
+        return self._short_name
+
     def forward(self, inputs: Any) -> Any:
         """What the module computes; subclasses define it, with arguments of their own.
 

@@ -1,0 +1,88 @@
+"""Tracing, and the proof of it: the graph is run on the same arguments and compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import random
+from ..module import Dropout, Module
+from ..tensor import Tensor
+from . import tm_config
+from .expr import CallFunction, Expr, is_call_module
+from .pytree import tree_flatten
+from .traced_module import TracedModule
+from .tracing import Tracer
+
+
+class TraceMismatch(RuntimeError):
+    """The graph does not compute what the program did."""
+
+
+def traced_and_checked(mod: Module, args: tuple, kwargs: dict[str, Any]) -> TracedModule:
+    """Trace ``mod``; tensors that its forward writes are afterwards as after one run."""
+    check = tm_config.check_result or tm_config.check_exprs
+    tracer = Tracer(keep_values=tm_config.check_exprs)
+    written = [*mod.tensors(), *(x for x in tree_flatten((args, kwargs))[0])] if check else []
+    before = [tensor.detach() for tensor in written]
+    traced, expected = tracer.trace(mod, type(mod).__name__, args, kwargs)
+    traced._is_top = True
+    traced._adopt_graphs()
+    if check and not _is_random(traced):
+        after = [tensor.detach() for tensor in written]
+        _put(written, before)
+        try:
+            _compare(traced, tracer, expected, args, kwargs)
+        finally:
+            _put(written, after)
+    return traced
+
+
+def _put(tensors: list[Tensor], values: list[Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        if tensor.value_id() != value.value_id():
+            tensor._reset(value)
+
+
+def _is_random(traced: TracedModule) -> bool:
+    """Whether running it again gives something else."""
+    for graph in traced._inner_graphs():
+        for expr in graph:
+            if is_call_module(expr) and any(
+                isinstance(m, Dropout) and m.training for m in expr.args[0].owner.modules()
+            ):
+                return True
+            if isinstance(expr, CallFunction) and (
+                getattr(random, expr.func.__name__, None) == expr.func
+                or expr.func.__name__ == "dropout"
+                or expr.func.__qualname__.startswith("RNG.")
+            ):
+                return True
+    return False
+
+
+def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple, kwargs: dict) -> None:
+    def compare_expr(expr: Expr, env: dict) -> None:
+        for node, value in zip(expr.outputs, tracer.values.get(expr, ()), strict=False):
+            _same(env[node].numpy(), value, expr.describe())
+
+    leaves, argdef = tree_flatten(traced._canonical(args, kwargs))
+    graph = traced.argdef_graph_map[argdef]
+    observe = compare_expr if tracer.values is not None else None
+    result = graph._run([traced, *leaves], observe)
+    for node, actual, wanted in zip(
+        tree_flatten(graph._result)[0], tree_flatten(result)[0], tree_flatten(expected)[0], strict=True
+    ):
+        _same(actual.numpy(), wanted.numpy(), node.expr.describe())
+
+
+def _same(actual: np.ndarray, wanted: np.ndarray, what: str) -> None:
+    if actual.shape != wanted.shape or not np.allclose(
+        actual, wanted, rtol=1e-4, atol=1e-5, equal_nan=True
+    ):
+        raise TraceMismatch(
+            f"{what} gives another result than the module that was traced\n"
+            "  why: its forward depends on more than its arguments, parameters and buffers\n"
+            "  fix: pass what changes as an argument; or trace with disable_default_checker()"
+        )

@@ -1,0 +1,156 @@
+"""Lazy selections of exprs and nodes, which look at the graph when they are iterated."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ..module import Module
+from .expr import CallFunction, Expr, is_call_tensor_method
+from .node import ModuleNode, Node
+
+
+class BaseFilter:
+    """Something to iterate; iterate it before changing the graph, with ``as_list``."""
+
+    def __init__(self, iter: Iterable[Any]) -> None:  # noqa: A002
+        self._iter = iter
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._iter)
+
+    def as_list(self) -> list[Any]:
+        """All of it."""
+        return list(self)
+
+    def as_dict(self) -> dict[int, Any]:
+        """By id."""
+        return {item._id: item for item in self}
+
+    def as_unique(self) -> Any:
+        """The only one. AssertionError when there is none, or several."""
+        found = self.as_list()
+        assert len(found) == 1, (
+            f"there are {len(found)} of these, not one" + "".join(f"\n  {item!r}" for item in found[:5])
+        )
+        return found[0]
+
+    def as_count(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self)
+
+
+def _many(what: Any) -> list | None:
+    """None, one thing or several of them, as a list."""
+    if what is None:
+        return None
+    return list(what) if isinstance(what, (list, tuple, set, frozenset)) else [what]
+
+
+class ExprFilter(BaseFilter):
+    """Exprs of a graph."""
+
+    def call_function(self, func: Callable | Sequence[Callable] | None) -> ExprFilterCallFunction:
+        """Calls of ``func``; of any function when None."""
+        return ExprFilterCallFunction(self, func)
+
+    def call_method(self, method: str | Sequence[str] | None) -> ExprFilterCallMethod:
+        """Calls of the method ``method`` of tensors, or of modules for ``__call__``; any when None."""
+        return ExprFilterCallMethod(self, method)
+
+    def expr_id(self, expr_id: int | Sequence[int] | None) -> ExprFilterExprId:
+        """Exprs with these ids."""
+        return ExprFilterExprId(self, expr_id)
+
+
+class ExprFilterCallFunction(ExprFilter):
+    def __init__(self, expr_iter: Iterable[Expr], func: Any = None) -> None:
+        super().__init__(expr_iter)
+        self.func = _many(func)
+
+    def __iter__(self) -> Iterator[Expr]:
+        for expr in self._iter:
+            if isinstance(expr, CallFunction) and (self.func is None or expr.func in self.func):
+                yield expr
+
+
+class ExprFilterCallMethod(ExprFilter):
+    def __init__(self, expr_iter: Iterable[Expr], method: Any = None) -> None:
+        super().__init__(expr_iter)
+        self.method = _many(method)
+
+    def __iter__(self) -> Iterator[Expr]:
+        for expr in self._iter:
+            method = getattr(expr, "method", None)
+            if method is not None and (
+                method in self.method if self.method else is_call_tensor_method(expr)
+            ):
+                yield expr
+
+
+class ExprFilterExprId(ExprFilter):
+    def __init__(self, expr_iter: Iterable[Expr], expr_id: Any) -> None:
+        super().__init__(expr_iter)
+        self.expr_id_list = _many(expr_id)
+
+    def __iter__(self) -> Iterator[Expr]:
+        for expr in self._iter:
+            if self.expr_id_list is None or expr._id in self.expr_id_list:
+                yield expr
+
+
+class NodeFilter(BaseFilter):
+    """Nodes of a graph."""
+
+    def type(self, owner_type: type[Module] | Sequence[type[Module]]) -> NodeFilterType:
+        """Module nodes whose modules are of ``owner_type``."""
+        return NodeFilterType(self, owner_type)
+
+    def node_id(self, node_id: int | Sequence[int] | None) -> NodeFilterNodeId:
+        """Nodes with these ids."""
+        return NodeFilterNodeId(self, node_id)
+
+    def name(self, name: str | None, ignorecase: bool = True) -> NodeFilterName:
+        """Nodes whose full name, graph name + "_" + node name, matches a pattern with * and ?."""
+        return NodeFilterName(self, name, ignorecase)
+
+
+class NodeFilterType(NodeFilter):
+    def __init__(self, expr_iter: Iterable[Node], owner_type: Any) -> None:
+        super().__init__(expr_iter)
+        self.owner_type = tuple(_many(owner_type))
+
+    def __iter__(self) -> Iterator[ModuleNode]:
+        for node in self._iter:
+            if isinstance(node, ModuleNode) and isinstance(node.owner, self.owner_type):
+                yield node
+
+
+class NodeFilterNodeId(NodeFilter):
+    def __init__(self, expr_iter: Iterable[Node], node_id: Any) -> None:
+        super().__init__(expr_iter)
+        self.node_id = _many(node_id)
+
+    def __iter__(self) -> Iterator[Node]:
+        for node in self._iter:
+            if self.node_id is None or node._id in self.node_id:
+                yield node
+
+
+class NodeFilterName(NodeFilter):
+    def __init__(self, node_iter: Iterable[Node], pattern: str | None, ignorecase: bool) -> None:
+        super().__init__(node_iter)
+        self.pattern = self.make_re(pattern, ignorecase)
+
+    @classmethod
+    def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern:
+        """The pattern as a regular expression; None matches everything."""
+        flags = re.IGNORECASE if ignorecase else 0
+        return re.compile(fnmatch.translate(pattern or "*"), flags)
+
+    def __iter__(self) -> Iterator[Node]:
+        for node in self._iter:
+            if self.pattern.match(format(node, "p")):
+                yield node

@@ -1,0 +1,188 @@
+"""``with graph.insert_exprs()``: what is computed with nodes becomes exprs of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from .._graph import map_values, values_in
+from ..module import Module
+from ..tensor import Tensor
+from . import module_tracer
+from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, run_method, unpack
+from .internal_graph import InternalGraph
+from .node import ModuleNode, Node, TensorNode
+from .recorder import Recorder, function_qualname, listed, method_base, suspended
+from .traced_module import TracedModule, is_builtin
+from .utils import assign_attr, get_subattr
+
+
+class Inserter(Recorder):
+    """The context: functions, operators and modules compute with example values of the nodes.
+
+    after: what is inserted goes after it; None for right after what it reads.
+    """
+
+    inserts = True
+
+    def __init__(self, graph: InternalGraph, after: Expr | None) -> None:
+        self._graph = graph
+        self._after = after
+        self._inserted: set[Expr] = set()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> None:
+        self._stack.enter_context(module_tracer.recording(self))
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def node_of(self, leaf: Any) -> Node:
+        if isinstance(leaf, Node):
+            assert leaf.top_graph is self._graph, (
+                f"{leaf!r} is a node of {leaf.top_graph and leaf.top_graph.name}, not of {self._graph.name}"
+                "\n  fix: insert into node.top_graph"
+            )
+            return leaf
+        node = Constant.make(leaf, qualname=f"{self._graph.qualname}.[const]")
+        self._place(node.expr)
+        return node
+
+    def _place(self, expr: Expr) -> None:
+        """Right after what it reads, and after what this context put there before."""
+        graph = self._graph
+        places = graph.positions()
+        anchor = graph.inputs[-1].expr if self._after is None else self._after
+        for node in expr.inputs:
+            if places[node.expr] > places[anchor]:
+                assert self._after is None or node.expr in self._inserted, (
+                    f"{node!r} is made after {self._after.describe()}\n"
+                    "  fix: give insert_exprs a later expr, or none"
+                )
+                anchor = node.expr
+        following = graph.following(anchor)
+        while following is not None and (
+            following in self._inserted or isinstance(following, Input)
+        ):
+            anchor, following = following, graph.following(following)
+        graph._add(expr, after=anchor)
+        self._inserted.add(expr)
+
+    def _example(self, tree: Any) -> Any:
+        return unpack(
+            map_values(tree, lambda n: n.owner if isinstance(n, ModuleNode) else n._example())
+        )
+
+    def _record(
+        self, expr: Expr, arguments: tuple[tuple, dict], compute: Callable, base: str, qualname: str
+    ) -> Any:
+        with suspended():
+            result = compute(*self._example(arguments))
+        if result is NotImplemented:
+            raise TypeError(f"{expr.name}: unsupported operands {list(arguments[0])}")
+        self.finish(expr, arguments, result, base, qualname)
+        self._place(expr)
+        return expr.return_val
+
+    # -- what is called --------------------------------------------------------------------------
+
+    def call_function(self, func: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
+        args, kwargs = listed(args, kwargs)
+        if not any(values_in((args, kwargs))):
+            with suspended():
+                return original(*args, **kwargs)
+        return self._record(
+            CallFunction(func),
+            self.arguments(args, kwargs),
+            lambda args, kwargs: original(*args, **kwargs),
+            f"{func.__name__}_out",
+            function_qualname(self._graph, func.__name__),
+        )
+
+    def call_method(
+        self, name: str, args: tuple, kwargs: dict, original: Callable | None = None
+    ) -> Any:
+        args, kwargs = listed(args, kwargs)
+        if not any(values_in((args, kwargs))):
+            with suspended():
+                return original(*args, **kwargs)
+        arguments = self.arguments(args, kwargs)
+        expr = CallMethod(arguments[0][0], name)
+        if module_tracer.writes_in_place(name):
+            expr.disable_remove()
+        return self._record(
+            expr,
+            arguments,
+            lambda args, kwargs: run_method(name, args, kwargs),
+            method_base(name),
+            function_qualname(self._graph, name.strip("_")),
+        )
+
+    def get_attr(self, node: ModuleNode, name: str) -> Any:
+        value = get_subattr(node.owner, name)
+        if not isinstance(value, (Module, Tensor)):
+            return value
+        self.node_of(node)
+        read = GetAttr.make(node, ModuleNode if isinstance(value, Module) else TensorNode, name)
+        if isinstance(value, Tensor):
+            read._describe(value)
+        self._place(read.expr)
+        return read
+
+    def call_module(self, module: Module | ModuleNode, args: tuple, kwargs: dict) -> Any:
+        if not any(values_in((args, kwargs))):
+            with suspended():
+                return module(*args, **kwargs)
+        node = module if isinstance(module, ModuleNode) else self._child(module)
+        arguments = self.arguments((node, *args), kwargs)
+        self._make_traced(node, arguments)
+        return self._record(
+            CallMethod(node),
+            arguments,
+            lambda args, kwargs: args[0](*args[1:], **kwargs),
+            f"{node.name}_out",
+            f"{node.qualname}.[out]",
+        )
+
+    def _child(self, module: Module) -> ModuleNode:
+        """The node of a module that the traced module holds."""
+        for path, held in self._graph._module.named_modules():
+            if held is module and path:
+                return self.get_attr(self._graph.inputs[0], path)
+        raise AssertionError(
+            f"{type(module).__name__} is called in insert_exprs but {self._graph.name} does not hold it\n"
+            "  fix: assign it to the module first, graph.inputs[0].owner.name = module"
+        )
+
+    def _make_traced(self, node: ModuleNode, arguments: tuple[tuple, dict]) -> None:
+        """A module that is not built in is traced, and its traced copy takes its place."""
+        module = node.owner
+        if is_builtin(module) or not isinstance(node.expr, GetAttr):
+            return
+        (_, *args), kwargs = self._example(arguments)
+        if isinstance(module, TracedModule):
+            return
+        from .tracing import Tracer
+
+        with suspended():
+            name = f"{self._graph.name}_{node.name}"
+            traced, _ = Tracer().trace(module, name, tuple(args), kwargs)
+            assign_attr(traced, node.expr.args[0].owner, node.expr.attr_name)
+        top = self._graph.top_graph
+        for graph in top._each_graph():
+            graph._top = None if graph is top else top
+
+    def shape_of(self, tensor: Tensor, shape: Any) -> Any:
+        return shape
+
+    def made_from(self, result: Tensor, data: Any, args: tuple, kwargs: dict) -> None:
+        """Tensors that are no nodes are made as always."""
+
+    def name_node(self, tensor: Tensor, name: str) -> None:
+        """Tensors that are no nodes are named as always."""
+
+    def check_rebinding(self, module: Module, name: str, value: Any) -> None:
+        """Children may be assigned while exprs are inserted."""

@@ -1,0 +1,382 @@
+"""The graph of one call signature of a traced module: questions, edits, running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from .._graph import Graph, GraphError, Namespace, map_leaves, map_values, values_in
+from ..module import Module
+from .expr import CallMethod, Expr, GetAttr, Input, _show, pack, unpack
+from .filters import ExprFilter, NodeFilter
+from .node import ModuleNode, Node, TensorNode
+from .pytree import tree_flatten
+
+if TYPE_CHECKING:
+    from .traced_module import TracedModule
+
+__all__ = ["InternalGraph"]
+
+
+class NodeRef(int):
+    """A node in a saved graph: its place in the list of nodes."""
+
+
+class InternalGraph(Graph):
+    """Exprs in the order in which they run; inputs[0] is the module itself.
+
+    name: goes before the names of nodes when these are looked up. qualname: path of the module.
+    """
+
+    def __init__(self, name: str, qualname: str) -> None:
+        super().__init__()
+        self._name = name
+        self._qualname = qualname
+        self._names = Namespace(reserved=frozenset())
+        self._result: Any = None
+        self._module: TracedModule | None = None
+        self._top: InternalGraph | None = None
+        self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
+        self._watch: Any = None
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, new_name: str) -> None:
+        self._name = new_name
+
+    @property
+    def qualname(self) -> str:
+        """Path of the module whose forward this is."""
+        return self._qualname
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The module itself, then the tensors of the call in order."""
+        return [expr.outputs[0] for expr in self if isinstance(expr, Input)]
+
+    @property
+    def outputs(self) -> list[Node]:
+        """The nodes that the graph gives, each once."""
+        return list(dict.fromkeys(values_in(self._result)))
+
+    @property
+    def top_graph(self) -> InternalGraph:
+        """The outermost graph, in which this one is called; itself when it is that."""
+        return self._top or self
+
+    def exprs(self, recursive: bool = True) -> ExprFilter:
+        """Exprs in the order of execution, those of called graphs after the call; inputs are none."""
+        return ExprFilter(_Lazy(self._each_expr, recursive))
+
+    def nodes(self, recursive: bool = True) -> NodeFilter:
+        """Inputs and all results."""
+        return NodeFilter(_Lazy(self._each_node, recursive))
+
+    def _each_graph(self) -> list[InternalGraph]:
+        found = {self: None}
+        for graph in (found_list := [self]):
+            for expr in graph:
+                inner = expr.graph if isinstance(expr, CallMethod) else None
+                if inner is not None and inner not in found:
+                    found[inner] = None
+                    found_list.append(inner)
+        return found_list
+
+    def _each_call(self, recursive: bool, seen: set[InternalGraph]) -> Iterator[Expr]:
+        seen.add(self)
+        for expr in self:
+            yield expr
+            inner = expr.graph if recursive and isinstance(expr, CallMethod) else None
+            if inner is not None and inner not in seen:
+                yield from inner._each_call(True, seen)
+
+    def _each_expr(self, recursive: bool) -> Iterator[Expr]:
+        return (e for e in self._each_call(recursive, set()) if not isinstance(e, Input))
+
+    def _each_node(self, recursive: bool) -> Iterator[Node]:
+        return (node for expr in self._each_call(recursive, set()) for node in expr.outputs)
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def get_function_by_type(self, func: Callable | None = None, recursive: bool = True) -> ExprFilter:
+        """Calls of ``func``; of any function when None."""
+        return self.exprs(recursive).call_function(func)
+
+    def get_method_by_type(self, method: str | None = None, recursive: bool = True) -> ExprFilter:
+        """Calls of the method ``method`` of a tensor, such as "__add__"; of modules for "__call__"."""
+        return self.exprs(recursive).call_method(method)
+
+    def get_expr_by_id(self, expr_id: Any = None, recursive: bool = True) -> ExprFilter:
+        """Exprs by id."""
+        return self.exprs(recursive).expr_id(expr_id)
+
+    def get_module_by_type(self, module_cls: type[Module], recursive: bool = True) -> NodeFilter:
+        """Nodes of modules of class ``module_cls``."""
+        assert issubclass(module_cls, Module), f"{module_cls!r} is not a class of modules"
+        return self.nodes(recursive).type(module_cls)
+
+    def get_node_by_id(self, node_id: Any = None, recursive: bool = True) -> NodeFilter:
+        """Nodes by id."""
+        return self.nodes(recursive).node_id(node_id)
+
+    def get_node_by_name(
+        self, name: str | None = None, ignorecase: bool = True, recursive: bool = True
+    ) -> NodeFilter:
+        """Nodes whose graph name + "_" + name matches ``name``, in which * and ? stand for anything."""
+        return self.nodes(recursive).name(name, ignorecase)
+
+    def get_dep_exprs(self, nodes: Node | Sequence[Node]) -> list[Expr]:
+        """The exprs of this graph that ``nodes`` need, in order."""
+        needed: set[Expr] = set()
+        waiting = [node.expr for node in ([nodes] if isinstance(nodes, Node) else nodes)]
+        while waiting:
+            expr = waiting.pop()
+            if expr not in needed:
+                needed.add(expr)
+                waiting += [node.expr for node in expr.inputs]
+        return [expr for expr in self if expr in needed and not isinstance(expr, Input)]
+
+    # -- edits -----------------------------------------------------------------------------------
+
+    def insert_exprs(self, expr: Expr | None = None) -> AbstractContextManager[None]:
+        """Inside, functions, operators and modules applied to nodes insert exprs.
+
+        expr: they go after it; by default right after what they read.
+        """
+        from .inserting import Inserter
+
+        assert expr is None or expr.top_graph is self, f"{expr!r} is not in {self.name}"
+        return Inserter(self, expr)
+
+    def replace_node(self, repl_dict: dict[Node, Node]) -> None:
+        """Let outputs, and exprs after the new node, read the values of ``repl_dict`` for its keys.
+
+        What runs before the new node goes on reading the old one, so that no loop arises.
+        """
+        places = self.positions()
+        for old, new in repl_dict.items():
+            for node in (old, new):
+                assert isinstance(node, Node) and node.top_graph is self, (
+                    f"replace_node: {node!r} is not a node of {self.name}\n"
+                    "  fix: call replace_node of node.top_graph"
+                )
+            assert isinstance(new, ModuleNode) == isinstance(old, ModuleNode), (
+                f"replace_node: {old!r} and {new!r} are not both tensors, or both modules"
+            )
+            made = places[new.expr]
+            old.replace_all_uses(new, only=lambda user: places[user] > made)
+            self._result = map_values(self._result, lambda n: new if n is old else n)
+
+    def compile(self) -> None:
+        """Remove what no output needs, and merge repeated reads of one attribute."""
+        first: dict[tuple[Node, str], Node] = {}
+        for expr in self:
+            if isinstance(expr, GetAttr):
+                node = expr.outputs[0]
+                kept = first.setdefault((expr.args[0], expr.attr_name), node)
+                if kept is not node:
+                    self.replace_node({node: kept})
+        outputs = set(self.outputs)
+        self.erase_dead(
+            lambda e: isinstance(e, Input) or e._disable_remove or not outputs.isdisjoint(e.outputs)
+        )
+
+    def erase(self, call: Expr) -> None:
+        super().erase(call)
+        for node in call.outputs:
+            self._names.drop(node._name)
+
+    def add_input_node(
+        self, shape: Sequence[int], dtype: Any = "float32", name: str = "args"
+    ) -> TensorNode:
+        """A further tensor to call the module with, after the others. Only of the top graph."""
+        self._must_be_top("add_input_node")
+        node = Input.make(TensorNode, name, f"{self.qualname}.{name}")
+        node.shape, node.dtype = shape, dtype
+        self._add(node.expr, after=self.inputs[-1].expr)
+        self._module._add_parameter(self, node.name)
+        return node
+
+    def reset_inputs(self, *args: Any, **kwargs: Any) -> list[Node]:
+        """Call the module with arguments arranged like these from now on; returns the new input nodes.
+
+        As many tensors as before, in the order of the inputs that they replace. Only of the top graph.
+        """
+        self._must_be_top("reset_inputs")
+        leaves, _ = tree_flatten((args, kwargs))
+        old = self.inputs[1:]
+        assert len(leaves) == len(old), (
+            f"reset_inputs: {len(leaves)} tensors for the {len(old)} inputs {old}\n"
+            "  fix: give one tensor for each; add_input_node makes further ones"
+        )
+        for node, value in zip(old, leaves, strict=True):
+            node._describe(value)
+        self._module._set_arguments(self, args, kwargs)
+        return old
+
+    def reset_outputs(self, outputs: Any) -> None:
+        """Give ``outputs``, a node or a tree of nodes, from now on. Only of the top graph."""
+        self._must_be_top("reset_outputs")
+        for node in values_in(pack(outputs)):
+            assert node.top_graph is self, f"reset_outputs: {node!r} is not a node of {self.name}"
+        self._result = pack(outputs)
+
+    def add_output_node(self, node: TensorNode) -> None:
+        """Give (what is given now, ``node``). Only of the top graph."""
+        self._must_be_top("add_output_node")
+        self.reset_outputs((unpack(self._result), node))
+
+    def _must_be_top(self, what: str) -> None:
+        assert self._module is not None and self._module._is_top and self.top_graph is self, (
+            f"{what}: {self.name} is called inside of another graph\n  fix: change the top graph"
+        )
+
+    def _add(self, expr: Expr, after: Expr | None = None) -> None:
+        """Put ``expr`` in, at the end by default, with unique names and new ids."""
+        if after is None:
+            self.insert(expr)
+        else:
+            self.insert_after(expr, after)
+        ids = self.top_graph._next_ids
+        if not isinstance(expr, Input):
+            expr._id, ids[0] = ids[0], ids[0] + 1
+        for node in expr.outputs:
+            node._name = self._names.take(node._name)
+            node._id, ids[1] = ids[1], ids[1] + 1
+
+    def _renumber(self) -> None:
+        """Count ids from 0 in the order of execution; called graphs learn which one is outermost."""
+        for graph in self._each_graph():
+            graph._top = None if graph is self else self
+        exprs = self.exprs().as_list()
+        for number, expr in enumerate(exprs):
+            expr._id = number
+        nodes = self.nodes().as_list()
+        for number, node in enumerate(nodes):
+            node._id = number
+        self._next_ids = [len(exprs), len(nodes)]
+
+    def lint(self) -> None:
+        """GraphError, naming the expr, unless all is made before it is read and modules are in place."""
+        for graph in self._each_graph():
+            graph.check()
+            for expr in graph:
+                if isinstance(expr, GetAttr):
+                    try:
+                        expr.interpret(expr.args[0].owner)
+                    except (AttributeError, KeyError, IndexError) as error:
+                        raise GraphError(f"{expr.describe()}: the module has no such attribute") from error
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def interpret(self, *inputs: Any) -> list[Any]:
+        """Values of ``outputs`` for values of all ``inputs``, the module first."""
+        return list(tree_flatten(self._run(inputs))[0])
+
+    def eval(self, *inputs: Any) -> list[Any]:
+        """Values of ``outputs`` for values of ``inputs[1:]``."""
+        return self.interpret(self._module, *inputs)
+
+    def _run(self, inputs: Sequence[Any], observe: Callable[[Expr, dict], None] | None = None) -> Any:
+        nodes = self.inputs
+        if len(inputs) != len(nodes):
+            raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
+        env = dict(zip(nodes, inputs, strict=True))
+        watch = self._watch
+        if watch is not None:
+            watch.see(nodes, env)
+        left = {node: 0 for node in self.outputs}  # these stay; others go after their last use
+        for expr in self:
+            if not isinstance(expr, Input):
+                expr.run(env)
+                if observe is not None:
+                    observe(expr, env)
+                if watch is not None:
+                    watch.see(expr.outputs, env)
+            for node in expr._outputs:
+                if node not in left:
+                    left[node] = len(node.users) or -1
+            for node in expr._inputs:
+                left[node] -= 1
+                if left[node] == 0:
+                    del env[node]
+        return unpack(map_values(self._result, env.__getitem__))
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return format(self)
+
+    def __format__(self, format_spec: str = "") -> str:
+        """"i" prints ids of nodes, "p" the graph's name before theirs, "ip" both."""
+        inputs = ", ".join(format(node, format_spec) for node in self.inputs)
+        lines = [format(expr, format_spec) for expr in self.exprs(recursive=False)]
+        body = "\n\t".join([*lines, f"return {_show(unpack(self._result), format_spec)}"])
+        return f"{self.qualname}.Graph ({inputs}) {{\n\t{body}\n}}"
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Flat lists: nodes and exprs refer to each other so deeply that pickle would not bear it."""
+        nodes = [node for expr in self for node in expr.outputs]
+        refs = {node: NodeRef(place) for place, node in enumerate(nodes)}
+
+        def referred(tree: Any) -> Any:
+            return map_leaves(tree, lambda leaf: refs[leaf] if isinstance(leaf, Node) else leaf)
+
+        return {
+            "name": self._name,
+            "qualname": self._qualname,
+            "module": self._module,
+            "nodes": [(type(node), _node_state(node)) for node in nodes],
+            "exprs": [
+                (type(e), e._saved(), referred(e._args), referred(e._kwargs), referred(e._result))
+                for e in self
+            ],
+            "result": referred(self._result),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["name"], state["qualname"])
+        self._module = state["module"]
+        nodes = []
+        for cls, node_state in state["nodes"]:
+            node = cls(None)
+            node.__dict__.update(node_state)
+            nodes.append(node)
+
+        def resolved(tree: Any) -> Any:
+            return map_leaves(
+                tree, lambda leaf: nodes[leaf] if isinstance(leaf, NodeRef) else leaf
+            )
+
+        for cls, saved, args, kwargs, result in state["exprs"]:
+            expr = cls._restored(saved, resolved(args), resolved(kwargs))
+            expr.return_val = unpack(resolved(result))
+            self.insert(expr)
+            for node in expr.outputs:
+                self._names.take(node._name)
+        self._result = resolved(state["result"])
+
+    def __copy__(self) -> InternalGraph:
+        raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
+
+
+def _node_state(node: Node) -> dict[str, Any]:
+    return {key: value for key, value in vars(node).items() if key not in ("expr", "users")}
+
+
+class _Lazy:
+    """Iterates anew each time."""
+
+    def __init__(self, each: Callable[[bool], Iterator[Any]], recursive: bool) -> None:
+        self._each, self._recursive = each, recursive
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._each(self._recursive)

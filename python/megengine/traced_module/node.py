@@ -1,0 +1,235 @@
+"""Values of a traced graph: tensors and modules, which behave like these inside ``insert_exprs``."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import functional as F
+from .._graph import Value
+from ..module import Module
+from ..tensor import Tensor
+from . import module_tracer
+
+if TYPE_CHECKING:
+    from .expr import Expr
+    from .traced_module import InternalGraph
+
+__all__ = ["ModuleNode", "Node", "TensorNode"]
+
+
+class Users(dict):
+    """The exprs that read a node, in order of first use: a dict to the graph, a sequence to its users."""
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return list(self)[index]
+
+
+class Node(Value, abc.ABC):
+    """Something that an expr makes and others read.
+
+    expr: makes it. users: exprs that read it. name: unique in its graph. qualname: where the traced
+    program made it, ``Net.conv.[out]``.
+    """
+
+    expr: Expr | None = None
+    users: Users
+
+    def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
+        super().__init__()
+        self.users = Users()
+        self.expr = expr
+        self._name = name or ""
+        self._qualname = qualname or ""
+        self._id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name in the graph. AssertionError when set to a name that another node of it has."""
+        return self._name
+
+    @name.setter
+    def name(self, new_name: str) -> None:
+        graph = self.top_graph
+        if graph is None or new_name == self._name:
+            self._name = new_name
+            return
+        assert new_name not in graph._names, (
+            f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name"
+        )
+        graph._names.drop(self._name)
+        self._name = graph._names.take(new_name)
+
+    @property
+    def qualname(self) -> str:
+        """Path in the traced program, whatever the graph has become."""
+        return self._qualname
+
+    @property
+    def _orig_name(self) -> str:
+        """Which module, function or method made this, by the path below the top: ``conv_bn.1_out``."""
+        path = self._qualname.split(".[")
+        base = path[0].partition(".")[2]
+        if len(path) == 1:
+            return base
+        maker = path[1].rstrip("]")
+        if maker == "out":
+            return f"{base}_out"
+        return f"{base}.{maker}_out" if base else f"{maker}_out"
+
+    @property
+    def top_graph(self) -> InternalGraph | None:
+        """The graph this node is in."""
+        return self.expr.top_graph if self.expr is not None else None
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __format__(self, format_spec: str) -> str:
+        """"i" puts the id before the name, "p" the graph's name, "ip" both."""
+        name = self._name
+        if "p" in format_spec and self.top_graph is not None:
+            name = f"{self.top_graph.name}_{name}"
+        return f"%{self._id}_{name}" if "i" in format_spec else name
+
+    def __copy__(self) -> Node:
+        raise TypeError(f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule")
+
+    def __deepcopy__(self, memo: dict) -> Node:
+        """The node of the copied graph when that is being copied."""
+        return memo[id(self)] if id(self) in memo else self.__copy__()
+
+
+class ModuleNode(Node):
+    """A module: the traced one itself (``self``), or one read from it."""
+
+    def __init__(self, expr: Expr, name: str | None = None, qualname: str | None = None) -> None:
+        super().__init__(expr, name, qualname)
+
+    @property
+    def owner(self) -> Module:
+        """The module itself, as the tree holds it now."""
+        return self.expr._module_made()
+
+    @property
+    def module_type(self) -> type[Module]:
+        """Class of the module."""
+        return type(self.owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and not name[1:].isdigit():
+            raise AttributeError(f"ModuleNode has no attribute {name!r}")
+        return module_tracer.inserting(f"node.{name}").get_attr(self, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Insert a call of the module."""
+        return module_tracer.inserting(f"{self._name}()").call_module(self, args, kwargs)
+
+
+class TensorNode(Node):
+    """A tensor, with shape and dtype as they were while tracing."""
+
+    def __init__(
+        self,
+        expr: Expr,
+        name: str | None = None,
+        qualname: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        qparams: Any = None,
+    ) -> None:
+        super().__init__(expr, name, qualname)
+        self._shape = None if shape is None else tuple(shape)
+        self._dtype = None if dtype is None else np.dtype(dtype)
+        self._device: str | None = None
+        self._qparams = qparams
+        self._value: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Shape while tracing; None when not known."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        self._shape = tuple(shape)
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        """dtype while tracing; None when not known."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self._dtype = np.dtype(dtype)
+
+    @property
+    def device(self) -> str | None:
+        """Device while tracing; None when not known."""
+        return self._device
+
+    @device.setter
+    def device(self, device: Any) -> None:
+        self._device = str(device)
+
+    @property
+    def qparams(self) -> Any:
+        """Quantization parameters while tracing, or None."""
+        return self._qparams
+
+    @qparams.setter
+    def qparams(self, qparams: Any) -> None:
+        self._qparams = qparams
+
+    @property
+    def value(self) -> Tensor | None:
+        """What insertions compute with in this node's place; None stands for zeros."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Tensor | None) -> None:
+        self._value = value
+        if value is not None:
+            self._describe(value)
+
+    def _describe(self, value: Tensor) -> None:
+        """Note shape, dtype, device and quantization parameters of ``value``."""
+        self._shape = value._tuple_shape
+        self._dtype = value.dtype
+        self._device = value.device.logical_name
+        self._qparams = value._qparams
+
+    def _example(self) -> Tensor:
+        """The value to compute with while exprs are inserted."""
+        if self._value is not None:
+            return self._value
+        if self._shape is None:
+            raise ValueError(
+                f"the shape of {self._name!r} is not known\n  fix: set node.value to a Tensor like those to come"
+            )
+        return F.zeros(self._shape, dtype=self._dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in module_tracer.TENSOR_METHODS or name.startswith("_"):
+            raise AttributeError(f"TensorNode has no attribute {name!r}")
+        recorder = module_tracer.inserting(f"node.{name}")
+        return lambda *args, **kwargs: recorder.call_method(name, (self, *args), kwargs)
+
+    __hash__ = object.__hash__
+
+
+def _operator(name: str) -> Any:
+    def method(self: TensorNode, *args: Any) -> Any:
+        return module_tracer.inserting(name).call_method(name, (self, *args), {})
+
+    method.__name__ = name
+    return method
+
+
+# Nodes are keys, so == compares identity; without the writing forms `x += y` is `x = x + y`.
+for _name in module_tracer.OPERATORS:
+    if _name not in ("__eq__", "__ne__") and not _name.startswith("__i") or _name == "__invert__":
+        setattr(TensorNode, _name, _operator(_name))

@@ -1,0 +1,216 @@
+"""Arguments and results as trees: leaves that are traced, constants, and the arrangement of both."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._graph import Value
+from ..core.tensor.dtype import QuantDtypeMeta
+from ..device import Device
+from ..module import Module
+from ..random import RNG
+from ..tensor import Tensor
+
+__all__ = [
+    "ArgsIndex", "LeafDef", "SUPPORTED_LEAF_CLS", "SUPPORTED_LEAF_TYPE", "SUPPORTED_TYPE", "TreeDef",
+    "USER_REGISTERED_CONTAINER_TYPE", "USER_REGISTERED_LEAF_TYPE", "register_supported_type",
+    "tree_flatten",
+]  # fmt: skip
+
+
+class ArgsIndex:
+    """Place of an argument: its position and, for one passed by keyword, its name."""
+
+    def __init__(self, index: int = 0, name: str = "") -> None:
+        self.index = index
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name or f"arg_{self.index}"
+
+
+class Container(NamedTuple):
+    """How a container type is taken apart into (items, auxiliary data) and put together again."""
+
+    flatten: Callable[[Any], tuple[Sequence, Any]]
+    unflatten: Callable[[Sequence, Any], Any]
+
+
+SUPPORTED_TYPE: dict[type, Container] = {}
+SUPPORTED_LEAF_CLS = [Module, Value, np.dtype, np.generic, np.ndarray, Device, RNG, QuantDtypeMeta]
+SUPPORTED_LEAF_TYPE = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type, Tensor}  # fmt: skip
+USER_REGISTERED_LEAF_TYPE: list[type] = []
+USER_REGISTERED_CONTAINER_TYPE: list[type] = []
+
+
+def register_supported_type(
+    type: type,  # noqa: A002 (the documented name)
+    flatten_fn: Callable[[Any], tuple[Sequence, Any]] | None = None,
+    unflatten_fn: Callable[[Sequence, Any], Any] | None = None,
+) -> None:
+    """Let arguments and results of traced modules be of ``type``.
+
+    Without functions its objects are constants. flatten_fn gives (items, auxiliary data), of which
+    unflatten_fn(items, auxiliary data) makes the object again. AssertionError for one function without
+    the other.
+    """
+    assert (flatten_fn is None) == (unflatten_fn is None), (
+        f"register_supported_type({type.__name__}): flatten_fn and unflatten_fn go together\n"
+        "  fix: give both for a container, neither for a constant"
+    )
+    if flatten_fn is None:
+        USER_REGISTERED_LEAF_TYPE.append(type)
+        SUPPORTED_LEAF_TYPE.add(type)
+    else:
+        USER_REGISTERED_CONTAINER_TYPE.append(type)
+        SUPPORTED_TYPE[type] = Container(flatten_fn, unflatten_fn)
+
+
+SUPPORTED_TYPE[list] = Container(lambda x: (x, None), lambda items, aux: list(items))
+SUPPORTED_TYPE[tuple] = Container(lambda x: (x, None), lambda items, aux: tuple(items))
+SUPPORTED_TYPE[dict] = Container(
+    lambda x: (list(x.values()), tuple(x)),
+    lambda items, keys: dict(zip(keys, items, strict=True)),
+)
+SUPPORTED_TYPE[OrderedDict] = Container(
+    lambda x: (list(x.values()), tuple(x)),
+    lambda items, keys: OrderedDict(zip(keys, items, strict=True)),
+)
+SUPPORTED_TYPE[slice] = Container(
+    lambda x: ((x.start, x.stop, x.step), None), lambda items, aux: slice(*items)
+)
+
+
+def container_of(value: Any) -> Container | None:
+    """How to take ``value`` apart; None for a leaf."""
+    kind = type(value)
+    found = SUPPORTED_TYPE.get(kind)
+    if found is not None:
+        return found
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return Container(lambda x: (x, None), lambda items, aux: kind(*items))
+    if isinstance(value, (list, dict)) and kind.__module__.startswith("megengine._graph"):
+        return SUPPORTED_TYPE[list if isinstance(value, list) else dict]
+    return None
+
+
+def _leaf_type(value: Any) -> type:
+    return Tensor if isinstance(value, (Tensor, Value)) else type(value)
+
+
+def _is_leaf(value: Any) -> bool:
+    kind = type(value)
+    return (
+        kind in SUPPORTED_LEAF_TYPE
+        or isinstance(value, (Tensor, type, *SUPPORTED_LEAF_CLS))
+        or (callable(value) and hasattr(value, "__qualname__"))
+    )
+
+
+def _is_const_leaf(value: Any) -> bool:
+    return not isinstance(value, (Tensor, Value))
+
+
+def tree_flatten(
+    values: Any,
+    leaf_type: Callable[[Any], type] = _leaf_type,
+    is_leaf: Callable[[Any], bool] = _is_leaf,
+    is_const_leaf: Callable[[Any], bool] = _is_const_leaf,
+) -> tuple[list, TreeDef]:
+    """(leaves that are no constants, arrangement with the constants in it).
+
+    AssertionError for an object of a type that is neither a container nor a leaf.
+    """
+    container = container_of(values)
+    if container is None:
+        assert is_leaf(values), (
+            f"a traced module cannot take or return an object of type {type(values).__name__}\n"
+            f"  fix: megengine.traced_module.register_supported_type({type(values).__name__}, ...)"
+        )
+        leaf = LeafDef(leaf_type(values))
+        if is_const_leaf(values):
+            leaf.const_val, leaf.num_leaves = values, 0
+            return [], leaf
+        return [values], leaf
+    items, aux = container.flatten(values)
+    leaves, children = [], []
+    for item in items:
+        found, child = tree_flatten(item, leaf_type, is_leaf, is_const_leaf)
+        leaves += found
+        children.append(child)
+    return leaves, TreeDef(_plain(type(values)), aux, children)
+
+
+def _plain(kind: type) -> type:
+    """Arguments in a graph are in frozen lists and dicts; what they stand for are plain ones."""
+    if kind.__module__.startswith("megengine._graph"):
+        return list if issubclass(kind, list) else dict
+    return kind
+
+
+class TreeDef:
+    """A container: its type, auxiliary data (keys of a dict, ...) and the children's arrangements."""
+
+    def __init__(self, type: type, aux_data: Any, children_defs: Iterable[TreeDef]) -> None:  # noqa: A002
+        self.type = type
+        self.aux_data = aux_data
+        self.children_defs = list(children_defs)
+        self.num_leaves = sum(child.num_leaves for child in self.children_defs)
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """The object with ``leaves`` in the places of those that tree_flatten gave."""
+        rest = iter(leaves)
+        items = [child.unflatten(rest) for child in self.children_defs]
+        if self.type in SUPPORTED_TYPE:
+            return SUPPORTED_TYPE[self.type].unflatten(items, self.aux_data)
+        return self.type(*items)
+
+    def _key(self) -> tuple:
+        return self.type, repr(self.aux_data), tuple(self.children_defs)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"{self.type.__name__}[{', '.join(map(repr, self.children_defs))}]"
+
+
+class LeafDef(TreeDef):
+    """A leaf: a place for a tensor, or a constant."""
+
+    def __init__(self, type: type) -> None:  # noqa: A002
+        super().__init__(type, None, [])
+        self.num_leaves = 1
+        self.const_val: Any = None
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        return next(iter(leaves)) if self.num_leaves else self.const_val
+
+    def _key(self) -> tuple:
+        if isinstance(self.const_val, np.ndarray):
+            return self.type, self.const_val.dtype.str, self.const_val.tobytes()
+        return self.type, self.num_leaves, _hashable(self.const_val)
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return self.type.__name__ if self.num_leaves else repr(self.const_val)
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value

@@ -1,0 +1,97 @@
+"""What recording while tracing and while inserting share: exprs with nodes for their results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import random
+from .._graph import Value, map_leaves
+from ..random import RNG
+from ..tensor import Tensor
+from . import module_tracer
+from .expr import Expr, pack
+from .internal_graph import InternalGraph
+from .node import TensorNode
+from .pytree import tree_flatten
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def user_line() -> str:
+    """"file:line" of the innermost frame outside of this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def has_tensor(tree: Any) -> bool:
+    """Whether a tensor or node stands in a tree of arguments or results."""
+    return bool(tree_flatten(tree)[0])
+
+
+def listed(args: tuple, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """Arguments whose iterators are lists, for they are read twice."""
+    make = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
+    return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
+
+
+def named_function(func: Callable, args: tuple) -> tuple[Callable, tuple]:
+    """A method of the global random stream is the function of megengine.random."""
+    if args and isinstance(args[0], RNG):
+        public = getattr(random, func.__name__, None)
+        if getattr(public, "__self__", None) is args[0]:
+            return public, args[1:]
+    return func, args
+
+
+class Recorder:
+    """Adds exprs to graphs. ``inserts`` tells whether calls are given nodes rather than tensors."""
+
+    inserts = False
+
+    def node_of(self, leaf: Any) -> Any:
+        """The node for an argument that is a tensor, module or node; constants stay."""
+        raise TypeError(f"{type(self).__name__} has no nodes")
+
+    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """args and kwargs with nodes in the places of tensors. AssertionError for unsupported types."""
+        tree_flatten((args, kwargs))
+        return map_leaves(
+            (tuple(pack(arg) for arg in args), {key: pack(value) for key, value in kwargs.items()}),
+            lambda leaf: self.node_of(leaf) if isinstance(leaf, (Tensor, Value)) else leaf,
+        )
+
+    def finish(
+        self, expr: Expr, arguments: tuple[tuple, dict], result: Any, base: str, qualname: str
+    ) -> list[tuple[Tensor, TensorNode]]:
+        """Give ``expr`` its arguments, and nodes for the tensors in ``result``."""
+        made: list[tuple[Tensor, TensorNode]] = []
+
+        def node_for(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            node = TensorNode(expr, base, qualname)
+            node._describe(leaf)
+            made.append((leaf, node))
+            return node
+
+        expr.set_arguments(*arguments)
+        expr._result = map_leaves(pack(result), node_for)
+        expr._outputs = [node for _, node in made]
+        expr.source = user_line()
+        return made
+
+
+def method_base(method: str) -> str:
+    return f"{method.strip('_')}_out"
+
+
+def function_qualname(graph: InternalGraph, maker: str) -> str:
+    return f"{graph.qualname}.[{maker}]"
+
+
+suspended = lambda: module_tracer.active(None)  # noqa: E731

@@ -1,0 +1,91 @@
+"""Loading what older releases saved: functions that rewrite exprs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..module import Module
+from ..version import __version__
+from .expr import CallFunction, CallMethod, Expr, is_call_module
+from .function_names import FunctionName
+
+if TYPE_CHECKING:
+    from .internal_graph import InternalGraph
+
+Loader = Callable[[Expr], None]
+
+FUNCTIONAL_LOADER: dict[tuple[str, str], Loader] = {}
+TENSORMETHOD_LOADER: dict[str, Loader] = {}
+MODULE_LOADER: dict[str, Loader] = {}
+
+
+def register_functional_loader(*funcs: Any) -> Callable[[Loader], Loader]:
+    """Decorator of a loader of calls of ``funcs``: functions, or pairs (module, name) of lost ones."""
+
+    def register(loader: Loader) -> Loader:
+        for func in funcs:
+            name = tuple(func) if isinstance(func, tuple) else tuple(FunctionName.of(func))
+            FUNCTIONAL_LOADER[name] = loader
+        return loader
+
+    return register
+
+
+def register_tensor_method_loader(*methods: str) -> Callable[[Loader], Loader]:
+    """Decorator of a loader of calls of the tensor methods ``methods``."""
+
+    def register(loader: Loader) -> Loader:
+        TENSORMETHOD_LOADER.update(dict.fromkeys(methods, loader))
+        return loader
+
+    return register
+
+
+def _class_name(cls: type[Module]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def register_module_loader(*module_types: type[Module]) -> Callable[[Loader], Loader]:
+    """Decorator of a loader of calls of modules of exactly these types."""
+
+    def register(loader: Loader) -> Loader:
+        MODULE_LOADER.update({_class_name(cls): loader for cls in module_types})
+        return loader
+
+    return register
+
+
+def load_functional(expr: CallFunction) -> None:
+    """Run the loader of the function that ``expr`` calls, if there is one."""
+    loader = FUNCTIONAL_LOADER.get(tuple(FunctionName.of(expr.func)))
+    if loader is not None:
+        loader(expr)
+
+
+def load_call_module_expr(expr: CallMethod) -> None:
+    """Run the loader of the module that ``expr`` calls, if there is one."""
+    loader = MODULE_LOADER.get(_class_name(expr.args[0].module_type))
+    if loader is not None:
+        loader(expr)
+
+
+def load_call_tensor_method_expr(expr: CallMethod) -> None:
+    """Run the loader of the method that ``expr`` calls, if there is one."""
+    loader = TENSORMETHOD_LOADER.get(expr.method)
+    if loader is not None:
+        loader(expr)
+
+
+def upgrade(graph: InternalGraph, version: str) -> None:
+    """Let loaders rewrite the exprs of a graph that release ``version`` saved."""
+    if version == __version__:
+        return
+    for expr in graph:
+        expr.version = version
+        if isinstance(expr, CallFunction):
+            load_functional(expr)
+        elif is_call_module(expr):
+            load_call_module_expr(expr)
+        elif isinstance(expr, CallMethod):
+            load_call_tensor_method_expr(expr)

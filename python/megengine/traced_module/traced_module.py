@@ -1,0 +1,408 @@
+"""Modules whose forward is a graph that can be read, changed and saved."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..module import Module, Sequential
+from ..module.module import INTERNAL
+from ..tensor import Tensor
+from ..version import __version__
+from .filters import (
+    BaseFilter,
+    ExprFilter,
+    ExprFilterCallFunction,
+    ExprFilterCallMethod,
+    ExprFilterExprId,
+    NodeFilter,
+    NodeFilterName,
+    NodeFilterNodeId,
+    NodeFilterType,
+)
+from .internal_graph import InternalGraph
+from .module_tracer import USER_REGISTERED_FUNCTION
+from .node import Node
+from .pytree import TreeDef, tree_flatten
+
+__all__ = ["InternalGraph", "TracedModule", "register_as_builtin", "trace_module", "wrap"]
+
+USER_REGISTERED_MODULE: list[type[Module]] = []
+_BUILTIN_PACKAGES = ("megengine.module.", "megengine.quantization.")
+
+
+def is_builtin(module: Module) -> bool:
+    """Whether calls of ``module`` are one expr: exactly a class of megengine, or a registered one."""
+    kind = type(module)
+    if kind in USER_REGISTERED_MODULE:
+        return True
+    return kind.__module__.startswith(_BUILTIN_PACKAGES) and kind not in (Sequential, Module)
+
+
+class _EndReached(Exception):
+    """All end points are computed."""
+
+
+class _Watch:
+    """Values that are kept while graphs run."""
+
+    def __init__(self) -> None:
+        self.points: tuple[Node, ...] = ()
+        self.ends: tuple[Node, ...] = ()
+        self.values: dict[Node, Any] = {}
+        self.ended: dict[Node, Any] = {}
+
+    def see(self, nodes: Iterable[Node], env: dict[Node, Any]) -> None:
+        for node in nodes:
+            if node in self.points:
+                self.values[node] = env[node]
+            if node in self.ends:
+                self.ended[node] = env[node]
+                if len(self.ended) == len(set(self.ends)):
+                    raise _EndReached
+
+
+class TracedModule(Module):
+    """A module whose forward runs graphs, one for each signature of calls that were traced.
+
+    is_top: not called by another traced module. argdef_graph_map: arrangement of the arguments -> graph.
+    argdef_outdef_map: arrangement of the arguments -> that of the results. is_qat: for quantization-aware
+    training.
+    """
+
+    argdef_graph_map: dict[TreeDef, InternalGraph]
+    argspec: inspect.Signature | None
+
+    def __init__(
+        self,
+        is_top: bool,
+        argdef_graph_map: dict[TreeDef, InternalGraph],
+        argdef_outdef_map: dict[TreeDef, TreeDef],
+        is_qat: bool = False,
+    ) -> None:
+        super().__init__()
+        self._is_top = is_top
+        self.argdef_graph_map = argdef_graph_map
+        for argdef, outdef in argdef_outdef_map.items():
+            graph = argdef_graph_map[argdef]
+            graph._result = outdef.unflatten(graph.outputs)
+        self.is_qat = is_qat
+        self.argspec = None
+        self._class_name = "TracedModule"
+        self._watch: _Watch | None = None
+
+    # -- calling ---------------------------------------------------------------------------------
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph of this signature. AssertionError when it was not traced."""
+        leaves, argdef = tree_flatten(self._canonical(args, kwargs))
+        graph = self.argdef_graph_map.get(argdef)
+        assert graph is not None, (
+            f"{self._class_name} was not traced for arguments like {argdef}\n"
+            f"  it was for: {', '.join(map(repr, self.argdef_graph_map)) or 'none'}\n"
+            "  fix: call it as it was traced, or trace it with such arguments"
+        )
+        watch = self._watch
+        if watch is not None:
+            watch.ended.clear()
+            try:
+                result = graph._run([self, *leaves])
+            except _EndReached:
+                return [watch.ended[node] for node in watch.ends]
+            return result
+        return graph._run([self, *leaves])
+
+    def _canonical(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+        """Arguments passed by position where that is possible, so that both ways are one signature."""
+        if self.argspec is None:
+            return tuple(args), kwargs
+        bound = self.argspec.bind(*args, **kwargs)
+        return bound.args, bound.kwargs
+
+    def _by_name(self, args: tuple, kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+        """(name of the parameter, argument), by position first."""
+        names: list[str] = []
+        for parameter in self.argspec.parameters.values() if self.argspec is not None else ():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                names += [f"{parameter.name}_{i}" for i in range(len(args) - len(names))]
+            names.append(parameter.name)
+        names += ["args"] * (len(args) - len(names))
+        return [*zip(names, args, strict=False), *kwargs.items()]
+
+    # -- graphs ----------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> InternalGraph:
+        """The only graph. AssertionError when there is none, or several signatures were traced."""
+        assert len(self.argdef_graph_map) == 1, (
+            f"{self._class_name} has {len(self.argdef_graph_map)} graphs\n"
+            "  fix: choose one of argdef_graph_map"
+        )
+        return next(iter(self.argdef_graph_map.values()))
+
+    @property
+    def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
+        """Arrangement of the arguments -> that of the results."""
+        from .expr import unpack
+
+        return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
+
+    def _adopt_graphs(self) -> None:
+        """Make this the top: its graphs are the outermost ones, and count."""
+        for graph in self.argdef_graph_map.values():
+            graph._renumber()
+
+    def _set_arguments(self, graph: InternalGraph, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Call ``graph`` with arguments arranged like these; parameters keep their names."""
+        old = next(k for k, g in self.argdef_graph_map.items() if g is graph)
+        named = self._by_name(args, kwargs)
+        kinds = inspect.Parameter
+        taken = [
+            kinds(name, kinds.POSITIONAL_OR_KEYWORD if i < len(args) else kinds.KEYWORD_ONLY)
+            for i, (name, _) in enumerate(named)
+        ]
+        if len({parameter.name for parameter in taken}) == len(taken):
+            self.argspec = inspect.Signature(taken)
+        else:
+            self.argspec = None
+        del self.argdef_graph_map[old]
+        self.argdef_graph_map[tree_flatten((tuple(args), dict(kwargs)))[1]] = graph
+
+    def _add_parameter(self, graph: InternalGraph, name: str) -> None:
+        """The last input of ``graph`` is a further argument."""
+        *inputs, new = graph.inputs[1:]
+        old = next(k for k, g in self.argdef_graph_map.items() if g is graph)
+        args, kwargs = old.unflatten(inputs)
+        named = dict(self._by_name(args, kwargs))
+        kinds = inspect.Parameter
+        parameters = [
+            kinds(key, kinds.KEYWORD_ONLY if key in kwargs else kinds.POSITIONAL_OR_KEYWORD)
+            for key in named
+        ]
+        if kwargs:
+            kwargs = {**kwargs, name: new}
+            parameters.append(kinds(name, kinds.KEYWORD_ONLY))
+        else:
+            args = (*args, new)
+            parameters.append(kinds(name, kinds.POSITIONAL_OR_KEYWORD))
+        del self.argdef_graph_map[old]
+        self.argspec = inspect.Signature(parameters)
+        self.argdef_graph_map[tree_flatten((args, kwargs))[1]] = graph
+
+    # -- looking into a run ----------------------------------------------------------------------
+
+    def set_watch_points(self, nodes: Node | Sequence[Node]) -> None:
+        """Keep the values of ``nodes``, of any graph inside, in ``watch_node_value`` at each call."""
+        self._watched(points=nodes)
+
+    def clear_watch_points(self) -> None:
+        """Keep no more values."""
+        self._watched(points=())
+
+    def set_end_points(self, nodes: Node | Sequence[Node]) -> None:
+        """Calls end when ``nodes`` are computed, and return the list of their values."""
+        self._watched(ends=nodes)
+
+    def clear_end_points(self) -> None:
+        """Calls run to their ends."""
+        self._watched(ends=())
+
+    @property
+    def watch_points(self) -> tuple[Node, ...]:
+        """The nodes that are watched."""
+        return self._watch.points if self._watch is not None else ()
+
+    @property
+    def end_points(self) -> tuple[Node, ...]:
+        """The nodes at which calls end."""
+        return self._watch.ends if self._watch is not None else ()
+
+    @property
+    def watch_node_value(self) -> dict[Node, Any]:
+        """Node -> its value in the last call."""
+        return self._watch.values if self._watch is not None else {}
+
+    def _watched(self, points: Any = None, ends: Any = None) -> None:
+        watch = self._watch or _Watch()
+        for key, nodes in (("points", points), ("ends", ends)):
+            if nodes is not None:
+                nodes = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
+                self._check_inside(nodes)
+                setattr(watch, key, nodes)
+        if points is not None:
+            watch.values.clear()
+        self._watch = watch if watch.points or watch.ends else None
+        for graph in self._inner_graphs():
+            graph._watch = self._watch
+
+    def _inner_graphs(self) -> list[InternalGraph]:
+        return [inner for g in self.argdef_graph_map.values() for inner in g._each_graph()]
+
+    def _check_inside(self, nodes: tuple[Node, ...]) -> None:
+        graphs = self._inner_graphs()
+        for node in nodes:
+            assert isinstance(node, Node) and node.top_graph in graphs, (
+                f"{node!r} is not a node of {self._class_name}"
+            )
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def flatten(self) -> TracedModule:
+        """A module with the same parameters whose only graph calls no other graph.
+
+        Nodes keep their qualnames; results of what was called take the names they had outside.
+        """
+        from .flattening import flattened
+
+        new = TracedModule(True, {}, {}, self.is_qat)
+        new.__dict__.update({k: v for k, v in vars(self).items() if k not in _OWN})
+        new.argspec, new._class_name = self.argspec, self._class_name
+        for argdef, graph in self.argdef_graph_map.items():
+            new.argdef_graph_map[argdef] = flattened(graph, new)
+        new._adopt_graphs()
+        return new
+
+    def _as_child(self) -> TracedModule:
+        """A copy with graphs of its own, to be called by another traced module; tensors are shared."""
+        memo: dict[int, Any] = {id(tensor): tensor for tensor in self.tensors()}
+        memo.update({id(m): m for m in self.modules() if not isinstance(m, TracedModule)})
+        child = copy.deepcopy(self, memo)
+        child._is_top = False
+        return child
+
+    def _take_over(self, module: Module, build: Callable[[Module], Module]) -> None:
+        """Tensors, children and mode of ``module``; ``build`` makes the children."""
+        from .tracing import signature_of
+
+        own = self.__dict__
+        for key in ("name", "training", "quantize_disabled", "_short_name"):
+            own[key] = vars(module)[key]
+        for key, value in vars(module).items():
+            if key not in INTERNAL:
+                _check_not_mixed(type(module).__name__, key, value)
+                if _holds(value, (Module, Tensor)):
+                    own[key] = _converted(value, build)
+        self.argspec = signature_of(module.forward)
+        self._class_name = type(module).__name__
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_watch": None, "argspec": None}
+        if self.argspec is not None:
+            state["argspec"] = [(p.name, int(p.kind), p.default) for p in self.argspec.parameters.values()]
+        # A pickled dict is filled before its keys are whole objects: hashes need them whole.
+        state["argdef_graph_map"] = list(self.argdef_graph_map.items())
+        return {"version": __version__, "module": state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        version, state = state["version"], dict(state["module"])
+        state["argdef_graph_map"] = dict(state["argdef_graph_map"])
+        if state["argspec"] is not None:
+            kinds = {int(kind): kind for kind in _KINDS}
+            state["argspec"] = inspect.Signature(
+                [inspect.Parameter(n, kinds[k], default=d) for n, k, d in state["argspec"]]
+            )
+        super().__setstate__(state)
+        if self._is_top:
+            from .serialization import upgrade
+
+            for graph in self._inner_graphs():
+                upgrade(graph, version)
+            self._adopt_graphs()
+
+    def _module_info_string(self) -> str:
+        return self._class_name
+
+
+_KINDS = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.KEYWORD_ONLY,
+    inspect.Parameter.VAR_KEYWORD,
+)
+_OWN = frozenset({"_is_top", "argdef_graph_map", "argspec", "_class_name", "_watch", "is_qat"})
+
+
+def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, kinds):
+        return True
+    if isinstance(value, (list, tuple)):
+        return any(_holds(item, kinds) for item in value)
+    return isinstance(value, dict) and any(_holds(item, kinds) for item in value.values())
+
+
+def _check_not_mixed(owner: str, key: str, value: Any) -> None:
+    """ValueError for a container of modules and other things."""
+    if isinstance(value, (list, tuple, dict)) and _holds(value, (Module,)):
+        items = value.values() if isinstance(value, dict) else value
+        for item in items:
+            if not _holds(item, (Module,)):
+                raise ValueError(
+                    f"{owner}.{key} holds modules and also a {type(item).__name__}\n"
+                    "  fix: keep modules and other things in containers of their own"
+                )
+            _check_not_mixed(owner, key, item)
+
+
+def _converted(value: Any, build: Callable[[Module], Module]) -> Any:
+    if isinstance(value, Module):
+        return build(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_converted(item, build) for item in value])
+    if isinstance(value, dict):
+        return {key: _converted(item, build) for key, item in value.items()}
+    return value
+
+
+# -- functions -----------------------------------------------------------------------------------
+
+
+def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
+    """Make calls of modules of exactly ``mod_cls`` one expr; usable as a decorator. Returns the class."""
+    assert isinstance(mod_cls, type) and issubclass(mod_cls, Module), (
+        f"register_as_builtin takes a class of modules, got {mod_cls!r}"
+    )
+    if mod_cls not in USER_REGISTERED_MODULE:
+        USER_REGISTERED_MODULE.append(mod_cls)
+    return mod_cls
+
+
+def wrap(func: Callable) -> Callable:
+    """Make calls of ``func``, a function at the top of a module, one expr. Returns the function."""
+    assert callable(func) and hasattr(func, "__code__"), (
+        f"wrap takes a function written in Python, got {func!r}"
+    )
+    assert "<" not in func.__qualname__ and "." not in func.__qualname__, (
+        f"wrap: {func.__qualname__} is not at the top of its module, where files could find it\n"
+        "  fix: move it there"
+    )
+    if func not in USER_REGISTERED_FUNCTION:
+        USER_REGISTERED_FUNCTION.append(func)
+    return func
+
+
+def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
+    """Run ``mod`` on example arguments and return a module that does the same by a graph.
+
+    Parameters and built-in modules are shared with ``mod``; the graph holds for other shapes too. It is run
+    on the same arguments and compared, unless `disable_default_checker` was called; dropout and other random
+    numbers, and statistics of batch normalization, are as if ``mod`` had run once.
+
+    >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
+    >>> traced = tm.trace_module(M.Sequential(M.Linear(2, 3)), mge.tensor([[1.0, 2.0]]))
+    >>> len(traced.graph.get_module_by_type(M.Linear).as_list())
+    1
+    """
+    from .checking import traced_and_checked
+
+    assert isinstance(mod, Module), f"trace_module takes a Module, got {type(mod).__name__}"
+    for arg in (*args, *kwargs.values()):
+        assert not isinstance(arg, Module), "trace_module: arguments are tensors and constants, not modules"
+    if isinstance(mod, TracedModule):
+        traced = copy.deepcopy(mod, {id(t): t for t in mod.tensors()})
+        traced._is_top = True
+        traced._adopt_graphs()
+        return traced
+    return traced_and_checked(mod, args, kwargs)

@@ -1,0 +1,256 @@
+"""Recording a module's forward: tensors flow as always, and each is known to the graph by a node."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..module import Module
+from ..tensor import Tensor
+from . import module_tracer
+from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, pack, shape_tensor
+from .internal_graph import InternalGraph
+from .node import ModuleNode, Node, TensorNode
+from .pytree import tree_flatten
+from .recorder import (
+    Recorder,
+    function_qualname,
+    has_tensor,
+    listed,
+    method_base,
+    named_function,
+    suspended,
+)
+from .traced_module import TracedModule, is_builtin
+
+
+class _Scope:
+    """One module's forward while it runs."""
+
+    def __init__(self, graph: InternalGraph, module: Module) -> None:
+        self.graph = graph
+        self.module = module
+        self.nodes: dict[int, Node] = {}  # id of a tensor or module -> its node
+        self._kept: list[Any] = []  # ids stay those of these objects
+        self._paths: dict[int, str] | None = None
+
+    def know(self, value: Any, node: Node) -> None:
+        self.nodes[id(value)] = node
+        self._kept.append(value)
+
+    def path_of(self, value: Any) -> str | None:
+        """Dotted path at which the module holds ``value``; None for something else."""
+        if self._paths is None:
+            found = [*self.module.named_tensors(), *self.module.named_modules()]
+            self._paths = {id(item): path for path, item in found if path}
+        return self._paths.get(id(value))
+
+
+class Tracer(Recorder):
+    """Builds the traced copy of a tree of modules and the graphs of what is called."""
+
+    def __init__(self, keep_values: bool = False) -> None:
+        self._built: dict[int, Module] = {}
+        self._kept: list[Module] = []
+        self._scopes: list[_Scope] = []
+        # Values of each expr as tracing found them, for the check of exprs one by one.
+        self.values: dict[Expr, list[np.ndarray]] | None = {} if keep_values else None
+
+    # -- the tree --------------------------------------------------------------------------------
+
+    def build(self, module: Module) -> Module:
+        """The traced copy of ``module``; built-in modules and all tensors are shared with it."""
+        if id(module) not in self._built:
+            self._kept.append(module)
+            if isinstance(module, TracedModule):
+                self._built[id(module)] = module._as_child()
+            elif is_builtin(module):
+                self._built[id(module)] = module
+            else:
+                traced = self._built[id(module)] = TracedModule(False, {}, {})
+                traced._take_over(module, self.build)
+        return self._built[id(module)]
+
+    def trace(self, module: Module, name: str, args: tuple, kwargs: dict) -> tuple[TracedModule, Any]:
+        """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
+        traced = self.build(module)
+        with module_tracer.recording(self):
+            result = self._trace_graph(module, traced, name, name, args, kwargs)
+        return traced, result
+
+    def _trace_graph(
+        self, module: Module, traced: TracedModule, name: str, qualname: str, args: tuple, kwargs: dict
+    ) -> Any:
+        graph = InternalGraph(name, qualname)
+        graph._module = traced
+        scope = _Scope(graph, module)
+        canonical = traced._canonical(args, kwargs)
+        leaves, argdef = tree_flatten(canonical)
+        self._scopes.append(scope)
+        try:
+            self._add_inputs(scope, canonical)
+            result = module_tracer._MODULE_CALL(module, *args, **kwargs)
+            graph._result = self.arguments((result,), {})[0][0]
+        finally:
+            self._scopes.pop()
+        traced.argdef_graph_map[argdef] = graph
+        graph.compile()
+        return result
+
+    def _add_inputs(self, scope: _Scope, canonical: tuple[tuple, dict]) -> None:
+        graph = scope.graph
+        node = Input.make(ModuleNode, "self", graph.qualname)
+        graph._add(node.expr)
+        scope.know(scope.module, node)
+        for name, value in graph._module._by_name(*canonical):
+            for leaf in tree_flatten(value)[0]:
+                node = Input.make(TensorNode, name, f"{graph.qualname}.{name}")
+                node._describe(leaf)
+                graph._add(node.expr)
+                if id(leaf) not in scope.nodes:
+                    scope.know(leaf, node)
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def node_of(self, leaf: Any) -> Node:
+        if isinstance(leaf, Node):
+            return leaf
+        scope = self._scopes[-1]
+        node = scope.nodes.get(id(leaf))
+        if node is None:
+            node = self._read(scope, leaf)
+            scope.know(leaf, node)
+        return node
+
+    def _read(self, scope: _Scope, value: Any) -> Node:
+        """An attribute of the module, or a constant."""
+        graph = scope.graph
+        path = scope.path_of(value)
+        kind = ModuleNode if isinstance(value, Module) else TensorNode
+        if path is not None:
+            node = GetAttr.make(graph.inputs[0], kind, path)
+        else:
+            assert not any(id(value) in outer.nodes for outer in self._scopes[:-1]), (
+                f"{graph.qualname} reads a tensor of the calling module that is not one of its arguments\n"
+                "  fix: pass it to the module as an argument"
+            )
+            kept = self.build(value) if kind is ModuleNode else value
+            node = Constant.make(kept, qualname=f"{graph.qualname}.[const]")
+        if kind is TensorNode:
+            node._describe(value)
+        graph._add(node.expr)
+        return node
+
+    def _add(
+        self, expr: Expr, arguments: tuple[tuple, dict], result: Any, base: str, qualname: str
+    ) -> None:
+        scope = self._scopes[-1]
+        made = self.finish(expr, arguments, result, base, qualname)
+        scope.graph._add(expr)
+        for tensor, node in made:
+            scope.know(tensor, node)
+        if self.values is not None:
+            self.values[expr] = [tensor.numpy() for tensor, _ in made]
+
+    # -- what is called --------------------------------------------------------------------------
+
+    def call_function(self, func: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
+        args, kwargs = listed(args, kwargs)
+        public, shown = named_function(func, args)
+        arguments = self.arguments(shown, kwargs)
+        with suspended():
+            result = original(*args, **kwargs)
+        if has_tensor(result):
+            qualname = function_qualname(self._scopes[-1].graph, public.__name__)
+            self._add(CallFunction(public), arguments, result, f"{public.__name__}_out", qualname)
+        return result
+
+    def call_method(self, name: str, args: tuple, kwargs: dict, original: Callable) -> Any:
+        args, kwargs = listed(args, kwargs)
+        arguments = self.arguments(args, kwargs)
+        with suspended():
+            result = original(*args, **kwargs)
+        if result is NotImplemented:
+            return result
+        self._add_method(name, arguments, args[0] if module_tracer.writes_in_place(name) else result)
+        return result
+
+    def _add_method(self, name: str, arguments: tuple[tuple, dict], result: Any) -> None:
+        if not has_tensor(result):
+            return
+        target = arguments[0][0]
+        expr = CallMethod(target, name)
+        if module_tracer.writes_in_place(name) and isinstance(
+            target.expr, (Input, GetAttr, Constant)
+        ):
+            expr.disable_remove()  # it is seen from outside
+        graph = self._scopes[-1].graph
+        self._add(expr, arguments, result, method_base(name), function_qualname(graph, name.strip("_")))
+
+    def shape_of(self, tensor: Tensor, shape: Any) -> Any:
+        if not shape and not isinstance(shape, Tensor):
+            return shape
+        with suspended():
+            result = shape_tensor(tensor)
+        self._add_method("shape", self.arguments((tensor,), {}), result)
+        return result
+
+    def made_from(self, result: Tensor, data: Any, args: tuple, kwargs: dict) -> None:
+        """``Tensor(data)`` of a tensor is a call like others."""
+        if isinstance(data, Tensor):
+            graph = self._scopes[-1].graph
+            name = type(result).__name__
+            arguments = self.arguments((data, *args), kwargs)
+            qualname = function_qualname(graph, name)
+            self._add(CallFunction(type(result)), arguments, result, f"{name.lower()}_out", qualname)
+
+    def name_node(self, tensor: Tensor, name: str) -> None:
+        node = self._scopes[-1].nodes.get(id(tensor))
+        if node is not None and name:
+            node.name = name
+
+    def check_rebinding(self, module: Module, name: str, value: Any) -> None:
+        assert not isinstance(value, (Tensor, Module)), (
+            f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"
+            "  fix: write into the tensor in place, or assign it before tracing"
+        )
+
+    def call_module(self, module: Module, args: tuple, kwargs: dict) -> Any:
+        args, kwargs = listed(args, kwargs)
+        node = self.node_of(module)
+        traced = self.build(module)
+        arguments = self.arguments((node, *args), kwargs)
+        if self._is_whole(traced, args, kwargs):
+            with suspended():
+                result = module_tracer._MODULE_CALL(module, *args, **kwargs)
+        else:
+            outer = self._scopes[-1].graph
+            name = f"{outer.name}_{node.name}"
+            result = self._trace_graph(module, traced, name, node.qualname, args, kwargs)
+        self._add(CallMethod(node), arguments, result, f"{node.name}_out", f"{node.qualname}.[out]")
+        return result
+
+    @staticmethod
+    def _is_whole(traced: Module, args: tuple, kwargs: dict) -> bool:
+        """Whether a call is one expr whose inside is known already, or never will be."""
+        if not isinstance(traced, TracedModule):
+            return True
+        argdef = tree_flatten(traced._canonical(args, kwargs))[1]
+        return argdef in traced.argdef_graph_map
+
+
+def signature_of(forward: Callable) -> inspect.Signature:
+    """Parameters by name, without annotations; defaults that a graph cannot hold become None."""
+    parameters = []
+    for parameter in inspect.signature(forward).parameters.values():
+        default = parameter.default
+        if default is not parameter.empty:
+            try:
+                tree_flatten(default)
+            except AssertionError:
+                default = None
+        parameters.append(inspect.Parameter(parameter.name, parameter.kind, default=default))
+    return inspect.Signature(parameters)

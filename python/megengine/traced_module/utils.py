@@ -1,0 +1,32 @@
+"""Attributes by dotted paths, through modules, lists, tuples and dicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _step(obj: Any, key: str) -> Any:
+    if isinstance(obj, (list, tuple)):
+        return obj[int(key)]
+    if isinstance(obj, dict):
+        return obj[key]
+    return getattr(obj, key)
+
+
+def get_subattr(module: Any, target: str) -> Any:
+    """What ``module`` holds at ``target``, such as ``conv_bn.1`` or ``layers.0.weight``."""
+    for key in target.split("."):
+        module = _step(module, key)
+    return module
+
+
+def assign_attr(obj: Any, module: Any, target: str) -> None:
+    """Put ``obj`` at ``target`` in ``module``."""
+    path, _, key = target.rpartition(".")
+    holder = get_subattr(module, path) if path else module
+    if isinstance(holder, list):
+        holder[int(key)] = obj
+    elif isinstance(holder, dict):
+        holder[key] = obj
+    else:
+        setattr(holder, key, obj)
