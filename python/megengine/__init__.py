@@ -34,9 +34,9 @@ from .utils import comp_graph_tools as cgtools  # noqa: E402
 from .version import __version__  # noqa: E402
 
 if _typing.TYPE_CHECKING:
-    from . import data, fx, hub
+    from . import data, fx, hub, traced_module
 
-_LAZY = ("data", "fx", "hub")  # worker processes, graphs, downloads: loaded when first named
+_LAZY = ("data", "fx", "hub", "traced_module")  # worker processes, graphs, downloads: loaded when first named
 
 
 def __getattr__(name: str) -> _typing.Any:

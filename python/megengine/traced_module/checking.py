@@ -11,6 +11,7 @@ from ..module import Dropout, Module
 from ..tensor import Tensor
 from . import tm_config
 from .expr import CallFunction, Expr, is_call_module
+from .packing import unpack
 from .pytree import tree_flatten
 from .traced_module import TracedModule
 from .tracing import Tracer
@@ -62,7 +63,9 @@ def _is_random(traced: TracedModule) -> bool:
     return False
 
 
-def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple, kwargs: dict) -> None:
+def _compare(
+    traced: TracedModule, tracer: Tracer, expected: Any, args: tuple, kwargs: dict
+) -> None:
     def compare_expr(expr: Expr, env: dict) -> None:
         for node, value in zip(expr.outputs, tracer.values.get(expr, ()), strict=False):
             _same(env[node].numpy(), value, expr.describe())
@@ -72,7 +75,10 @@ def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple, k
     observe = compare_expr if tracer.values is not None else None
     result = graph._run([traced, *leaves], observe)
     for node, actual, wanted in zip(
-        tree_flatten(graph._result)[0], tree_flatten(result)[0], tree_flatten(expected)[0], strict=True
+        tree_flatten(unpack(graph._result))[0],
+        tree_flatten(result)[0],
+        tree_flatten(expected)[0],
+        strict=True,
     ):
         _same(actual.numpy(), wanted.numpy(), node.expr.describe())
 

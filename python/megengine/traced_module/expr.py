@@ -8,65 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._graph import Call, map_leaves, map_values, values_in
+from .._graph import Call, map_values, values_in
+from ..core.ops import builtin
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
 from .function_names import FunctionName
 from .node import ModuleNode, Node, TensorNode
-from .pytree import SUPPORTED_TYPE, ArgsIndex, TreeDef, tree_flatten
+from .packing import bind, pack, show, unpack
+from .pytree import ArgsIndex, TreeDef, tree_flatten
 from .utils import get_subattr
 
 if TYPE_CHECKING:
     from .traced_module import InternalGraph
 
 __all__ = [
-    "CallFunction", "CallMethod", "Constant", "Expr", "GetAttr", "Input", "is_call_function",
-    "is_call_module", "is_call_tensor_method", "is_constant", "is_getattr", "is_input",
+    "Apply", "CallFunction", "CallMethod", "Constant", "Expr", "GetAttr", "Input", "is_apply_def",
+    "is_call_function", "is_call_module", "is_call_tensor_method", "is_constant", "is_getattr", "is_input",
 ]  # fmt: skip
-
-_NATIVE = (list, tuple, dict, slice)
-
-
-class Packed(tuple):
-    """A container that the graph cannot look into, taken apart: its arrangement and its leaves."""
-
-    _fields = ("tree", "leaves")
-
-    def __new__(cls, tree: TreeDef, leaves: Sequence[Any]) -> Packed:
-        return super().__new__(cls, (tree, leaves))
-
-    def __getnewargs__(self) -> tuple:
-        return tuple(self)
-
-
-def pack(tree: Any) -> Any:
-    """``tree`` with registered containers taken apart, so that the nodes in them are seen."""
-    kind = type(tree)
-    if kind in (list, tuple):
-        return kind([pack(item) for item in tree])
-    if kind is dict:
-        return {key: pack(item) for key, item in tree.items()}
-    if kind is slice:
-        return slice(pack(tree.start), pack(tree.stop), pack(tree.step))
-    if kind in SUPPORTED_TYPE and kind not in _NATIVE:
-        leaves, arrangement = tree_flatten(tree)
-        return Packed(arrangement, tuple(leaves))
-    return tree
-
-
-def unpack(tree: Any) -> Any:
-    """The containers that `pack` took apart, whole again."""
-    if isinstance(tree, Packed):
-        return tree[0].unflatten([unpack(leaf) for leaf in tree[1]])
-    if isinstance(tree, tuple):
-        items = [unpack(item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
-    if isinstance(tree, list):
-        return [unpack(item) for item in tree]
-    if isinstance(tree, dict):
-        return {key: unpack(item) for key, item in tree.items()}
-    return tree
 
 
 class Expr(Call):
@@ -234,7 +193,7 @@ class Expr(Call):
     def run(self, env: dict[Node, Any]) -> None:
         """Compute from the values in ``env`` and add the results to it."""
         args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
-        _bind(self._result, self.compute(unpack(args), unpack(kwargs)), env, self)
+        bind(self._result, self.compute(unpack(args), unpack(kwargs)), env, self)
 
     def interpret(self, *inputs: Any) -> list[Any]:
         """Values of ``outputs`` for values of ``inputs``."""
@@ -248,12 +207,12 @@ class Expr(Call):
         return f"{type(self).__name__}({self._arguments(self.args, spec)})"
 
     def _text(self, spec: str = "") -> str:
-        result = _show(self.return_val, spec)
+        result = show(self.return_val, spec)
         return f"{result} = {self._called(spec)}"
 
     def _arguments(self, args: Sequence[Any], spec: str) -> str:
-        keywords = ", ".join(f"{key}={_show(value, spec)}" for key, value in self.kwargs.items())
-        return f"{''.join(_show(arg, spec) + ', ' for arg in args)}{keywords}"
+        keywords = ", ".join(f"{key}={show(value, spec)}" for key, value in self.kwargs.items())
+        return f"{''.join(show(arg, spec) + ', ' for arg in args)}{keywords}"
 
     def __repr__(self) -> str:
         return f"%{self._id}:\t{self._text()}"
@@ -266,52 +225,6 @@ class Expr(Call):
 
     def __deepcopy__(self, memo: dict) -> Expr:
         return memo[id(self)] if id(self) in memo else self.__copy__()
-
-
-def _bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
-    """Give the nodes of ``pattern`` the values that stand in their places."""
-    if isinstance(pattern, Node):
-        env[pattern] = value
-        return
-    if isinstance(pattern, Packed):
-        leaves, arrangement = tree_flatten(value)
-        if len(leaves) == len(pattern[1]) and arrangement == pattern[0]:
-            return _bind(tuple(pattern[1]), tuple(leaves), env, expr)
-    elif isinstance(pattern, (tuple, list)):
-        if isinstance(value, (tuple, list)) and len(value) == len(pattern):
-            for inner, item in zip(pattern, value, strict=True):
-                _bind(inner, item, env, expr)
-            return
-    elif isinstance(pattern, dict):
-        if isinstance(value, dict) and pattern.keys() == value.keys():
-            for key, inner in pattern.items():
-                _bind(inner, value[key], env, expr)
-            return
-    else:
-        return  # a constant
-    raise ValueError(
-        f"{expr.describe()} gave {type(value).__name__} of another arrangement than while tracing\n"
-        "  fix: trace again with such inputs"
-    )
-
-
-def _show(tree: Any, spec: str = "") -> str:
-    if isinstance(tree, Node):
-        return format(tree, spec)
-    if isinstance(tree, list):
-        return f"[{', '.join(_show(item, spec) for item in tree)}]"
-    if isinstance(tree, tuple):
-        items = ", ".join(_show(item, spec) for item in tree)
-        return f"({items},)" if len(tree) == 1 else f"({items})"
-    if isinstance(tree, dict):
-        return "{" + ", ".join(f"{key}: {_show(item, spec)}" for key, item in tree.items()) + "}"
-    if isinstance(tree, slice):
-        return f"slice({_show(tree.start, spec)}, {_show(tree.stop, spec)}, {_show(tree.step, spec)})"
-    if isinstance(tree, np.ndarray):
-        return f"array{tree.shape}"
-    if callable(tree) and hasattr(tree, "__qualname__"):
-        return tree.__qualname__
-    return repr(tree)
 
 
 class Input(Expr):
@@ -340,7 +253,11 @@ class GetAttr(Expr):
     _own = (*Expr._own, "attr_name")
 
     def __init__(
-        self, module: ModuleNode, type: type[Node], attr_name: str, name: str = ""  # noqa: A002
+        self,
+        module: ModuleNode,
+        type: type[Node],
+        attr_name: str,
+        name: str = "",  # noqa: A002
     ) -> None:
         super().__init__((module,))
         self.attr_name = attr_name
@@ -359,9 +276,13 @@ class GetAttr(Expr):
         return get_subattr(self.args[0].owner, self.attr_name)
 
     def _called(self, spec: str) -> str:
-        node = self.outputs[0]
-        kind = node.module_type.__name__ if isinstance(node, ModuleNode) else "Tensor"
-        return f'getattr({_show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
+        try:
+            value = get_subattr(self.args[0].owner, self.attr_name)
+        except (AttributeError, KeyError, IndexError):
+            kind = "missing"
+        else:
+            kind = type(value).__name__ if isinstance(value, Module) else "Tensor"
+        return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
 
 
 class CallMethod(Expr):
@@ -413,7 +334,7 @@ class CallMethod(Expr):
         return run_method(self.method, args, kwargs)
 
     def _called(self, spec: str) -> str:
-        head = _show(self.args[0], spec)
+        head = show(self.args[0], spec)
         if self.method == "shape":
             return f"{head}.shape"
         head += "" if self.method == "__call__" else f".{self.method}"
@@ -484,6 +405,28 @@ class CallFunction(Expr):
         return f"{module}.{self.func.__name__}({self._arguments(self.args, spec)})"
 
 
+class Apply(Expr):
+    """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
+
+    _own = (*Expr._own, "opdef")
+
+    def __init__(self, opdef: builtin.OpDef) -> None:
+        super().__init__()
+        self.opdef = opdef
+        self.name = type(opdef).__name__.lower()
+
+    @classmethod
+    def make(cls, *args: Any, **kwargs: Any) -> Apply:
+        """An application without inputs yet."""
+        return cls(*args, **kwargs)
+
+    def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return builtin.apply(self.opdef, *args)
+
+    def _called(self, spec: str) -> str:
+        return f"{self.opdef}({self._arguments(self.args, spec)})"
+
+
 class Constant(Expr):
     """A tensor or module that the program holds outside of the traced module."""
 
@@ -545,6 +488,11 @@ def is_constant(expr: Expr) -> bool:
 def is_getattr(expr: Expr) -> bool:
     """Whether ``expr`` reads an attribute."""
     return isinstance(expr, GetAttr)
+
+
+def is_apply_def(expr: Expr, opdef: Any = None) -> bool:
+    """Whether ``expr`` applies an operator, one of the class or classes ``opdef`` if given."""
+    return isinstance(expr, Apply) and (opdef is None or isinstance(expr.opdef, opdef))
 
 
 def is_input(expr: Expr) -> bool:

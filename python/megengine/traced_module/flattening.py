@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._graph import map_values
-from .expr import CallMethod, Expr, GetAttr, Input, unpack
+from .expr import CallMethod, Expr, GetAttr, Input
 from .internal_graph import InternalGraph, _node_state
 from .node import ModuleNode, Node
+from .packing import unpack
 from .pytree import tree_flatten
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ class _Flattener:
     def __init__(self, graph: InternalGraph, module: TracedModule) -> None:
         self._new = InternalGraph(graph.name, graph.qualname)
         self._new._module = module
-        self._paths: dict[Node, str] = {}  # modules that are called, by where the top module holds them
+        self._paths: dict[
+            Node, str
+        ] = {}  # modules that are called, by where the top module holds them
         self._env: dict[Node, Node] = {}
 
     def run(self, graph: InternalGraph) -> InternalGraph:

@@ -10,9 +10,10 @@ from .._graph import map_values, values_in
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, run_method, unpack
+from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, run_method
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
+from .packing import unpack
 from .recorder import Recorder, function_qualname, listed, method_base, suspended
 from .traced_module import TracedModule, is_builtin
 from .utils import assign_attr, get_subattr

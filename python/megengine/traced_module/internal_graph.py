@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._graph import Graph, GraphError, Namespace, map_leaves, map_values, values_in
 from ..module import Module
-from .expr import CallMethod, Expr, GetAttr, Input, _show, pack, unpack
+from .expr import CallMethod, Expr, GetAttr, Input
 from .filters import ExprFilter, NodeFilter
 from .node import ModuleNode, Node, TensorNode
+from .packing import pack, show, unpack
 from .pytree import tree_flatten
 
 if TYPE_CHECKING:
@@ -79,14 +80,14 @@ class InternalGraph(Graph):
         return NodeFilter(_Lazy(self._each_node, recursive))
 
     def _each_graph(self) -> list[InternalGraph]:
-        found = {self: None}
-        for graph in (found_list := [self]):
+        """This graph and those that it calls, each once."""
+        found = [self]
+        for graph in found:
             for expr in graph:
                 inner = expr.graph if isinstance(expr, CallMethod) else None
                 if inner is not None and inner not in found:
-                    found[inner] = None
-                    found_list.append(inner)
-        return found_list
+                    found.append(inner)
+        return found
 
     def _each_call(self, recursive: bool, seen: set[InternalGraph]) -> Iterator[Expr]:
         seen.add(self)
@@ -104,7 +105,9 @@ class InternalGraph(Graph):
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def get_function_by_type(self, func: Callable | None = None, recursive: bool = True) -> ExprFilter:
+    def get_function_by_type(
+        self, func: Callable | None = None, recursive: bool = True
+    ) -> ExprFilter:
         """Calls of ``func``; of any function when None."""
         return self.exprs(recursive).call_function(func)
 
@@ -264,14 +267,18 @@ class InternalGraph(Graph):
 
     def lint(self) -> None:
         """GraphError, naming the expr, unless all is made before it is read and modules are in place."""
-        for graph in self._each_graph():
+        checked: list[InternalGraph] = []
+        waiting = [self]
+        while waiting:
+            graph = waiting.pop()
+            checked.append(graph)
             graph.check()
             for expr in graph:
                 if isinstance(expr, GetAttr):
-                    try:
-                        expr.interpret(expr.args[0].owner)
-                    except (AttributeError, KeyError, IndexError) as error:
-                        raise GraphError(f"{expr.describe()}: the module has no such attribute") from error
+                    _check_attribute(expr)
+                inner = expr.graph if isinstance(expr, CallMethod) else None
+                if inner is not None and inner not in checked:
+                    waiting.append(inner)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -283,7 +290,9 @@ class InternalGraph(Graph):
         """Values of ``outputs`` for values of ``inputs[1:]``."""
         return self.interpret(self._module, *inputs)
 
-    def _run(self, inputs: Sequence[Any], observe: Callable[[Expr, dict], None] | None = None) -> Any:
+    def _run(
+        self, inputs: Sequence[Any], observe: Callable[[Expr, dict], None] | None = None
+    ) -> Any:
         nodes = self.inputs
         if len(inputs) != len(nodes):
             raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
@@ -314,10 +323,10 @@ class InternalGraph(Graph):
         return format(self)
 
     def __format__(self, format_spec: str = "") -> str:
-        """"i" prints ids of nodes, "p" the graph's name before theirs, "ip" both."""
+        """With "i" print the ids of nodes, with "p" the graph's name before theirs; "ip" does both."""
         inputs = ", ".join(format(node, format_spec) for node in self.inputs)
         lines = [format(expr, format_spec) for expr in self.exprs(recursive=False)]
-        body = "\n\t".join([*lines, f"return {_show(unpack(self._result), format_spec)}"])
+        body = "\n\t".join([*lines, f"return {show(unpack(self._result), format_spec)}"])
         return f"{self.qualname}.Graph ({inputs}) {{\n\t{body}\n}}"
 
     # -- copies ----------------------------------------------------------------------------------
@@ -352,9 +361,7 @@ class InternalGraph(Graph):
             nodes.append(node)
 
         def resolved(tree: Any) -> Any:
-            return map_leaves(
-                tree, lambda leaf: nodes[leaf] if isinstance(leaf, NodeRef) else leaf
-            )
+            return map_leaves(tree, lambda leaf: nodes[leaf] if isinstance(leaf, NodeRef) else leaf)
 
         for cls, saved, args, kwargs, result in state["exprs"]:
             expr = cls._restored(saved, resolved(args), resolved(kwargs))
@@ -366,6 +373,13 @@ class InternalGraph(Graph):
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
+
+
+def _check_attribute(expr: GetAttr) -> None:
+    try:
+        expr.interpret(expr.args[0].owner)
+    except (AttributeError, KeyError, IndexError) as error:
+        raise GraphError(f"{expr.describe()}: the module has no such attribute") from error
 
 
 def _node_state(node: Node) -> dict[str, Any]:

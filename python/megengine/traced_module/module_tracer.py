@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core.ops import builtin
 from ..module import Module
 from ..random import RNG
 from ..tensor import Tensor
@@ -145,6 +146,7 @@ def _collect_functions() -> None:
                 if isinstance(found, types.FunctionType) and not key.startswith("_"):
                     if found.__module__.startswith("megengine.functional"):
                         _functions.setdefault(found, _Function(found))
+        _functions[builtin.apply] = _Function(builtin.apply)
         for key in _RANDOM_METHODS:
             _functions[getattr(RNG, key)] = _Function(getattr(RNG, key))
     for function in USER_REGISTERED_FUNCTION:

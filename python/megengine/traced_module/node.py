@@ -89,14 +89,16 @@ class Node(Value, abc.ABC):
         return self._name
 
     def __format__(self, format_spec: str) -> str:
-        """"i" puts the id before the name, "p" the graph's name, "ip" both."""
+        """With "i" the id goes before the name, with "p" the graph's name; "ip" does both."""
         name = self._name
         if "p" in format_spec and self.top_graph is not None:
             name = f"{self.top_graph.name}_{name}"
         return f"%{self._id}_{name}" if "i" in format_spec else name
 
     def __copy__(self) -> Node:
-        raise TypeError(f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule")
+        raise TypeError(
+            f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule"
+        )
 
     def __deepcopy__(self, memo: dict) -> Node:
         """The node of the copied graph when that is being copied."""
@@ -120,6 +122,8 @@ class ModuleNode(Node):
         return type(self.owner)
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("owner", "module_type"):  # the property did not find it
+            raise AttributeError(f"{self._name!r}: the module that held it has no such attribute")
         if name.startswith("_") and not name[1:].isdigit():
             raise AttributeError(f"ModuleNode has no attribute {name!r}")
         return module_tracer.inserting(f"node.{name}").get_attr(self, name)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._graph import Value
+from ..core.ops.builtin import OpDef
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..device import Device
 from ..module import Module
@@ -41,7 +42,17 @@ class Container(NamedTuple):
 
 
 SUPPORTED_TYPE: dict[type, Container] = {}
-SUPPORTED_LEAF_CLS = [Module, Value, np.dtype, np.generic, np.ndarray, Device, RNG, QuantDtypeMeta]
+SUPPORTED_LEAF_CLS = [
+    Module,
+    Value,
+    np.dtype,
+    np.generic,
+    np.ndarray,
+    Device,
+    RNG,
+    QuantDtypeMeta,
+    OpDef,
+]
 SUPPORTED_LEAF_TYPE = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type, Tensor}  # fmt: skip
 USER_REGISTERED_LEAF_TYPE: list[type] = []
 USER_REGISTERED_CONTAINER_TYPE: list[type] = []

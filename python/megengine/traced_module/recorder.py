@@ -12,16 +12,17 @@ from .._graph import Value, map_leaves
 from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import Expr, pack
+from .expr import Expr
 from .internal_graph import InternalGraph
 from .node import TensorNode
+from .packing import pack
 from .pytree import tree_flatten
 
 _PACKAGE = str(Path(__file__).parents[1])
 
 
 def user_line() -> str:
-    """"file:line" of the innermost frame outside of this package."""
+    """The innermost line outside of this package, as "file:line"."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
         frame = frame.f_back

@@ -11,7 +11,7 @@ from ..module import Module, Sequential
 from ..module.module import INTERNAL
 from ..tensor import Tensor
 from ..version import __version__
-from .filters import (
+from .filters import (  # noqa: F401 (programs find them here)
     BaseFilter,
     ExprFilter,
     ExprFilterCallFunction,
@@ -53,9 +53,10 @@ class _Watch:
         self.ends: tuple[Node, ...] = ()
         self.values: dict[Node, Any] = {}
         self.ended: dict[Node, Any] = {}
+        self.active = False  # while the module that was asked to watch runs
 
     def see(self, nodes: Iterable[Node], env: dict[Node, Any]) -> None:
-        for node in nodes:
+        for node in nodes if self.active else ():
             if node in self.points:
                 self.values[node] = env[node]
             if node in self.ends:
@@ -104,15 +105,20 @@ class TracedModule(Module):
             f"  it was for: {', '.join(map(repr, self.argdef_graph_map)) or 'none'}\n"
             "  fix: call it as it was traced, or trace it with such arguments"
         )
-        watch = self._watch
-        if watch is not None:
-            watch.ended.clear()
-            try:
-                result = graph._run([self, *leaves])
-            except _EndReached:
-                return [watch.ended[node] for node in watch.ends]
-            return result
+        if self._watch is not None:
+            return self._run_watched(graph, leaves)
         return graph._run([self, *leaves])
+
+    def _run_watched(self, graph: InternalGraph, leaves: list[Any]) -> Any:
+        watch = self._watch
+        watch.ended.clear()
+        watch.active = True
+        try:
+            return graph._run([self, *leaves])
+        except _EndReached:
+            return [watch.ended[node] for node in watch.ends]
+        finally:
+            watch.active = False
 
     def _canonical(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple, dict]:
         """Arguments passed by position where that is possible, so that both ways are one signature."""
@@ -145,7 +151,7 @@ class TracedModule(Module):
     @property
     def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
         """Arrangement of the arguments -> that of the results."""
-        from .expr import unpack
+        from .packing import unpack
 
         return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
 
@@ -290,7 +296,9 @@ class TracedModule(Module):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_watch": None, "argspec": None}
         if self.argspec is not None:
-            state["argspec"] = [(p.name, int(p.kind), p.default) for p in self.argspec.parameters.values()]
+            state["argspec"] = [
+                (p.name, int(p.kind), p.default) for p in self.argspec.parameters.values()
+            ]
         # A pickled dict is filled before its keys are whole objects: hashes need them whole.
         state["argdef_graph_map"] = list(self.argdef_graph_map.items())
         return {"version": __version__, "module": state}
@@ -399,7 +407,9 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
 
     assert isinstance(mod, Module), f"trace_module takes a Module, got {type(mod).__name__}"
     for arg in (*args, *kwargs.values()):
-        assert not isinstance(arg, Module), "trace_module: arguments are tensors and constants, not modules"
+        assert not isinstance(arg, Module), (
+            "trace_module: arguments are tensors and constants, not modules"
+        )
     if isinstance(mod, TracedModule):
         traced = copy.deepcopy(mod, {id(t): t for t in mod.tensors()})
         traced._is_top = True

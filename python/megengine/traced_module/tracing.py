@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ops import builtin
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, pack, shape_tensor
+from .expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .pytree import tree_flatten
@@ -74,7 +75,9 @@ class Tracer(Recorder):
                 traced._take_over(module, self.build)
         return self._built[id(module)]
 
-    def trace(self, module: Module, name: str, args: tuple, kwargs: dict) -> tuple[TracedModule, Any]:
+    def trace(
+        self, module: Module, name: str, args: tuple, kwargs: dict
+    ) -> tuple[TracedModule, Any]:
         """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
         traced = self.build(module)
         with module_tracer.recording(self):
@@ -82,7 +85,13 @@ class Tracer(Recorder):
         return traced, result
 
     def _trace_graph(
-        self, module: Module, traced: TracedModule, name: str, qualname: str, args: tuple, kwargs: dict
+        self,
+        module: Module,
+        traced: TracedModule,
+        name: str,
+        qualname: str,
+        args: tuple,
+        kwargs: dict,
     ) -> Any:
         graph = InternalGraph(name, qualname)
         graph._module = traced
@@ -164,8 +173,13 @@ class Tracer(Recorder):
         with suspended():
             result = original(*args, **kwargs)
         if has_tensor(result):
-            qualname = function_qualname(self._scopes[-1].graph, public.__name__)
-            self._add(CallFunction(public), arguments, result, f"{public.__name__}_out", qualname)
+            if func is builtin.apply:
+                expr: Expr = Apply(args[0])
+                arguments = arguments[0][1:], {}
+            else:
+                expr = CallFunction(public)
+            qualname = function_qualname(self._scopes[-1].graph, expr.name)
+            self._add(expr, arguments, result, f"{expr.name}_out", qualname)
         return result
 
     def call_method(self, name: str, args: tuple, kwargs: dict, original: Callable) -> Any:
@@ -175,7 +189,9 @@ class Tracer(Recorder):
             result = original(*args, **kwargs)
         if result is NotImplemented:
             return result
-        self._add_method(name, arguments, args[0] if module_tracer.writes_in_place(name) else result)
+        self._add_method(
+            name, arguments, args[0] if module_tracer.writes_in_place(name) else result
+        )
         return result
 
     def _add_method(self, name: str, arguments: tuple[tuple, dict], result: Any) -> None:
@@ -188,7 +204,9 @@ class Tracer(Recorder):
         ):
             expr.disable_remove()  # it is seen from outside
         graph = self._scopes[-1].graph
-        self._add(expr, arguments, result, method_base(name), function_qualname(graph, name.strip("_")))
+        self._add(
+            expr, arguments, result, method_base(name), function_qualname(graph, name.strip("_"))
+        )
 
     def shape_of(self, tensor: Tensor, shape: Any) -> Any:
         if not shape and not isinstance(shape, Tensor):
@@ -205,7 +223,9 @@ class Tracer(Recorder):
             name = type(result).__name__
             arguments = self.arguments((data, *args), kwargs)
             qualname = function_qualname(graph, name)
-            self._add(CallFunction(type(result)), arguments, result, f"{name.lower()}_out", qualname)
+            self._add(
+                CallFunction(type(result)), arguments, result, f"{name.lower()}_out", qualname
+            )
 
     def name_node(self, tensor: Tensor, name: str) -> None:
         node = self._scopes[-1].nodes.get(id(tensor))
@@ -213,6 +233,8 @@ class Tracer(Recorder):
             node.name = name
 
     def check_rebinding(self, module: Module, name: str, value: Any) -> None:
+        if vars(module).get(name) is value:
+            return  # what `self.count += 1` ends with
         assert not isinstance(value, (Tensor, Module)), (
             f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"
             "  fix: write into the tensor in place, or assign it before tracing"

@@ -1,0 +1,103 @@
+"""Trees of arguments and results in a graph: taken apart, given values, printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .node import Node
+from .pytree import SUPPORTED_TYPE, TreeDef, tree_flatten
+
+if TYPE_CHECKING:
+    from .expr import Expr
+
+_NATIVE = (list, tuple, dict, slice)
+
+
+class Packed(tuple):
+    """A container that the graph cannot look into, taken apart: its arrangement and its leaves."""
+
+    _fields = ("tree", "leaves")
+
+    def __new__(cls, tree: TreeDef, leaves: Sequence[Any]) -> Packed:
+        return super().__new__(cls, (tree, leaves))
+
+    def __getnewargs__(self) -> tuple:
+        return tuple(self)
+
+
+def pack(tree: Any) -> Any:
+    """``tree`` with registered containers taken apart, so that the nodes in them are seen."""
+    kind = type(tree)
+    if kind in (list, tuple):
+        return kind([pack(item) for item in tree])
+    if kind is dict:
+        return {key: pack(item) for key, item in tree.items()}
+    if kind is slice:
+        return slice(pack(tree.start), pack(tree.stop), pack(tree.step))
+    if kind in SUPPORTED_TYPE and kind not in _NATIVE:
+        leaves, arrangement = tree_flatten(tree)
+        return Packed(arrangement, tuple(leaves))
+    return tree
+
+
+def unpack(tree: Any) -> Any:
+    """The containers that `pack` took apart, whole again."""
+    if isinstance(tree, Packed):
+        return tree[0].unflatten([unpack(leaf) for leaf in tree[1]])
+    if isinstance(tree, tuple):
+        items = [unpack(item) for item in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
+    if isinstance(tree, list):
+        return [unpack(item) for item in tree]
+    if isinstance(tree, dict):
+        return {key: unpack(item) for key, item in tree.items()}
+    return tree
+
+
+def bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
+    """Give the nodes of ``pattern`` the values that stand in their places."""
+    if isinstance(pattern, Node):
+        env[pattern] = value
+        return
+    if isinstance(pattern, Packed):
+        leaves, arrangement = tree_flatten(value)
+        if len(leaves) == len(pattern[1]) and arrangement == pattern[0]:
+            return bind(tuple(pattern[1]), tuple(leaves), env, expr)
+    elif isinstance(pattern, (tuple, list)):
+        if isinstance(value, (tuple, list)) and len(value) == len(pattern):
+            for inner, item in zip(pattern, value, strict=True):
+                bind(inner, item, env, expr)
+            return
+    elif isinstance(pattern, dict):
+        if isinstance(value, dict) and pattern.keys() == value.keys():
+            for key, inner in pattern.items():
+                bind(inner, value[key], env, expr)
+            return
+    else:
+        return  # a constant
+    raise ValueError(
+        f"{expr.describe()} gave {type(value).__name__} of another arrangement than while tracing\n"
+        "  fix: trace again with such inputs"
+    )
+
+
+def show(tree: Any, spec: str = "") -> str:
+    if isinstance(tree, Node):
+        return format(tree, spec)
+    if isinstance(tree, list):
+        return f"[{', '.join(show(item, spec) for item in tree)}]"
+    if isinstance(tree, tuple):
+        items = ", ".join(show(item, spec) for item in tree)
+        return f"({items},)" if len(tree) == 1 else f"({items})"
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{key}: {show(item, spec)}" for key, item in tree.items()) + "}"
+    if isinstance(tree, slice):
+        return f"slice({show(tree.start, spec)}, {show(tree.stop, spec)}, {show(tree.step, spec)})"
+    if isinstance(tree, np.ndarray):
+        return f"array{tree.shape}"
+    if callable(tree) and hasattr(tree, "__qualname__"):
+        return tree.__qualname__
+    return repr(tree)
