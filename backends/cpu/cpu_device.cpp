@@ -18,6 +18,7 @@ void register_sort_kernels();
 void register_random_kernels();
 void register_linalg_kernels();
 void register_conv_kernels();
+void register_quantized_conv_kernels();
 void register_matmul_kernels();
 void register_norm_kernels();
 void register_pool_kernels();
@@ -40,6 +41,7 @@ void register_all_kernels() {
     register_random_kernels();
     register_linalg_kernels();
     register_conv_kernels();
+    register_quantized_conv_kernels();
     register_matmul_kernels();
     register_norm_kernels();
     register_pool_kernels();

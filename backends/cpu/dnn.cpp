@@ -88,6 +88,7 @@ public:
         for (const Operand& operand : operands_) {
             Step step;
             step.inner = desc.query_md(dnnl::query::exec_arg_md, operand.arg);
+            if (step.inner.is_zero()) step.inner = operand.desc;  // scales: oneDNN takes them as they are
             if (step.inner != operand.desc) {
                 const auto& [from, to] = operand.is_output ? std::pair(step.inner, operand.desc) : std::pair(operand.desc, step.inner);
                 const dnnl::reorder::primitive_desc reorder(engine(), from, engine(), to, attributes());
@@ -197,10 +198,10 @@ dnnl::memory::data_type data_type(DType dtype) {
         case DType::f32: return dnnl::memory::data_type::f32;
         case DType::f16: return dnnl::memory::data_type::f16;
         case DType::bf16: return dnnl::memory::data_type::bf16;
-        case DType::i32:
+        case DType::i32: return dnnl::memory::data_type::s32;
+        case DType::i8: return dnnl::memory::data_type::s8;
+        case DType::u8: return dnnl::memory::data_type::u8;
         case DType::i16:
-        case DType::i8:
-        case DType::u8:
         case DType::u16:
         case DType::b8:
         case DType::c64: break;

@@ -876,6 +876,10 @@ class ops:
         """x, or slope * x where x is negative."""
 
     @staticmethod
+    def quantized_conv(x: object, w: object, scale: object, bias: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, relu: int = 0, dtype: object = 'int8') -> _Tensor:
+        """Convolution of int8 x [n, c, spatial...] with int8 w [oc, c / groups, kernel...]: round(acc * scale + bias), saturated."""
+
+    @staticmethod
     def random_beta(key: object, a: object, b: object, /) -> _Tensor:
         """Beta numbers, from two gamma numbers each."""
 

@@ -7,6 +7,7 @@ namespace megjit::runtime {
 
 // element-wise
 OpDef fake_quant();
+OpDef quantized_conv();
 OpDef softplus();
 std::vector<OpDef> activation_ops();
 std::vector<OpDef> arithmetic_ops();
@@ -38,6 +39,7 @@ void register_all_ops() {
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));
         register_op(fake_quant());
+        register_op(quantized_conv());
         register_op(softplus());
     });
 }

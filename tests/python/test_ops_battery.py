@@ -248,6 +248,8 @@ OTHERS = [
     Row("matinv", np.linalg.inv, (normal(3, 3) + 3 * np.eye(3, dtype=np.float32),), grad=(0,), smooth=True, tolerance=1e-5),
     Row("svd", lambda x: (None, np.linalg.svd(x)[1], None), (X,), {"full_matrices": 0}, tolerance=1e-5),
     Row("conv", convolved, (IMAGE, KERNEL), CONV, (0, 1), smooth=True, tolerance=1e-5),
+    Row("quantized_conv", lambda x, w, s, b: np.clip(np.rint(np.maximum(convolved(x * 1.0, w * 1.0) * s + b[:, None, None], 0)), -128, 127),
+        ((5 * IMAGE).astype(np.int8), (30 * KERNEL).astype(np.int8), np.float32([0.013]), normal(6)), {**CONV, "relu": 1}),
     Row("conv_epilogue", lambda x, w, b: np.maximum(convolved(x, w) + b, 0), (IMAGE, KERNEL, normal(6, 1, 1)), {**CONV, "epilogue": "bias relu"}, tolerance=1e-5),
     Row("conv_backward_data", None, (normal(2, 6, 3, 5), KERNEL), {**CONV, "input_shape": (6, 5)}),
     Row("conv_backward_filter", None, (IMAGE, normal(2, 6, 3, 5)), {**CONV, "kernel": (3, 3)}),

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import as_ints, as_pair
 from ..tensor import Tensor
 
@@ -12,6 +13,7 @@ IntPair = int | tuple[int, int]
 _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}
 
 
+@keeps_quantized_dtype
 def pad(
     src: Tensor,
     pad_width: tuple[tuple[int, int], ...],
@@ -147,6 +149,7 @@ def _keep_format(y: Tensor, inp: Tensor) -> Tensor:
     return y
 
 
+@keeps_quantized_dtype
 def max_pool2d(
     inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0
 ) -> Tensor:
@@ -159,6 +162,7 @@ def max_pool2d(
     )
 
 
+@keeps_quantized_dtype
 def avg_pool2d(
     inp: Tensor,
     kernel_size: IntPair,
@@ -177,6 +181,7 @@ def avg_pool2d(
     return _keep_format(ops.avg_pool(inp, **args, count_include_padding=kind == "average"), inp)
 
 
+@keeps_quantized_dtype
 def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Largest element of each of ``oshp`` even parts of [n, c, h, w]."""
     require_tensors("adaptive_max_pool2d", inp)
@@ -185,6 +190,7 @@ def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Te
     )
 
 
+@keeps_quantized_dtype
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Mean of each of ``oshp`` even parts of [n, c, h, w]."""
     require_tensors("adaptive_avg_pool2d", inp)

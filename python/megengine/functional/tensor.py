@@ -7,6 +7,7 @@ import numpy as np
 from ..core import apply_const, ops
 from ..core.tensor import shapes
 from ..core.tensor.array_method import as_tensor, require_tensors
+from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
 from ..tensor import Tensor
 from ._creation import (
@@ -131,12 +132,14 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     return ops.transpose(inp, perm=tuple(perm))
 
 
+@keeps_quantized_dtype
 def reshape(inp: Tensor, target_shape: Iterable[int]) -> Tensor:
     """The same elements in another shape; one extent may be -1. ValueError when the counts differ."""
     require_tensors("reshape", inp)
     return shapes.reshape(inp, target_shape)
 
 
+@keeps_quantized_dtype
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Joins the axes from ``start_axis`` to ``end_axis``, both included."""
     require_tensors("flatten", inp)

@@ -1,4 +1,5 @@
-"""Quantization: observers find ranges, fake quantizers round in float, `quantize_qat` puts them into a model."""
+"""Quantization: observers find ranges, fake quantizers round in float, `quantize_qat` puts them into a model,
+`quantize` makes it compute on integers."""
 
 from .fake_quant import LSQ, TQT, FakeQuantize
 from .observer import (
@@ -28,6 +29,7 @@ from .quantize import (
     enable_fake_quant,
     enable_observer,
     propagate_qconfig,
+    quantize,
     quantize_qat,
     reset_qconfig,
 )
@@ -62,6 +64,7 @@ __all__ = [
     "min_max_fakequant_qconfig",
     "passive_qconfig",
     "propagate_qconfig",
+    "quantize",
     "quantize_qat",
     "reset_qconfig",
     "sync_ema_fakequant_qconfig",

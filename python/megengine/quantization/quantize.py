@@ -10,9 +10,11 @@ import numpy as np
 
 from .. import module as Float
 from ..module import qat as QAT
+from ..module import quantized as Quantized
 from ..module._structure import _members
 from ..module.module import Module
 from ..module.qat.module import QATModule
+from ..module.quantized.module import QuantizedModule
 from ..tensor import Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure
@@ -27,6 +29,7 @@ __all__ = [
     "enable_observer",
     "hook_qat_module",
     "propagate_qconfig",
+    "quantize",
     "quantize_qat",
     "reset_qconfig",
 ]
@@ -34,6 +37,30 @@ __all__ = [
 _FLOAT_TO_QAT = {
     getattr(Float, name): getattr(QAT, name) for name in QAT.__all__ if name != "QATModule"
 }
+
+_QAT_TO_QUANTIZED = {
+    getattr(QAT, name): getattr(Quantized, name) for name in QAT.__all__ if name != "QATModule"
+}
+
+
+def quantize(
+    module: Module,
+    inplace: bool = True,
+    mapping: dict[type[QATModule], type[QuantizedModule]] | None = None,
+) -> Module:
+    """Replace the layers of `module.qat` by those of `module.quantized`, which compute on integers.
+
+    Exactly the classes of `module.qat` are replaced, not their subclasses; mapping adds more. The observers must have
+    seen data (or the fake quantizers have learned), for their ranges are now fixed; the result only infers.
+    inplace: change ``module``; otherwise a copy. Returns the model, which is a new object where ``module`` itself is
+    such a layer. TypeError if ``module`` is no Module.
+    """
+    if not isinstance(module, Module):
+        raise TypeError(f"quantize: expected a Module, got a {type(module).__name__}")
+    if not inplace:
+        module = deepcopy(module)
+    table = {**_QAT_TO_QUANTIZED, **(mapping or {})}
+    return _converted(module, table, lambda cls, layer: cls.from_qat_module(layer), {})
 
 
 def quantize_qat(
@@ -53,23 +80,29 @@ def quantize_qat(
         raise TypeError(f"quantize_qat: expected a Module, got a {type(module).__name__}")
     if not inplace:
         module = deepcopy(module)
-    module = _converted(module, {**_FLOAT_TO_QAT, **(mapping or {})}, {})
+    table = {**_FLOAT_TO_QAT, **(mapping or {})}
+    module = _converted(module, table, lambda cls, layer: cls.from_float_module(layer), {})
     propagate_qconfig(module, qconfig)
     return module
 
 
-def _converted(module: Module, table: dict[type, type], done: dict[int, tuple]) -> Module:
+def _converted(
+    module: Module,
+    table: dict[type, type],
+    make: Callable[[type, Module], Module],
+    done: dict[int, tuple],
+) -> Module:
     """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
     if id(module) in done:
         return done[id(module)][1]
     if type(module) in table and not module.quantize_disabled:
-        result = table[type(module)].from_float_module(module)
+        result = make(table[type(module)], module)
         done[id(module)] = (module, result)  # keeps ``module`` alive, and thus its id
         return result
     done[id(module)] = (module, module)
     for path, child in list(_members(module)):
         if isinstance(child, Module):
-            replacement = _converted(child, table, done)
+            replacement = _converted(child, table, make, done)
             if replacement is not child:
                 set_expand_structure(module, path, replacement)
     return module

@@ -111,10 +111,12 @@ class ArrayMethodMixin:
 
     def astype(self, dtype):
         """The tensor converted to ``dtype``."""
-        from .dtype import dtype_name, is_quantize, quantize
+        from .dtype import dtype_name, is_quantize
 
         if is_quantize(dtype) or is_quantize(self.dtype):
-            return quantize(self, dtype)
+            from .quantized import convert
+
+            return convert(self, dtype)
         name = dtype_name(dtype)
         if name == "complex64" and self.dtype.kind != "c":
             real = ops.cast(self, dtype="float32")

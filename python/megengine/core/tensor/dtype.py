@@ -218,12 +218,3 @@ convert_to_qint32, convert_from_qint32 = _converters("qint32")
 convert_to_quint4, convert_from_quint4 = _converters("quint4")
 convert_to_qint4, convert_from_qint4 = _converters("qint4")
 convert_to_qint1, convert_from_qint1 = _converters("qint1")
-
-
-def quantize(x, dtype):
-    """``x.astype(dtype)`` where either side is quantised: through real values on the host."""
-    array = x.numpy()
-    if is_quantize(array.dtype):
-        array = _convert_from(array)
-    array = _convert_to(array, dtype) if is_quantize(dtype) else array.astype(dtype)
-    return type(x)._plain(array, dtype=dtype, device=str(x.device))

@@ -1,0 +1,126 @@
+"""Functions of quantized tensors. Where input, weight and result are symmetric 8-bit, the products are 8-bit and
+summed in 32 bits; other kinds are computed in float32 between the two roundings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import ops
+from ..core.tensor.dtype import get_quantize_entry, get_scale, is_quantize
+from ..core.tensor.quantized import QuantizedTensor, convert, real_values
+from ..core.tensor.shapes import as_pair
+from ..tensor import Tensor
+from . import _conv
+
+__all__ = ["conv_bias_activation", "conv_transpose2d"]
+
+IntPair = int | tuple[int, int]
+
+
+def is_8_bit(*dtypes: Any) -> bool:
+    """Whether all are symmetric 8-bit dtypes, signed."""
+    return all(
+        is_quantize(dtype) and get_quantize_entry(dtype)["name"] == "QuantizedS8"
+        for dtype in dtypes
+    )
+
+
+def is_relu(nonlinear_mode: str) -> bool:
+    """Whether the mode is "relu" and not "identity". ValueError for another one."""
+    mode = str(nonlinear_mode).lower()
+    if mode not in ("identity", "relu"):
+        raise ValueError(f"nonlinear_mode {nonlinear_mode!r} is neither 'identity' nor 'relu'")
+    return mode == "relu"
+
+
+def _rounded_bias(bias: Tensor, inp: Tensor, weight: Tensor) -> Tensor:
+    """The bias as numbers of the 32-bit accumulator, in float32."""
+    bias = real_values(bias)
+    return ops.round(
+        ops.reshape(bias, shape=(bias.size,)) / (get_scale(inp.dtype) * get_scale(weight.dtype))
+    )
+
+
+def conv_8_bit(
+    inp: Tensor, weight: Tensor, bias: Tensor | None, dtype: np.dtype, use_relu: bool, **window: Any
+) -> QuantizedTensor:
+    """weight: [oc, c / groups, kernel...]. dtype: of the result, symmetric 8-bit."""
+    scale = get_scale(inp.dtype) * get_scale(weight.dtype) / get_scale(dtype)
+    scales = ops.full(shape=(1,), value=scale, dtype="float32")
+    channels = weight._tuple_shape[0]
+    if bias is None:
+        shift = ops.full(shape=(channels,), value=0.0, dtype="float32")
+    else:
+        shift = _rounded_bias(bias, inp, weight) * scale
+    y = ops.quantized_conv(inp, weight, scales, shift, relu=int(use_relu), dtype="int8", **window)
+    return QuantizedTensor(y, dtype)
+
+
+def conv_bias_activation(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    dtype: np.dtype | None = None,
+    stride: IntPair = 1,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
+    groups: int = 1,
+    nonlinear_mode: str = "identity",
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
+) -> Tensor:
+    """Convolution, bias and activation of quantized inp [n, c, h, w] and weight, shaped as in `conv2d`.
+
+    bias: float32 or qint32. dtype: of the result, quantized; None gives float32. nonlinear_mode: "identity" or "relu".
+    """
+    _conv._check_modes(conv_mode, compute_mode)
+    use_relu = is_relu(nonlinear_mode)
+    if is_8_bit(inp.dtype, weight.dtype, dtype):
+        plain = _conv._ungrouped(weight, groups, 4, "conv_bias_activation")
+        plain = weight if plain is weight else QuantizedTensor(plain, weight.dtype)
+        window = {
+            "stride": as_pair(stride, "conv_bias_activation: stride"),
+            "padding": as_pair(padding, "conv_bias_activation: padding"),
+            "dilation": as_pair(dilation, "conv_bias_activation: dilation"),
+            "groups": groups,
+        }
+        return conv_8_bit(inp, plain, bias, dtype, use_relu, **window)
+    inp, weight = real_values(inp), real_values(weight)
+    bias = None if bias is None else real_values(bias)
+    y = _conv.conv2d(inp, weight, bias, stride, padding, dilation, groups)
+    y = ops.relu(y) if use_relu else y
+    return y if dtype is None else convert(y, dtype)
+
+
+def conv_transpose2d(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    dtype: np.dtype | None = None,
+    stride: IntPair = 1,
+    padding: IntPair = 0,
+    output_padding: IntPair = 0,
+    dilation: IntPair = 1,
+    groups: int = 1,
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
+) -> Tensor:
+    """Transposed convolution of quantized inp and weight, shaped as in `functional.conv_transpose2d`, in float32.
+
+    dtype: of the result, quantized; None gives float32.
+    """
+    y = _conv.conv_transpose2d(
+        real_values(inp),
+        real_values(weight),
+        None if bias is None else real_values(bias),
+        stride,
+        padding,
+        output_padding,
+        dilation,
+        groups,
+        conv_mode,
+        compute_mode,
+    )
+    return y if dtype is None else convert(y, dtype)

@@ -1,0 +1,45 @@
+"""Batched matrix product with an activation, of quantized inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor.quantized import real_values
+from ...tensor import Tensor
+from .. import batch_matmul_activation as Float
+from ..qat import batch_matmul_activation as QAT
+from .module import QuantizedModule, in_dtype, made_like, with_weights
+
+__all__ = ["BatchMatMulActivation"]
+
+
+class BatchMatMulActivation(Float.BatchMatMulActivation, QuantizedModule):
+    """BatchMatMulActivation of a quantized input, in float32 between the roundings; dtype: of the result, quantized."""
+
+    def __init__(
+        self,
+        batch: int,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        nonlinear_mode: str = "identity",
+        dtype: np.dtype | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch, in_features, out_features, bias, nonlinear_mode, **kwargs)
+        self.output_dtype = dtype
+
+    @classmethod
+    def from_qat_module(cls, qat_module: QAT.BatchMatMulActivation) -> BatchMatMulActivation:
+        made = made_like(cls, qat_module, qat_module)
+        return with_weights(made, qat_module, qat_module.weight, qat_module.bias)
+
+    def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
+        """The product, bias and activation."""
+        y = self._calc_linear(real_values(inp), real_values(self.weight), self.bias)
+        return in_dtype(y, self.output_dtype)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.calc_bmm_quantized(inp)
