@@ -21,63 +21,156 @@ def _template(*args: Any, **kwargs: Any) -> Any:
     return dispatch(*args, **kwargs)  # type: ignore[operator]
 
 
-def _redirected_code(fn: types.FunctionType, handler: Handler) -> types.CodeType:
-    original = types.FunctionType(
-        fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
-    )
-    original.__kwdefaults__ = fn.__kwdefaults__
+class _Function:
+    """A function's own code, and the handlers that its calls go to while there are any, the last one first."""
 
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        return handler(fn, original, args, kwargs)
+    def __init__(self, fn: types.FunctionType) -> None:
+        self.fn = fn
+        self.own_code = fn.__code__
+        self.original = types.FunctionType(
+            fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+        )
+        self.original.__kwdefaults__ = fn.__kwdefaults__
+        self._handlers: tuple[Handler, ...] = ()
+        code = _template.__code__
+        marker = code.co_consts.index(
+            "a constant that each redirected function has exchanged for its own"
+        )
+        self._redirected_code = code.replace(
+            co_consts=(*code.co_consts[:marker], self._dispatch, *code.co_consts[marker + 1 :]),
+            co_freevars=fn.__code__.co_freevars,  # a function takes only code with as many of them
+            co_name=fn.__name__,
+            co_filename=__file__,
+        )
 
-    code = _template.__code__
-    marker = code.co_consts.index(
-        "a constant that each redirected function has exchanged for its own"
-    )
-    constants = (*code.co_consts[:marker], dispatch, *code.co_consts[marker + 1 :])
-    return code.replace(
-        co_consts=constants,
-        co_freevars=fn.__code__.co_freevars,  # a function takes only code with as many of them
-        co_name=fn.__name__,
-        co_filename=__file__,
-    )
+    def _dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(self._handlers, args, kwargs)
+
+    def _call(self, handlers: tuple[Handler, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
+        if not handlers:
+            return self.original(*args, **kwargs)
+        *others, handler = handlers
+        if not others:
+            return handler(self.fn, self.original, args, kwargs)
+        return handler(self.fn, lambda *a, **k: self._call(tuple(others), a, k), args, kwargs)
+
+    def push(self, handler: Handler) -> None:
+        self._handlers += (handler,)
+        self.fn.__code__ = self._redirected_code
+
+    def drop(self, handler: Handler) -> None:
+        self._handlers = tuple(other for other in self._handlers if other is not handler)
+        if not self._handlers:
+            self.fn.__code__ = self.own_code
+
+
+_lock = threading.RLock()
+_functions: dict[types.FunctionType, _Function] = {}  # whatever any redirection was given
+
+
+def original_of(fn: Callable) -> Callable:
+    """What ``fn`` does outside of redirections, with the signature that it has there."""
+    found = _functions.get(fn) if isinstance(fn, types.FunctionType) else None
+    return fn if found is None else found.original
 
 
 class Redirection:
     """``with redirection:`` sends calls to ``handler(fn, original, args, kwargs)``; may be nested.
 
-    fn: the function that was called. original: does what it does outside.
+    fn: the function that was called. original: does what it does outside of this redirection.
     """
 
     def __init__(self, functions: Iterable[types.FunctionType], handler: Handler) -> None:
         self._handler = handler
-        self._codes: dict[types.FunctionType, tuple[types.CodeType, types.CodeType]] = {}
+        self._mine: dict[types.FunctionType, _Function] = {}
         self._depth = 0
-        self._lock = threading.RLock()
         for fn in functions:
             self.add(fn)
 
     def __contains__(self, fn: object) -> bool:
-        return isinstance(fn, types.FunctionType) and fn in self._codes
+        return isinstance(fn, types.FunctionType) and fn in self._mine
 
     def add(self, fn: types.FunctionType) -> None:
         """Redirect one more function."""
-        with self._lock:
-            if fn not in self._codes:
-                self._codes[fn] = (fn.__code__, _redirected_code(fn, self._handler))
-                fn.__code__ = self._codes[fn][self._depth > 0]
+        with _lock:
+            if fn not in self._mine:
+                if fn not in _functions:
+                    _functions[fn] = _Function(fn)
+                self._mine[fn] = _functions[fn]
+                if self._depth:
+                    self._mine[fn].push(self._handler)
 
     def __enter__(self) -> Redirection:
-        with self._lock:
+        with _lock:
             self._depth += 1
             if self._depth == 1:
-                for fn, (_, redirected) in self._codes.items():
-                    fn.__code__ = redirected
+                for function in self._mine.values():
+                    function.push(self._handler)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        with self._lock:
+        with _lock:
             self._depth -= 1
             if self._depth == 0:
-                for fn, (original, _) in self._codes.items():
-                    fn.__code__ = original
+                for function in self._mine.values():
+                    function.drop(self._handler)
+
+
+_MISSING = object()
+
+
+class _Attribute:
+    """An attribute of a class, and what stands in its place, the last one on top."""
+
+    def __init__(self, cls: type, name: str) -> None:
+        self._cls, self._name = cls, name
+        self._own = cls.__dict__.get(name, _MISSING)
+        self._stack: list[tuple[Exchange, Any]] = []
+
+    def push(self, exchange: Exchange, value: Any) -> None:
+        self._stack.append((exchange, value))
+        setattr(self._cls, self._name, value)
+
+    def drop(self, exchange: Exchange) -> None:
+        self._stack = [(other, value) for other, value in self._stack if other is not exchange]
+        if self._stack:
+            setattr(self._cls, self._name, self._stack[-1][1])
+            return
+        del _attributes[self._cls, self._name]
+        if self._own is _MISSING:
+            delattr(self._cls, self._name)
+        else:
+            setattr(self._cls, self._name, self._own)
+
+
+_attributes: dict[tuple[type, str], _Attribute] = {}  # those that stand exchanged
+
+
+class Exchange:
+    """``with exchange:`` puts other attributes into classes; may be nested, and end in any order.
+
+    attributes: gives (class, name, value); called when entered, so that a value can go on to the one before it.
+    """
+
+    def __init__(self, attributes: Callable[[], Iterable[tuple[type, str, Any]]]) -> None:
+        self._values = attributes
+        self._exchanged: list[_Attribute] = []
+        self._depth = 0
+
+    def __enter__(self) -> Exchange:
+        with _lock:
+            self._depth += 1
+            if self._depth == 1:
+                for cls, name, value in list(self._values()):
+                    attribute = _attributes.setdefault((cls, name), _Attribute(cls, name))
+                    attribute.push(self, value)
+                    self._exchanged.append(attribute)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with _lock:
+            self._depth -= 1
+            if self._depth == 0:
+                for attribute in self._exchanged:
+                    attribute.drop(self)
+                self._exchanged.clear()

@@ -11,15 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import functional, random
-from .._graph.redirect import Redirection
+from .._graph.redirect import Exchange, Redirection
 from .._graph.tree import map_leaves
 from ..module import Module
 from ..tensor import Tensor
 from .proxy import ARITHMETIC, COMPARISONS, Proxy
 
 _thread = threading.local()  # .tracer: the tracer at work in this thread
-_lock = threading.RLock()
-_tracers_at_work = 0
 _wrapped_names: list[tuple[dict[str, Any], str]] = []  # (globals, name) given to wrap
 
 
@@ -122,18 +120,14 @@ def _deferring(operation: Callable) -> Callable:
 _OPERATORS = [f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS)]
 
 
-def _install() -> None:
-    Module.__call__ = _call
-    Module.__getattribute__ = _getattribute
+def _attributes() -> Iterator[tuple[type, str, Any]]:
+    yield Module, "__call__", _call
+    yield Module, "__getattribute__", _getattribute
     for name in _OPERATORS:
-        setattr(Tensor, name, _deferring(getattr(Tensor, name)))
+        yield Tensor, name, _deferring(getattr(Tensor, name))
 
 
-def _uninstall() -> None:
-    Module.__call__ = _module_call
-    del Module.__getattribute__
-    for name in _OPERATORS:
-        delattr(Tensor, name)
+_exchange = Exchange(_attributes)
 
 
 def _named_dispatch(fn: Callable) -> Callable:
@@ -168,19 +162,10 @@ def _names_dispatched() -> Iterator[None]:
 @contextmanager
 def tracing(tracer: Any) -> Iterator[None]:
     """Let ``tracer`` know of calls and reads in this thread."""
-    global _tracers_at_work
     former = current()
-    with _lock:
-        _tracers_at_work += 1
-        if _tracers_at_work == 1:
-            _install()
     try:
-        with _redirection, _names_dispatched():
+        with _exchange, _redirection, _names_dispatched():
             _thread.tracer = tracer
             yield
     finally:
         _thread.tracer = former
-        with _lock:
-            _tracers_at_work -= 1
-            if _tracers_at_work == 0:
-                _uninstall()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._graph import Call, map_values, values_in
+from .._graph.redirect import original_of
 from ..core.ops import builtin
 from ..module import Module
 from ..tensor import Tensor
@@ -393,7 +394,7 @@ class CallFunction(Expr):
 
     def _parameters(self) -> inspect.Signature | None:
         try:
-            return inspect.signature(module_tracer.original_of(self.func))
+            return inspect.signature(original_of(self.func))
         except ValueError:
             return None
 

@@ -1,19 +1,19 @@
 """What is seen of a running program: calls of modules, of functions and of tensors' methods.
 
 While somebody records (`recording`), ``Module.__call__``, the methods of Tensor and the functions of
-megengine.functional ask the recorder of their thread. A function is changed by its ``__code__``, so that it
-is seen under whatever name a program holds it. Nothing of this is there while nobody records.
+megengine.functional ask the recorder of their thread. Nothing of this is there while nobody records.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import functional
+from .._graph.redirect import Exchange, Redirection
 from ..core.ops import builtin
 from ..module import Module
 from ..random import RNG
@@ -34,11 +34,6 @@ BUILTIN_ARRAY_METHOD = [
 BUILTIN_TENSOR_WRAP_METHOD = ["to", "detach", "set_value", "reset_zero", "_reset"]
 TENSOR_METHODS = {*BUILTIN_ARRAY_METHOD, *BUILTIN_TENSOR_WRAP_METHOD}
 _WRITES = {"__setitem__", "set_value", "reset_zero", "_reset", *(f"__i{n}__" for n in _BINARY)}
-_FUNCTION_MODULES = (
-    "functional", "functional.elemwise", "functional.math", "functional.nn", "functional.tensor",
-    "functional.loss", "functional.vision", "functional.metric", "functional.external",
-    "functional.inplace", "functional.distributed", "functional.quantized",
-)  # fmt: skip
 _RANDOM_METHODS = (
     "uniform", "normal", "gamma", "beta", "poisson", "exponential", "multinomial", "permutation",
 )  # fmt: skip
@@ -93,65 +88,31 @@ def inserting(what: str) -> Any:
 # -- functions -----------------------------------------------------------------------------------
 
 
-def _stub(*args, **kwargs):
-    dispatch = "dispatch"
-    return dispatch("function", args, kwargs)
+def _seen_function(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    recorder = active_module_tracer()
+    if recorder is None:
+        return original(*args, **kwargs)
+    return recorder.call_function(fn, original, args, kwargs)
 
 
-class _Function:
-    """A function whose calls are seen while it is ``patched``."""
-
-    def __init__(self, function: Callable) -> None:
-        self.function = function
-        self.code = function.__code__
-        self.original = types.FunctionType(
-            self.code, function.__globals__, function.__name__, function.__defaults__,
-            function.__closure__,
-        )  # fmt: skip
-        self.original.__kwdefaults__ = function.__kwdefaults__
-        constants = {"dispatch": self.call, "function": None}
-        self.stub = _stub.__code__.replace(
-            co_consts=tuple(
-                constants.get(c, c) if isinstance(c, str) else c for c in _stub.__code__.co_consts
-            ),
-            co_freevars=self.code.co_freevars,
-            co_name=self.code.co_name,
-        )
-
-    def call(self, _: None, args: tuple, kwargs: dict) -> Any:
-        recorder = active_module_tracer()
-        if recorder is None:
-            return self.original(*args, **kwargs)
-        return recorder.call_function(self.function, self.original, args, kwargs)
+def _functions() -> Iterator[types.FunctionType]:
+    for module in (functional, *functional._modules):
+        for name, found in vars(module).items():
+            if isinstance(found, types.FunctionType) and not name.startswith("_"):
+                if found.__module__.startswith("megengine.functional"):
+                    yield found
+    for name in _RANDOM_METHODS:
+        yield getattr(RNG, name)
+    yield builtin.apply
 
 
-def original_of(function: Callable) -> Callable:
-    """``function`` as it is when nobody records."""
-    found = _functions.get(function)
-    return found.original if found is not None else function
+_redirection = Redirection(_functions(), _seen_function)
 
 
-_functions: dict[Callable, _Function] = {}
-
-
-def _collect_functions() -> None:
-    """Find the public functions; the list is made once, user's functions join it."""
-    if not _functions:
-        for name in _FUNCTION_MODULES:
-            try:
-                module = importlib.import_module(f"megengine.{name}")
-            except ModuleNotFoundError:
-                continue
-            for key, found in vars(module).items():
-                if isinstance(found, types.FunctionType) and not key.startswith("_"):
-                    if found.__module__.startswith("megengine.functional"):
-                        _functions.setdefault(found, _Function(found))
-        _functions[builtin.apply] = _Function(builtin.apply)
-        for key in _RANDOM_METHODS:
-            _functions[getattr(RNG, key)] = _Function(getattr(RNG, key))
-    for function in USER_REGISTERED_FUNCTION:
-        if function not in _functions:
-            _functions[function] = _Function(function)
+def see_calls_of(function: types.FunctionType) -> None:
+    """Record calls of ``function`` as one expr, whatever it does."""
+    USER_REGISTERED_FUNCTION.append(function)
+    _redirection.add(function)
 
 
 # -- methods -------------------------------------------------------------------------------------
@@ -233,50 +194,11 @@ def _attributes() -> list[tuple[type, str, Any]]:
     ]
 
 
-class _Patches:
-    """Puts the seeing versions in place for as long as at least one recorder is at work."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._before: list[tuple[type, str, Any]] = []
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1:
-                self._place()
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0:
-                self._restore()
-
-    def _place(self) -> None:
-        _collect_functions()
-        for found in _functions.values():
-            found.function.__code__ = found.stub
-        for cls, name, seen in _attributes():
-            self._before.append((cls, name, cls.__dict__.get(name)))
-            setattr(cls, name, seen)
-
-    def _restore(self) -> None:
-        for found in _functions.values():
-            found.function.__code__ = found.code
-        for cls, name, own in self._before:
-            if own is None:
-                delattr(cls, name)
-            else:
-                setattr(cls, name, own)
-        self._before.clear()
-
-
-_patches = _Patches()
+_exchange = Exchange(_attributes)
 
 
 @contextlib.contextmanager
 def recording(recorder: Any) -> Iterator[None]:
     """``recorder`` is told what this thread calls."""
-    with _patches, active(recorder):
+    with _redirection, _exchange, active(recorder):
         yield

@@ -23,7 +23,7 @@ from .filters import (  # noqa: F401 (programs find them here)
     NodeFilterType,
 )
 from .internal_graph import InternalGraph
-from .module_tracer import USER_REGISTERED_FUNCTION
+from .module_tracer import USER_REGISTERED_FUNCTION, see_calls_of
 from .node import Node
 from .pytree import TreeDef, tree_flatten
 
@@ -387,7 +387,7 @@ def wrap(func: Callable) -> Callable:
         "  fix: move it there"
     )
     if func not in USER_REGISTERED_FUNCTION:
-        USER_REGISTERED_FUNCTION.append(func)
+        see_calls_of(func)
     return func
 
 

@@ -274,3 +274,17 @@ def test_a_traced_module_is_trained():
         optimizer.step().clear_grad()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_fx_traces_while_exprs_are_inserted_and_the_other_way_round():
+    from megengine import fx
+
+    traced = tm.trace_module(Affine(), tensor(3))
+    with traced.graph.insert_exprs():
+        gm = fx.symbolic_trace(ConvNet())
+        new = F.cos(traced.graph.outputs[0])
+    traced.graph.reset_outputs(new)
+    same(traced(tensor(3)), F.cos(Affine()(tensor(3))))
+    assert "concat" in gm.code
+    again = tm.trace_module(M.Sequential(Affine()), tensor(3))
+    assert again.graph.get_function_by_type(F.exp).as_count() == 1
