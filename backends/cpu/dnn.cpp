@@ -254,6 +254,11 @@ Prepared make(const OpCall& call, Create create, std::vector<Operand> operands) 
     }
 }
 
+dnnl::memory::desc preferred(const Create& create, int arg) {
+    const ThreadScope scope(runtime::thread_count());
+    return create().query_md(dnnl::query::exec_arg_md, arg);
+}
+
 std::string implementation(const Create& create) {
     const ThreadScope scope(runtime::thread_count());
     return create().impl_info_str();

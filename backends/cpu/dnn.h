@@ -96,6 +96,9 @@ dnnl::primitive_attr attributes();  // the scratchpad is the caller's
 using Create = std::function<dnnl::primitive_desc_base()>;
 Prepared make(const runtime::OpCall& call, Create create, std::vector<Operand> operands);
 
+// How that primitive wants an operand to lie in memory. Throws dnnl::error where there is none.
+dnnl::memory::desc preferred(const Create& create, int arg);
+
 // What oneDNN calls the kernel of that primitive, "brgconv:avx512_core". Throws dnnl::error where it has none.
 std::string implementation(const Create& create);
 

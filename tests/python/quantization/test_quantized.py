@@ -178,6 +178,17 @@ def test_8_bit_convolution_is_exact_where_float32_would_round():
     assert got.item() == np.float32(3000 * 127 * 127 - 127)
 
 
+def test_weights_that_change_between_calls_are_packed_again():
+    """Packed weights are kept from call to call."""
+    x = mge.Tensor(RNG.integers(-128, 128, (1, 16, 6, 6)).astype(np.int8))
+    scale, bias = mge.Tensor(np.float32([1.0])), mge.Tensor(np.zeros(16, np.float32))
+    for seed in (0, 1, 1, 0):
+        values = np.random.default_rng(seed).integers(-127, 128, (16, 16, 3, 3)).astype(np.int8)
+        got = ops.quantized_conv(x, mge.Tensor(values), scale, bias, dtype="float32").numpy()
+        wanted = F.conv2d(x.astype("float32"), mge.Tensor(values.astype(np.float32))).numpy()
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_conv_transpose2d_of_quantized_tensors():
     x, w = random(1, 3, 4, 4), random(3, 2, 3, 3)
     got = FQ.conv_transpose2d(
