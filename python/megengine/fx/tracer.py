@@ -114,9 +114,9 @@ class Tracer:
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
     def create_arg(self, a: Any) -> Argument:
-        """The form in which an argument is kept in nodes: nodes for proxies and tensors, constants as they are.
+        """The form in which an argument is kept in nodes: nodes for proxies and tensors, other things as they are.
 
-        TraceError for objects that a graph cannot hold.
+        TraceError for modules, and for proxies of another trace.
         """
         return map_leaves(a, self._leaf)
 
@@ -125,16 +125,12 @@ class Tracer:
             if value.tracer is not self:
                 raise TraceError(f"{value!r} belongs to another trace\n  at:  {node.users_line()}")
             return value.node
-        if isinstance(value, Node) or isinstance(value, _CONSTANTS) or callable(value):
-            if isinstance(value, M.Module):
-                raise TraceError(
-                    f"a {type(value).__name__} is passed as an argument, which a graph cannot hold\n"
-                    f"  fix: make the callee a leaf module that holds it\n  at:  {node.users_line()}"
-                )
-            return value
-        if isinstance(value, Tensor):
-            return self._tensor_node(value)
-        return value
+        if isinstance(value, M.Module):
+            raise TraceError(
+                f"a {type(value).__name__} is passed as an argument, which a graph cannot hold\n"
+                f"  fix: make the callee a leaf module that holds it\n  at:  {node.users_line()}"
+            )
+        return self._tensor_node(value) if isinstance(value, Tensor) else value
 
     def _tensor_node(self, value: Tensor) -> Node:
         path = self._tensors.get(id(value))
@@ -249,5 +245,7 @@ def symbolic_trace(
     """
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
-    name = type(root).__name__ if isinstance(root, M.Module) else root.__name__
+    name = (
+        type(root).__name__ if isinstance(root, M.Module) else getattr(root, "__name__", "function")
+    )
     return GraphModule(tracer.root, graph, name)

@@ -230,3 +230,40 @@ def test_resnet_50_is_traced_within_its_time():
     assert (
         len(gm.graph.nodes) == 172 and time.perf_counter() - start < 1
     )  # 0.02 s on an idle machine
+
+
+def test_partial_functions_and_bound_methods_are_traced():
+    import functools
+
+    gm = fx.symbolic_trace(functools.partial(F.sum, axis=0))
+    same(gm(tensor(2, 3)), tensor(2, 3).sum(axis=0))
+    net = Affine()
+    same(fx.symbolic_trace(lambda x: F.exp(x)).forward(tensor(3)), F.exp(tensor(3)))
+    with pytest.raises(NameError, match="no submodule"):
+        fx.symbolic_trace(net.forward)
+
+
+def test_two_threads_trace_at_once():
+    codes = []
+    threads = [
+        threading.Thread(target=lambda: codes.append(fx.symbolic_trace(Affine()).code))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(codes) == 4 and len(set(codes)) == 1
+
+
+def test_keyword_only_inputs_and_stars():
+    gm = fx.symbolic_trace(lambda x, *, scale=2: x * scale)
+    same(gm(tensor(3), scale=3), tensor(3) * 3)
+    with pytest.raises(TypeError, match="forward takes \\*xs"):
+        fx.symbolic_trace(lambda *xs: xs[0])
+
+
+def test_modules_are_no_arguments():
+    net = Affine()
+    with pytest.raises(fx.TraceError, match="a Affine is passed as an argument"):
+        fx.symbolic_trace(lambda x: opaque(x, net))
