@@ -28,7 +28,7 @@ from .tracer import Tracer, symbolic_trace
 from .verify import VerificationError, verify_same
 
 __all__ = [
-    "Graph", "GraphError", "GraphModule", "Interpreter", "Match", "Node", "Proxy", "PythonCode", "TraceError",
-    "Tracer", "Transformer", "VerificationError", "experimental", "map_arg", "node", "passes", "replace_pattern", "symbolic_trace",
-    "verify_same", "wrap",
+    "Graph", "GraphError", "GraphModule", "Interpreter", "Match", "Node", "Proxy", "PythonCode",
+    "TraceError", "Tracer", "Transformer", "VerificationError", "experimental", "map_arg", "node",
+    "passes", "replace_pattern", "symbolic_trace", "verify_same", "wrap",
 ]  # fmt: skip

@@ -6,8 +6,10 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import enum
+import functools
 import keyword
 import math
+import sys
 import types
 from typing import Any
 
@@ -21,6 +23,21 @@ _INFIX = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 _PREFIX = {"neg": "-", "pos": "+", "invert": "~"}
+
+
+_IMPORTED = (
+    "math",
+    "megengine",
+    "operator",
+)  # what generated code imports; other things are given to it
+
+
+def _at(path: str) -> Any:
+    """What a dotted path leads to from the modules that are imported; None when it leads nowhere."""
+    head, *steps = path.split(".")
+    return functools.reduce(
+        lambda found, step: getattr(found, step, None), steps, sys.modules.get(head)
+    )
 
 
 @dataclasses.dataclass
@@ -59,7 +76,7 @@ class _Writer:
     def function(self, fn: Any) -> str:
         name = name_of_function(fn)
         head = name.split(".")[0]
-        if head in ("operator", "math", "megengine") and head not in self.taken and "<" not in name:
+        if head in _IMPORTED and head not in self.taken and _at(name) == fn:
             self.imports.add(head)
             return name
         if getattr(builtins, name, None) is fn and name not in self.taken:

@@ -15,7 +15,8 @@ from .._graph.redirect import Exchange, Redirection
 from .._graph.tree import map_leaves
 from ..module import Module
 from ..tensor import Tensor
-from .proxy import ARITHMETIC, COMPARISONS, Proxy
+from .node import users_line
+from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
 
 _thread = threading.local()  # .tracer: the tracer at work in this thread
 _wrapped_names: list[tuple[dict[str, Any], str]] = []  # (globals, name) given to wrap
@@ -40,20 +41,27 @@ def holds_proxy(tree: Any) -> bool:
 
 def _handle(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     tracer = current()
-    if tracer is not None and holds_proxy((args, kwargs)):
+    if tracer is None:
+        return original(*args, **kwargs)
+    if fn in _random_methods:  # recorded in any case: each run draws numbers of its own
+        drawn = getattr(args[0], fn.__name__)
+        return tracer.create_proxy("call_function", drawn, args[1:], kwargs)
+    if holds_proxy((args, kwargs)):
         return tracer.create_proxy("call_function", fn, args, kwargs)
     return original(*args, **kwargs)
 
 
 def _functions() -> Iterator[types.FunctionType]:
-    for module in (functional, *functional._modules, random):
+    for module in (functional, *functional._modules):
         for name, fn in vars(module).items():
             if isinstance(fn, types.FunctionType) and not name.startswith("_"):
-                if fn.__module__.startswith(("megengine.functional", "megengine.random")):
+                if fn.__module__.startswith("megengine.functional"):
                     yield fn
 
 
-_redirection = Redirection(_functions(), _handle)
+_random_methods = {vars(random.RNG)[name] for name in random.__all__ if name in vars(random.RNG)}
+_random_methods.discard(vars(random.RNG)["seed"])
+_redirection = Redirection([*_functions(), *_random_methods], _handle)
 
 
 def wrap(fn_or_name: str | Callable) -> Any:
@@ -88,6 +96,7 @@ def wrap(fn_or_name: str | Callable) -> Any:
 # -- modules and tensors -----------------------------------------------------------------------------
 
 _module_call = Module.__call__
+_module_setattr = Module.__setattr__
 
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -110,6 +119,19 @@ def _getattribute(self: Module, name: str) -> Any:
     return value
 
 
+def _setattr(self: Module, name: str, value: Any) -> None:
+    if isinstance(value, Proxy):
+        former = vars(self).get(name)
+        if isinstance(former, Tensor) and value.tracer.is_write_into(value, former):
+            return  # the end of ``self.x += 1``: it is the same tensor
+        raise TraceError(
+            f"forward assigns {value.node.describe()} to {type(self).__name__}.{name}, which a graph cannot do\n"
+            f"  fix: write into a tensor: self.{name}[...] = value\n"
+            f"  at:  {users_line()}"
+        )
+    _module_setattr(self, name, value)
+
+
 def _deferring(operation: Callable) -> Callable:
     def operator(self: Tensor, other: Any) -> Any:
         return NotImplemented if isinstance(other, Proxy) else operation(self, other)
@@ -123,6 +145,7 @@ _OPERATORS = [f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS)]
 def _attributes() -> Iterator[tuple[type, str, Any]]:
     yield Module, "__call__", _call
     yield Module, "__getattribute__", _getattribute
+    yield Module, "__setattr__", _setattr
     for name in _OPERATORS:
         yield Tensor, name, _deferring(getattr(Tensor, name))
 

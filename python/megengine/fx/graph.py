@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import _graph
+from .. import _graph, random
 from .._graph import GraphError, Namespace, copy_calls
 from . import _codegen
 from ._codegen import PythonCode
-from .node import Argument, Node, Target, map_arg, name_of_function
+from .node import Argument, Node, Target, is_public_random, map_arg, name_of_function
 
 __all__ = ["Graph", "PythonCode", "attribute_at"]
 
@@ -320,7 +320,7 @@ class Graph(_graph.Graph):
         """The nodes as plain records: a file holds the graph itself, and reading it runs no forward."""
         places = self.positions()
         return {"nodes": [
-            (node.op, node.target, node.name, node.type, node.meta, node.source,
+            (node.op, _saved(node.target), node.name, node.type, node.meta, node.source,
              *map_arg((node.args, node.kwargs), lambda value: _Place(places[value])))
             for node in self
         ]}  # fmt: skip
@@ -332,6 +332,8 @@ class Graph(_graph.Graph):
             args, kwargs = _graph.map_leaves(
                 (args, kwargs), lambda leaf: nodes[leaf.index] if isinstance(leaf, _Place) else leaf
             )
+            if isinstance(target, _RandomFunction):
+                target = getattr(random, target.name)
             node = self.create_node(op, target, args, kwargs, name, type_expr)
             node.meta, node.source = meta, source
             nodes.append(node)
@@ -342,6 +344,17 @@ class _Place:
 
     def __init__(self, index: int) -> None:
         self.index = index
+
+
+class _RandomFunction:
+    """A function of `megengine.random` in a file; it is bound to the state of the process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _saved(target: Target) -> Any:
+    return _RandomFunction(target.__name__) if is_public_random(target) else target
 
 
 class _InsertPoint(contextlib.AbstractContextManager):

@@ -96,7 +96,7 @@ class GraphModule(M.Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph; assigning one recompiles. TypeError for another thing, AssertionError for the graph of another module."""
+        """The graph; assigning one recompiles. TypeError for another thing."""
         return self._graph
 
     @graph.setter
@@ -126,7 +126,7 @@ class GraphModule(M.Module):
         return self._function(self, *args, **kwargs)
 
     def print_readable(self, print_output: bool = True) -> str:
-        """Print (unless print_output is False) and return the code, under the class and the file lines it stems from."""
+        """Print (unless print_output is False) and return the code, as that of a class."""
         lines = self._code.splitlines()
         text = f"class {self._class_name}(Module):\n" + "".join(
             f"    {line}".rstrip() + "\n" for line in lines

@@ -18,7 +18,9 @@ _NONE_GIVEN = object()
 
 
 class Interpreter:
-    """Runs the graph of ``module`` node by node. Override `run_node`, or the method of an opcode, to watch or change it.
+    """Runs the graph of ``module`` node by node.
+
+    Override `run_node`, or the method of an opcode, to watch or change it.
 
     garbage_collect_values: forget values after their last use.
     graph: another graph to run on the module's attributes.

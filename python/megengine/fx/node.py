@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import random
 from .._graph import Call, GraphError, Value, map_values
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ _WRITERS = frozenset(
         "lshift", "rshift", "concat",
     ) if hasattr(operator, f"i{name}")]
 )  # fmt: skip
-_IMPURE: set[Callable[..., Any]] = (
-    set()
-)  # Python functions of this package that act by being called
+# Python functions of this package that act by being called.
+_IMPURE: set[Callable[..., Any]] = set()
 _WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset", "_assign"})
 
 
@@ -48,9 +48,12 @@ def map_arg(tree: Argument, fn: Callable[[Node], Any]) -> Argument:
     return map_values(tree, fn)
 
 
-def _is_writer(fn: Callable[..., Any]) -> bool:
+def _acts(fn: Callable[..., Any]) -> bool:
+    """Whether a call matters beyond its value: it writes into a tensor, or moves a stream of random numbers on."""
     if isinstance(fn, types.BuiltinFunctionType):
         return fn in _WRITERS
+    if isinstance(fn, types.MethodType):
+        return isinstance(fn.__self__, random.RNG)
     return isinstance(fn, types.FunctionType) and fn in _IMPURE
 
 
@@ -69,12 +72,19 @@ def users_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
+def is_public_random(target: Any) -> bool:
+    """Whether ``target`` is a function of `megengine.random`."""
+    return isinstance(target, types.MethodType) and getattr(random, target.__name__, None) == target
+
+
 def name_of_function(target: Callable[..., Any]) -> str:
     """The name under which users know a function: ``operator.add``, ``megengine.functional.relu``."""
     name = (
         getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or repr(target)
     )
     module = getattr(target, "__module__", None) or ""
+    if is_public_random(target):
+        return f"megengine.random.{target.__name__}"
     if module in ("_operator", "operator"):
         return f"operator.{target.__name__}"
     if module == "builtins":
@@ -208,11 +218,12 @@ class Node(Call, Value):
         self.kwargs = {**self.kwargs, key: arg}
 
     def is_impure(self) -> bool:
-        """Whether the node matters although nobody reads it: inputs, outputs, writes into tensors."""
+        """Whether the node matters although nobody reads it: inputs, outputs, writes into tensors,
+        random numbers."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            return _is_writer(self.target)
+            return _acts(self.target)
         if self.op == "call_method":
             return self.target in _WRITING_METHODS
         return self.op == "call_module" and self._module_writes()

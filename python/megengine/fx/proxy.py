@@ -32,7 +32,8 @@ def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
 class Proxy:
     """A value of the traced program. Operators, methods, attributes and functions of it become nodes.
 
-    node: the node that makes the value. tracer: what records. TraceError for what needs the value: conditions, ``len``, loops.
+    node: the node that makes the value. tracer: what records.
+    TraceError for what needs the value: conditions, ``len``, loops.
     """
 
     __array_ufunc__ = None  # ndarray + Proxy is left to Proxy
@@ -95,6 +96,11 @@ class Proxy:
         )
 
     __index__ = __int__ = __float__ = __complex__ = __round__ = __trunc__ = _number
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise unknown(self, "a formatted text", "print values in a run, not while tracing")
+        return repr(self)
 
     def numpy(self) -> Any:
         """TraceError: a value on the host is not known while tracing."""

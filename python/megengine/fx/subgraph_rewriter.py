@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from .. import functional as F
 from .. import module as M
+from .._graph.redirect import original_of
 from ..tensor import Tensor
 from .graph import Graph, attribute_at
 from .graph_module import GraphModule
@@ -30,7 +31,8 @@ _COMMUTATIVE = frozenset({
 class Match(NamedTuple):
     """A place where the pattern was found.
 
-    anchor: the last of its nodes; it may be erased by now. nodes_map: node of the pattern -> node or constant of the graph.
+    anchor: the last of its nodes; it is erased by now.
+    nodes_map: node of the pattern -> node or constant of the graph.
     """
 
     anchor: Node
@@ -108,7 +110,7 @@ def _results(graph: Graph) -> tuple:
 @functools.lru_cache(maxsize=4096)
 def _signature(target: Any) -> inspect.Signature | None:
     try:
-        return inspect.signature(target)
+        return inspect.signature(original_of(target))
     except (TypeError, ValueError):
         return None
 

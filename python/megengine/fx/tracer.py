@@ -71,6 +71,13 @@ class Tracer:
             self._tensor_proxies[path] = self.create_proxy("get_attr", path, (), {})
         return self._tensor_proxies[path]
 
+    def is_write_into(self, value: Proxy, tensor: Tensor) -> bool:
+        """Whether ``value`` is the result of writing into a tensor of a module, such as ``self.x += 1``."""
+        node, path = value.node, self._tensors.get(id(tensor))
+        while node.op == "call_function" and node.is_impure() and isinstance(node.args[0], Node):
+            node = node.args[0]
+        return node.op == "get_attr" and node is not value.node and node.target == path
+
     def path_of_module(self, mod: M.Module) -> str:
         """The dotted path of a module from the root. NameError when the root does not hold it."""
         path = self._modules.get(id(mod))
@@ -173,7 +180,8 @@ class Tracer:
 
         concrete_args: argument name -> value with which the program is traced; the graph takes the
             argument still, but refuses other values.
-        TraceError, naming a node and a line, where the program depends on a value. TypeError for a forward with ``*args``.
+        TraceError, naming a node and a line, where the program depends on a value. TypeError for a
+        forward with ``*args``.
         """
         function = self._start(root)
         self.graph = Graph()

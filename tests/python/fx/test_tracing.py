@@ -1,6 +1,7 @@
 """symbolic_trace, Tracer and Proxy: what becomes nodes, and what is refused (F1, F2, F6)."""
 
 import operator
+import pickle
 import threading
 
 import numpy as np
@@ -267,3 +268,42 @@ def test_modules_are_no_arguments():
     net = Affine()
     with pytest.raises(fx.TraceError, match="a Affine is passed as an argument"):
         fx.symbolic_trace(lambda x: opaque(x, net))
+
+
+def test_random_numbers_are_drawn_in_each_run():
+    gm = fx.symbolic_trace(lambda x: x + mge.random.normal(size=(3,)))
+    assert "megengine.random.normal(size = (3,))" in gm.code
+    assert not np.array_equal(gm(tensor(3)).numpy(), gm(tensor(3)).numpy())
+    assert pickle.loads(pickle.dumps(gm)).code == gm.code
+    own = mge.random.RNG(seed=3)
+    drawn = fx.symbolic_trace(lambda x: x * own.uniform(size=(3,)))(F.ones(3))
+    same(drawn, mge.random.RNG(seed=3).uniform(size=(3,)))
+
+
+class Counts(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = mge.tensor(np.zeros(3, np.float32))
+
+    def forward(self, x):
+        self.count += 1
+        self.count[...] = self.count + x
+        return self.count * 2
+
+
+class Rebinds(Counts):
+    def forward(self, x):
+        self.count = self.count + x
+        return x
+
+
+def test_writes_into_tensors_of_modules_are_kept_and_new_tensors_refused():
+    net, reference = Counts(), Counts()
+    gm = fx.symbolic_trace(net)
+    for _ in range(2):
+        same(gm(tensor(3)), reference(tensor(3)))
+    same(net.count, reference.count)
+    net = Rebinds()
+    with pytest.raises(fx.TraceError, match="forward assigns 'add' .*to Rebinds.count"):
+        fx.symbolic_trace(net)
+    assert isinstance(net.count, mge.Tensor)
