@@ -46,9 +46,10 @@ def live_arena(found):
 
 
 # PyTorch's allocator held 688 and 1375 MB at most.
+@pytest.mark.parametrize("opt_level", [2, 3])
 @pytest.mark.parametrize("batch, torch_bytes", [(8, 688e6), (16, 1375e6)])
-def test_a_step_without_options_takes_three_quarters_of_an_eager_one(batch, torch_bytes):
-    found = plan("resnet50", batch)
+def test_a_step_without_options_takes_three_quarters_of_an_eager_one(batch, torch_bytes, opt_level):
+    found = plan("resnet50", batch, opt_level=opt_level)
     assert found.arena_bytes <= 0.75 * torch_bytes
     assert 0 < found.recompute_flops_ratio < 0.01
 
