@@ -5,11 +5,11 @@
 
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/leaf_mutex.h"
 #include "runtime/op.h"
 
 namespace megjit::jit {
@@ -50,7 +50,7 @@ public:
     void clear();  // of what is known; rows stay
 
 private:
-    mutable std::mutex mutex_;
+    mutable runtime::LeafMutex mutex_;
     std::map<std::string, Row> rows_;  // by key_of
 };
 

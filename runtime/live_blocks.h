@@ -2,10 +2,11 @@
 // of memory tells. Small ones are not listed: noting a line costs a microsecond, as much as a small op.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include "runtime/leaf_mutex.h"
 
 namespace megjit::runtime {
 
@@ -26,7 +27,7 @@ public:
     std::vector<LiveBlock> largest(size_t count) const;
 
 private:
-    mutable std::mutex mutex_;
+    mutable LeafMutex mutex_;
     std::unordered_map<const void*, LiveBlock> blocks_;
 };
 

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <unordered_map>
+
+#include "runtime/leaf_mutex.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct Registry {
-    std::mutex mutex;
+    LeafMutex mutex;
     std::deque<OpDef> ops;  // addresses stay valid
     std::unordered_map<std::string_view, const OpDef*> by_name;
     std::vector<const OpDef*> listed;
@@ -224,7 +225,7 @@ const OpDef* derive_by_name(std::string_view name) {
 }  // namespace
 
 const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output, int k) {
-    static std::mutex mutex;
+    static LeafMutex mutex;
     static std::unordered_map<std::string, std::unique_ptr<DerivedGrad>> known;
     if (!is_floating(inputs[k].dtype) || !is_floating(output.dtype)) return nullptr;
     // Asked for each recorded application: answered without a lock after the first time.
