@@ -1,0 +1,5 @@
+"""Changes of traced modules that keep what they compute."""
+
+from .optimization import optimize
+
+__all__ = ["optimize"]

@@ -1,0 +1,86 @@
+"""The passes by name, and their proof on inputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor
+from ..expr import Expr
+from ..pytree import tree_flatten
+from ..traced_module import TracedModule
+from .fold_scale import backward_fold_scale, fuse_add_mul
+from .fuse_conv_bn import fuse_conv_bn
+
+PASSES: dict[str, Callable[[TracedModule], None]] = {
+    "FuseConvBn": fuse_conv_bn,
+    "FuseAddMul": fuse_add_mul,
+    "BackwardFoldScale": backward_fold_scale,
+}
+
+
+def optimize(
+    module: TracedModule, enabled_pass: Sequence[str] = ["FuseConvBn"], *, verify: Any = None
+) -> TracedModule:
+    """A copy of ``module`` after the passes, which keep what it computes in eval mode.
+
+    FuseConvBn: batch normalization goes into the convolution before it. FuseAddMul: additions of numbers in a
+    row become one, and so do factors. BackwardFoldScale: factors go into the layer before, after FuseConvBn.
+    Layers in training mode stay. Nodes keep the names of the values that they make.
+    verify: a tensor or a tuple of arguments on which both are run; ValueError names the first node that differs.
+    """
+    assert isinstance(module, TracedModule), (
+        f"optimize takes a TracedModule, got {type(module).__name__}"
+    )
+    names = [enabled_pass] if isinstance(enabled_pass, str) else list(enabled_pass)
+    for name in names:
+        assert name in PASSES, f"there is no pass {name!r}\n  fix: one of {', '.join(PASSES)}"
+    if "BackwardFoldScale" in names:
+        names.append("FuseConvBn")
+    optimized = copy.deepcopy(module)
+    for name, run in PASSES.items():
+        if name in names:
+            run(optimized)
+    for graph in optimized.argdef_graph_map.values():
+        graph.lint()
+    optimized._adopt_graphs()
+    if verify is not None:
+        verify_same(module, optimized, verify if isinstance(verify, tuple) else (verify,))
+    return optimized
+
+
+def verify_same(
+    before: TracedModule, after: TracedModule, inputs: tuple, tolerance: float = 1e-4
+) -> None:
+    """ValueError, naming the first node, if nodes of one name get different values from ``inputs``."""
+    wanted = _values(before, inputs)
+    for name, (value, expr) in _values(after, inputs).items():
+        if name not in wanted:
+            continue
+        other = wanted[name][0]
+        if value.shape != other.shape or not np.allclose(
+            value,
+            other,
+            rtol=tolerance,
+            atol=tolerance * np.abs(other).max(initial=1),
+            equal_nan=True,
+        ):
+            raise ValueError(f"{expr.describe()} gives another value than before the edit")
+
+
+def _values(module: TracedModule, inputs: tuple) -> dict[str, tuple[np.ndarray, Expr]]:
+    """Name of each node of the flattened module -> its value, and the expr that made it."""
+    flat = module.flatten()
+    leaves, argdef = tree_flatten(flat._canonical(inputs, {}))
+    found: dict[str, tuple[np.ndarray, Expr]] = {}
+
+    def note(expr: Expr, env: dict) -> None:
+        for node in expr.outputs:
+            if isinstance(env[node], Tensor):
+                found[node.name] = (env[node].numpy(), expr)
+
+    flat.argdef_graph_map[argdef]._run([flat, *leaves], note)
+    return found

@@ -1,0 +1,100 @@
+"""G16: passes keep what is computed, the tree of modules and the names of values."""
+
+import pytest
+from nets import ConvNet, same, tensor
+
+import megengine.functional as F
+import megengine.module as M
+import megengine.traced_module as tm
+from megengine.traced_module._passes import optimization
+
+X = tensor(2, 3, 4, 4)
+
+
+def traced(net):
+    net.train()
+    net(tensor(4, 3, 4, 4, seed=3))
+    net.eval()
+    return tm.trace_module(net, X)
+
+
+def count(module, cls):
+    return module.graph.get_module_by_type(cls).as_count()
+
+
+def test_normalizations_are_fused_in_all_graphs():
+    before = traced(ConvNet())
+    after = tm.optimize(before, verify=X)
+    same(after(X), before(X), atol=1e-4)
+    assert count(before, M.BatchNorm2d) == 2 and count(after, M.BatchNorm2d) == 0
+    assert after.conv.bias is not None and before.conv.bias is None
+    assert not any("bn.running" in name for name in after.state_dict())
+    assert (
+        after.graph.get_node_by_name("ConvNet_bn_out").as_unique().expr.args[0].owner is after.conv
+    )
+
+
+def test_normalizations_in_training_mode_stay():
+    net = traced(ConvNet())
+    net.train()
+    assert count(tm.optimize(net), M.BatchNorm2d) == 2
+
+
+class Shared(M.Module):
+    """The convolution's result is read twice, and then the convolution is called twice."""
+
+    def __init__(self, twice):
+        super().__init__()
+        self.conv, self.bn, self.twice = M.Conv2d(3, 3, 1), M.BatchNorm2d(3), twice
+
+    def forward(self, x):
+        y = self.conv(x)
+        return self.bn(self.conv(y)) if self.twice else self.bn(y) + y
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_convolution_with_another_use_stays(twice):
+    before = traced(Shared(twice))
+    after = tm.optimize(before, verify=X)
+    assert count(after, M.BatchNorm2d) == 1
+    same(after(X), before(X))
+
+
+class Scaled(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn, self.fc = M.Conv2d(3, 4, 1), M.BatchNorm2d(4), M.Linear(4, 2)
+
+    def forward(self, x):
+        x = F.relu(self.bn(self.conv(x))) * 8 / 128
+        x = F.flatten(F.avg_pool2d(x, 4), 1)
+        return self.fc(x) * -3.0 + 1 - 4
+
+
+def test_numbers_in_a_row_become_one():
+    before = traced(Scaled())
+    after = tm.optimize(before, ["FuseAddMul"], verify=X)
+    methods = [e.method for e in after.graph.get_method_by_type()]
+    assert sorted(methods) == ["__add__", "__mul__", "__mul__"]
+    same(after(X), before(X), atol=1e-4)
+
+
+def test_factors_go_into_the_layer_before():
+    before = traced(Scaled())
+    after = tm.optimize(before, ["BackwardFoldScale"], verify=X)
+    assert count(after, M.BatchNorm2d) == 0
+    assert [e.method for e in after.graph.get_method_by_type()] == ["__add__", "__sub__"]
+    same(after(X), before(X), atol=1e-4)
+
+
+def test_a_difference_names_the_node():
+    before = traced(ConvNet())
+    after = tm.optimize(before)
+    after.conv.bias = after.conv.bias + 1
+    with pytest.raises(ValueError, match="bn_out = conv.*gives another value"):
+        optimization.verify_same(before, after, (X,))
+
+
+def test_an_unknown_pass_is_refused():
+    with pytest.raises(AssertionError, match="no pass 'Fuse'"):
+        tm.optimize(traced(ConvNet()), ["Fuse"])
