@@ -40,6 +40,11 @@ def _at(path: str) -> Any:
     )
 
 
+def _is_word(text: str) -> bool:
+    """Whether ``text`` can stand in code as a name. Graphs may come from files: other text is quoted."""
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
 @dataclasses.dataclass
 class PythonCode:
     """src: source of ``forward``, imports before it; globals: other names that it reads."""
@@ -116,7 +121,7 @@ class _Writer:
 
     def arguments(self, node: Node, skip: int = 0) -> str:
         listed = [self.text(arg) for arg in node.args[skip:]]
-        plain = {key: arg for key, arg in node.kwargs.items() if key.isidentifier()}
+        plain = {key: arg for key, arg in node.kwargs.items() if _is_word(key)}
         listed += [f"{key} = {self.text(arg)}" for key, arg in plain.items()]
         if len(plain) < len(node.kwargs):  # keys that Python cannot write as keywords
             rest = {key: arg for key, arg in node.kwargs.items() if key not in plain}
@@ -126,7 +131,7 @@ class _Writer:
     def path(self, base: str, target: str) -> str:
         """``base.a.b``, with getattr for steps that are not identifiers."""
         for step in target.split("."):
-            base = f"{base}.{step}" if step.isidentifier() else f'getattr({base}, "{step}")'
+            base = f"{base}.{step}" if _is_word(step) else f"getattr({base}, {step!r})"
         return base
 
     # -- statements ------------------------------------------------------------------------------
@@ -137,7 +142,8 @@ class _Writer:
         if node.op == "call_module":
             return f"{self.path(self.root, node.target)}({self.arguments(node)})"
         if node.op == "call_method":
-            return f"{self.operand(node.args[0])}.{node.target}({self.arguments(node, skip=1)})"
+            method = self.path(self.operand(node.args[0]), node.target)
+            return f"{method}({self.arguments(node, skip=1)})"
         return self.call_function(node)
 
     def operand(self, arg: Any) -> str:
@@ -154,7 +160,7 @@ class _Writer:
                 return f"{_PREFIX[name]}{self.operand(args[0])}"
             if name == "getitem" and len(args) == 2:
                 return f"{self.operand(args[0])}[{self.text(args[1])}]"
-        if fn is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+        if fn is getattr and len(args) == 2 and isinstance(args[1], str) and _is_word(args[1]):
             return f"{self.operand(args[0])}.{args[1]}"
         return f"{self.function(fn)}({self.arguments(node)})"
 
@@ -173,6 +179,8 @@ class _Writer:
                 if value not in made:
                     raise GraphError(self.graph._why_not_made(node, value))
             made.add(node)
+            if not _is_word(node.name):
+                raise GraphError(f"{node.describe()} is no name of a variable")
             if node.op == "placeholder":
                 lines += self.placeholder(node)
                 continue
@@ -189,8 +197,8 @@ class _Writer:
     def placeholder(self, node: Node) -> list[str]:
         """Adds a parameter, which keeps the name by which callers pass it; returns what to run first."""
         target = node.target.lstrip("*")
-        stars = node.target[: len(node.target) - len(target)]
-        if target in self.taken or not target.isidentifier() or keyword.iskeyword(target):
+        stars = node.target[: len(node.target) - len(target)][:2]
+        if target in self.taken or not _is_word(target):
             target = node.name
         self.taken.add(target)
         self.inputs.append(

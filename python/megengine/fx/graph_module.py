@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,12 +119,10 @@ class GraphModule(M.Module):
         GraphError, naming the node, for a graph that is out of order.
         """
         source, function = compile_forward(self._graph)
-        self.__dict__["_code"], self.__dict__["_function"] = source, function
+        # An attribute of the object, so that forward has the parameters of the graph.
+        self.__dict__["forward"] = types.MethodType(function, self)
+        self.__dict__["_code"] = source
         return source
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the graph computes."""
-        return self._function(self, *args, **kwargs)
 
     def print_readable(self, print_output: bool = True) -> str:
         """Print (unless print_output is False) and return the code, as that of a class."""
@@ -178,7 +177,7 @@ class GraphModule(M.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            key: value for key, value in self.__dict__.items() if key not in ("_function", "_code")
+            key: value for key, value in self.__dict__.items() if key not in ("forward", "_code")
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

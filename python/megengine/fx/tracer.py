@@ -200,8 +200,6 @@ class Tracer:
             self.root = root
             self._modules = {id(module): path for path, module in root.named_modules()}
             self._tensors = {id(tensor): path for path, tensor in root.named_tensors()}
-            if isinstance(root, GraphModule):
-                return root._function.__get__(root)
             return root.forward
         if not callable(root):
             raise TypeError(f"trace takes a module or a function, got {root!r}")

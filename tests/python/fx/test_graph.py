@@ -305,3 +305,20 @@ def test_10_000_nodes_are_quick():
     graph.lint()
     gm = fx.GraphModule(M.Module(), graph)
     assert gm(3) == 3 and copy.deepcopy(gm)(3) == 3
+
+
+def test_text_in_a_graph_is_never_run_as_code():
+    graph = fx.Graph()
+    hostile = 'a"), print("run"), ("'
+    x = graph.placeholder(hostile)
+    graph.get_attr(hostile)
+    graph.call_method(f"sum(); {hostile}", (x,))
+    graph.output(graph.call_function(operator.add, (x, x), {hostile: 1, "class": 2}))
+    code = compile(graph.python_code("self").src, "test", "exec")
+    assert "print" not in {
+        *code.co_names,
+        *next(c for c in code.co_consts if hasattr(c, "co_names")).co_names,
+    }
+    x.name = "y; print()"
+    with pytest.raises(fx.GraphError, match="no name of a variable"):
+        graph.python_code()

@@ -128,3 +128,10 @@ def test_it_is_compiled_by_trace():
     gm.eval()
     compiled = mge.jit.trace(lambda x: gm(x), symbolic=True)
     np.testing.assert_allclose(compiled(x).numpy(), gm(x).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_forward_has_the_inputs_of_the_graph():
+    import inspect
+
+    gm = fx.symbolic_trace(lambda x, scale=2: x * scale)
+    assert list(inspect.signature(gm.forward).parameters) == ["x", "scale"]
