@@ -111,6 +111,12 @@ class Expr(Call):
         bound.arguments[name] = val
         self.set_arguments(bound.args, bound.kwargs)
 
+    def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        """args and kwargs with values of ``self.inputs`` in the nodes' places."""
+        env = dict(zip(self.inputs, inputs, strict=True))
+        args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+        return unpack(args), unpack(kwargs)
+
     @property
     def const_val(self) -> list[tuple[ArgsIndex, Any]]:
         """The arguments without nodes in them, with their places."""
@@ -409,6 +415,7 @@ class CallFunction(Expr):
 class Apply(Expr):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
+    opdef: builtin.OpDef | None = None
     _own = (*Expr._own, "opdef")
 
     def __init__(self, opdef: builtin.OpDef) -> None:
@@ -431,6 +438,7 @@ class Apply(Expr):
 class Constant(Expr):
     """A tensor or module that the program holds outside of the traced module."""
 
+    value: Any = None
     _own = (*Expr._own, "value")
 
     def __init__(self, c: Any, name: str = "", qualname: str = "") -> None:

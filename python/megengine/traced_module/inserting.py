@@ -10,11 +10,11 @@ from .._graph import map_values, values_in
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, run_method
+from .expr import CallMethod, Constant, Expr, GetAttr, Input, run_method
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
-from .recorder import Recorder, function_qualname, listed, method_base, suspended
+from .recorder import Recorder, function_expr, function_qualname, listed, method_base, suspended
 from .traced_module import TracedModule, is_builtin
 from .utils import assign_attr, get_subattr
 
@@ -95,12 +95,13 @@ class Inserter(Recorder):
         if not any(values_in((args, kwargs))):
             with suspended():
                 return original(*args, **kwargs)
+        expr, args = function_expr(func, args)
         return self._record(
-            CallFunction(func),
+            expr,
             self.arguments(args, kwargs),
-            lambda args, kwargs: original(*args, **kwargs),
-            f"{func.__name__}_out",
-            function_qualname(self._graph, func.__name__),
+            expr.compute,
+            f"{expr.name}_out",
+            function_qualname(self._graph, expr.name),
         )
 
     def call_method(

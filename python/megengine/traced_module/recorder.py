@@ -9,10 +9,11 @@ from typing import Any
 
 from .. import random
 from .._graph import Value, map_leaves
+from ..core.ops import builtin
 from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import Expr
+from .expr import Apply, CallFunction, Expr
 from .internal_graph import InternalGraph
 from .node import TensorNode
 from .packing import pack
@@ -47,6 +48,14 @@ def named_function(func: Callable, args: tuple) -> tuple[Callable, tuple]:
         if getattr(public, "__self__", None) is args[0]:
             return public, args[1:]
     return func, args
+
+
+def function_expr(func: Callable, args: tuple) -> tuple[Expr, tuple]:
+    """The expr of a call, and the arguments that it takes."""
+    if func is builtin.apply:
+        return Apply(args[0]), args[1:]
+    func, args = named_function(func, args)
+    return CallFunction(func), args
 
 
 class Recorder:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..module import Module
 from ..version import __version__
-from .expr import CallFunction, CallMethod, Expr, is_call_module
+from .expr import Apply, CallFunction, CallMethod, Expr, is_call_module
 from .function_names import FunctionName
 
 if TYPE_CHECKING:
@@ -15,9 +15,20 @@ if TYPE_CHECKING:
 
 Loader = Callable[[Expr], None]
 
+OPDEF_LOADER: dict[str, Loader] = {}
 FUNCTIONAL_LOADER: dict[tuple[str, str], Loader] = {}
 TENSORMETHOD_LOADER: dict[str, Loader] = {}
 MODULE_LOADER: dict[str, Loader] = {}
+
+
+def register_opdef_loader(*opdefs: type) -> Callable[[Loader], Loader]:
+    """Decorator of a loader of applications of the operators ``opdefs``."""
+
+    def register(loader: Loader) -> Loader:
+        OPDEF_LOADER.update({opdef.__name__: loader for opdef in opdefs})
+        return loader
+
+    return register
 
 
 def register_functional_loader(*funcs: Any) -> Callable[[Loader], Loader]:
@@ -77,13 +88,22 @@ def load_call_tensor_method_expr(expr: CallMethod) -> None:
         loader(expr)
 
 
+def load_apply_expr(expr: Apply) -> None:
+    """Run the loader of the operator that ``expr`` applies, if there is one."""
+    loader = OPDEF_LOADER.get(type(expr.opdef).__name__)
+    if loader is not None:
+        loader(expr)
+
+
 def upgrade(graph: InternalGraph, version: str) -> None:
-    """Let loaders rewrite the exprs of a graph that release ``version`` saved."""
+    """Let loaders rewrite the exprs of a graph that release ``version`` saved; ``expr.version`` tells them."""
     if version == __version__:
         return
     for expr in graph:
         expr.version = version
-        if isinstance(expr, CallFunction):
+        if isinstance(expr, Apply):
+            load_apply_expr(expr)
+        elif isinstance(expr, CallFunction):
             load_functional(expr)
         elif is_call_module(expr):
             load_call_module_expr(expr)

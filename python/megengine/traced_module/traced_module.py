@@ -9,6 +9,7 @@ from typing import Any
 
 from ..module import Module, Sequential
 from ..module.module import INTERNAL
+from ..module.qat import QATModule
 from ..tensor import Tensor
 from ..version import __version__
 from .filters import (  # noqa: F401 (programs find them here)
@@ -98,6 +99,12 @@ class TracedModule(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph of this signature. AssertionError when it was not traced."""
+        graph, leaves = self._graph_for(args, kwargs)
+        if self._watch is not None:
+            return self._run_watched(graph, leaves)
+        return graph._run([self, *leaves])
+
+    def _graph_for(self, args: tuple, kwargs: dict[str, Any]) -> tuple[InternalGraph, list[Any]]:
         leaves, argdef = tree_flatten(self._canonical(args, kwargs))
         graph = self.argdef_graph_map.get(argdef)
         assert graph is not None, (
@@ -105,9 +112,7 @@ class TracedModule(Module):
             f"  it was for: {', '.join(map(repr, self.argdef_graph_map)) or 'none'}\n"
             "  fix: call it as it was traced, or trace it with such arguments"
         )
-        if self._watch is not None:
-            return self._run_watched(graph, leaves)
-        return graph._run([self, *leaves])
+        return graph, leaves
 
     def _run_watched(self, graph: InternalGraph, leaves: list[Any]) -> Any:
         watch = self._watch
@@ -292,6 +297,19 @@ class TracedModule(Module):
                     own[key] = _converted(value, build)
         self.argspec = signature_of(module.forward)
         self._class_name = type(module).__name__
+        self.is_qat = isinstance(module, QATModule)
+
+    def __copy__(self) -> TracedModule:
+        """A copy with graphs of its own; tensors and built-in modules are shared."""
+        copied = self._as_child()
+        copied._is_top = self._is_top
+        copied._adopt_graphs()
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TracedModule:
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_watch": None, "argspec": None}
@@ -411,7 +429,8 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
             "trace_module: arguments are tensors and constants, not modules"
         )
     if isinstance(mod, TracedModule):
-        traced = copy.deepcopy(mod, {id(t): t for t in mod.tensors()})
+        mod._graph_for(args, kwargs)
+        traced = mod._as_child()
         traced._is_top = True
         traced._adopt_graphs()
         return traced

@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ops import builtin
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
+from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .pytree import tree_flatten
 from .recorder import (
     Recorder,
+    function_expr,
     function_qualname,
     has_tensor,
     listed,
     method_base,
-    named_function,
     suspended,
 )
 from .traced_module import TracedModule, is_builtin
@@ -168,16 +167,11 @@ class Tracer(Recorder):
 
     def call_function(self, func: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
         args, kwargs = listed(args, kwargs)
-        public, shown = named_function(func, args)
+        expr, shown = function_expr(func, args)
         arguments = self.arguments(shown, kwargs)
         with suspended():
             result = original(*args, **kwargs)
         if has_tensor(result):
-            if func is builtin.apply:
-                expr: Expr = Apply(args[0])
-                arguments = arguments[0][1:], {}
-            else:
-                expr = CallFunction(public)
             qualname = function_qualname(self._scopes[-1].graph, expr.name)
             self._add(expr, arguments, result, f"{expr.name}_out", qualname)
         return result

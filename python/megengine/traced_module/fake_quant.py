@@ -1,0 +1,38 @@
+"""A fake quantizer with parameters of its own, for quantizers that observers do not feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor.dtype import QuantDtypeMeta
+from ..quantization.fake_quant import _FakeQuantize
+from ..quantization.utils import QParams, QParamsModuleMixin, fake_quant_tensor
+from ..tensor import Tensor
+
+__all__ = ["FakeQuantize"]
+
+
+class FakeQuantize(_FakeQuantize, QParamsModuleMixin):
+    """Rounds by the parameters that it is called with, else by those of `set_qparams`."""
+
+    def __init__(self, dtype: str | QuantDtypeMeta, enable: bool = True, **kwargs: Any) -> None:
+        super().__init__(dtype, enable, **kwargs)
+        self.qparams: QParams | None = None
+
+    def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
+        qparams = self.get_qparams() if qparams is None else qparams
+        self._check_dtype(qparams)
+        return fake_quant_tensor(inp, qparams)
+
+    def get_qparams(self) -> QParams:
+        """Those of `set_qparams`. ValueError before."""
+        if self.qparams is None:
+            raise ValueError(
+                f"{type(self).__name__} has no parameters yet\n  fix: call set_qparams"
+            )
+        return self.qparams
+
+    def set_qparams(self, qparams: QParams) -> None:
+        """Round by ``qparams`` from now on. ValueError for another dtype."""
+        self._check_dtype(qparams)
+        self.qparams = qparams
