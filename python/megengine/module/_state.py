@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor.dtype import is_quantize
+from ..core.tensor.quantized import QuantizedTensor
 from ..tensor import Tensor
 from ._structure import _flatten, _is_tensor
 
@@ -87,3 +89,5 @@ def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
     array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     array = array.reshape(target._tuple_shape)
     target._reset(Tensor(array, device=str(target.device)))
+    if isinstance(target, QuantizedTensor) and is_quantize(array.dtype):
+        target._quantized_dtype = array.dtype  # integers mean nothing without their scale

@@ -11,6 +11,7 @@ import megengine.functional as F
 import megengine.functional.quantized as FQ
 import megengine.module as M
 import megengine.module.quantized as Quantized
+import megengine.traced_module as tm
 from megengine.core import ops
 from megengine.core.tensor import dtype as dt
 from megengine.jit import trace
@@ -159,6 +160,19 @@ def test_weights_are_stored_in_8_bits_and_survive_pickling():
         np.testing.assert_array_equal(twin(x).numpy(), integers(x).numpy())
 
 
+def test_state_dicts_keep_the_scales_of_weights():
+    x = random(2, 4, 7, 7)
+    (_, first), (_, second) = (
+        both(Between(M.Conv2d(4, 6, 3)), x),
+        both(Between(M.Conv2d(4, 6, 3)), x),
+    )
+    assert first.layers[0].weight.dtype.metadata != second.layers[0].weight.dtype.metadata
+    second.load_state_dict(first.state_dict())
+    wanted, got = first.layers[0].weight, second.layers[0].weight
+    assert got.dtype.metadata == wanted.dtype.metadata
+    np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+
+
 def test_quantized_tensors_hold_integers_and_convert_back():
     q = mge.Tensor([0.26, -0.25, 100.0]).astype(dt.qint8(0.1))
     assert q.numpy().tolist() == [3, -3, 127] and dt.get_scale(q.dtype) == 0.1
@@ -239,3 +253,12 @@ def test_unobserved_models_cannot_be_quantized():
     with pytest.raises(ValueError, match="has no quantization parameters"):
         quantize(passive)
     assert type(quantize(quantize_qat(M.Linear(2, 2)))) is Quantized.Linear
+
+
+def test_a_traced_module_is_quantized_like_the_module():
+    x = random(2, 3, 16, 16)
+    net = tm.trace_module(Residual(), x)
+    qat, integers = both(net, x)
+    wanted, got = qat(x).numpy(), integers(x).numpy()
+    assert np.corrcoef(wanted.ravel(), got.ravel())[0, 1] > 0.99
+    assert type(integers.stem) is Quantized.ConvBnRelu2d
