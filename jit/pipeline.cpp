@@ -25,7 +25,7 @@ constexpr Pass kPipeline[] = {
     {"assign_layouts", 3, plain<assign_layouts>, false, false, "before fuse: a group has one layout"},
     {"fuse_epilogues", 3, plain<fuse_epilogues>, true, false, "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
     {"fuse_relu", 3, plain<fuse_relu>, false, false, "after fuse_epilogues: relu is the last step"},
-    {"recompute_cheap", 2, recompute_cheap, true, false, "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
+    {"recompute_cheap", 3, recompute_cheap, true, false, "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"drop_dead_last", 3, plain<drop_dead>, true, true, "after fuse: transposes and constants that kernels took in"},
     {"batch", 3, plain<batch>, true, true, "after all: no node may come between launches any more"},

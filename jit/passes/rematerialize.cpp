@@ -17,8 +17,7 @@ namespace {
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 // What may be computed again without being asked for: so many times the time of everything, in graphs of up to so many steps.
-// Where kernels are generated, what passes within one costs nothing, and less buys as much.
-constexpr double kCheap = 1.025, kCheapInKernels = 1.0125;
+constexpr double kCheap = 1.0125;
 constexpr size_t kMostCheapSteps = 20'000;
 
 enum class Repeats : uint8_t { anything, cheap };
@@ -76,7 +75,7 @@ private:
             step.cost = times_.seconds({*node.op, node.attrs, types}, graph_.types(node.outputs));
             if (repeats_ == Repeats::cheap) {
                 step.repeatable = step.repeatable && cost.flops * kSecondsPerFlop <= cost.bytes * kSecondsPerByte;
-                if (node.op->is_elementwise() && options_.opt_level >= 3) step.cost = bytes_in_a_kernel(node) * kSecondsPerByte;
+                if (node.op->is_elementwise()) step.cost = bytes_in_a_kernel(node) * kSecondsPerByte;
             }
             step.in_place = node.op->is_elementwise();
             if (step.in_place && outputs_.contains(node.outputs[0])) step.overwrites = donated_operand(node);
@@ -174,7 +173,7 @@ Graph recompute_cheap(const Graph& graph, const PipelineOptions& options) {
     if (options.memory.limit || options.memory.is_sublinear) return graph;
     const Problem problem(graph, options, Repeats::cheap);
     if (problem.nodes.size() > kMostCheapSteps) return graph;
-    const std::vector<uint32_t> order = memory::thrifty_plan(problem.problem, options.opt_level >= 3 ? kCheapInKernels : kCheap).order;
+    const std::vector<uint32_t> order = memory::thrifty_plan(problem.problem, kCheap).order;
     return order.size() > problem.nodes.size() ? relist(graph, problem, order) : graph;
 }
 
