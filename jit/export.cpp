@@ -16,7 +16,7 @@ using runtime::DType;
 using Names = std::vector<std::string>;
 
 // Names travel through the passes in Node::where: name of the op (or constant), line feed, name of the
-// variable. A leading '*' marks a parameter.
+// variable, line feed, the user's line. A leading '*' marks a parameter.
 constexpr char kSeparator = '\n';
 constexpr char kParam = '*';
 
@@ -133,7 +133,7 @@ private:
     void add_op(const RecordedOp& op, const std::string& name) {
         Node node{.op = op.op, .attrs = op.attrs};
         auto variable = version_.names.find(op.outputs[0]);
-        node.where = name + kSeparator + (variable == version_.names.end() ? name : variable->second);
+        node.where = name + kSeparator + (variable == version_.names.end() ? name : variable->second) + kSeparator + op.where;
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
         for (RecordId output : op.outputs) types.push_back(record_.values[output].type);
@@ -184,6 +184,14 @@ Graph stored_as_half(const Graph& graph) {
     return rewrite.finish();
 }
 
+// "name\nrest" becomes both.
+void split(std::string& name, std::string& rest) {
+    const size_t cut = name.find(kSeparator);
+    if (cut == std::string::npos) return;
+    rest = name.substr(cut + 1);
+    name.resize(cut);
+}
+
 // Takes names out of Node::where and keeps those that are asked for.
 void collect_names(Model& model, const ExportOptions& options) {
     Rewriter rewrite(model.graph);
@@ -191,11 +199,9 @@ void collect_names(Model& model, const ExportOptions& options) {
         Node bare = node;
         bare.where.clear();
         rewrite.copy(bare);
-        std::string name = node.where, variable;
-        if (const size_t cut = name.find(kSeparator); cut != std::string::npos) {
-            variable = name.substr(cut + 1);
-            name.resize(cut);
-        }
+        std::string name = node.where, variable, line;
+        split(name, variable);
+        split(variable, line);
         if (node.kind == NodeKind::input) name = variable = model.inputs[static_cast<size_t>(node.slot)];
         if (node.kind == NodeKind::constant && !name.empty() && name[0] == kParam) {
             name = options.keep_param_names ? name.substr(1) : cat("param_", model.params.size());
@@ -205,6 +211,7 @@ void collect_names(Model& model, const ExportOptions& options) {
             name.clear();
         }
         model.node_names.push_back(name);
+        model.node_lines.push_back(line);
         for (size_t o = 0; o < node.outputs.size(); ++o)
             model.value_names.push_back(options.keep_value_names == 2 ? (o ? cat(variable, ":o", o) : variable) : "");
     }

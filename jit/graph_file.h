@@ -22,6 +22,7 @@ struct Model {
     std::vector<std::string> inputs = {}, outputs = {};
     std::vector<std::string> node_names = {};   // by node; "" where it was not kept
     std::vector<std::string> value_names = {};  // by value
+    std::vector<std::string> node_lines = {};   // by node: the user's line; not written to files
     std::vector<ValueId> params = {};           // constants that were tensors of the program
     std::string metadata = {};
     std::string cases = {};                     // test cases, as the front end wrote them

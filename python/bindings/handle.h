@@ -49,6 +49,7 @@ TensorRef cast_now(const TensorRef& value, DType dtype);       // eager, unseen 
 // The operands of one op: tensors as they are, Python scalars in the dtype that promotion gives.
 void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result);
 
+nb::object python_value(const runtime::Attr& attr);  // a number, a str or a tuple of ints
 DType dtype_from(nb::handle dtype);    // np.dtype, type, name
 nb::object numpy_dtype(DType dtype);
 

@@ -57,6 +57,37 @@ nb::list input_types(const Model& model) {
     return result;
 }
 
+template <class Ids>
+nb::tuple numbers(const Ids& ids) {
+    nb::list result;
+    for (const jit::ValueId id : ids) result.append(jit::at(id));
+    return nb::tuple(result);
+}
+
+nb::list nodes_of(const Model& model) {
+    nb::list rows;
+    for (size_t i = 0; i < model.graph.nodes().size(); ++i) {
+        const jit::Node& node = model.graph.nodes()[i];
+        nb::dict row, attrs;
+        for (size_t k = 0; k < node.attrs.size(); ++k) attrs[std::string(node.op->attrs[k].name).c_str()] = python_value(node.attrs[k]);
+        row["op"] = node.kind == jit::NodeKind::input ? "input" : node.kind == jit::NodeKind::constant ? "constant" : node.op->name;
+        row["attrs"] = attrs;
+        row["inputs"] = numbers(node.inputs);
+        row["outputs"] = numbers(node.outputs);
+        row["slot"] = node.slot;
+        row["constant"] = node.constant ? wrap(node.constant) : nb::none();
+        row["line"] = i < model.node_lines.size() ? model.node_lines[i] : "";
+        rows.append(row);
+    }
+    return rows;
+}
+
+nb::list value_types(const Model& model) {
+    nb::list result;
+    for (size_t i = 0; i < model.graph.value_count(); ++i) result.append(type_row(model.graph.type(jit::ValueId(i))));
+    return result;
+}
+
 nb::list params_of(const Model& model) {
     nb::list result;
     for (jit::ValueId id : model.params) result.append(model.node_names[jit::at(model.graph.value(id).producer)]);
@@ -121,6 +152,9 @@ void bind_model(nb::module_& m) {
         .def_prop_ro("node_names", [](const Model& self) { return list_from(self.node_names); })
         .def_prop_ro("value_names", [](const Model& self) { return list_from(self.value_names); })
         .def_prop_ro("input_types", &input_types, "A dtype and a shape for each input.")
+        .def_prop_ro("nodes", &nodes_of, "A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.")
+        .def_prop_ro("value_types", &value_types, "A dtype and a shape for each value.")
+        .def_prop_ro("output_values", [](const Model& self) { return numbers(self.graph.outputs); })
         .def_prop_ro("node_count", [](const Model& self) { return self.graph.nodes().size(); })
         .def_prop_ro("constant_bytes", &Model::constant_bytes)
         .def_prop_ro("op_types", [](const Model& self) { return used(self, false); })

@@ -95,11 +95,6 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     });
 }
 
-nb::object python_value(const Attr& attr) {
-    if (auto* list = std::get_if<std::vector<int64_t>>(&attr)) return nb::tuple(nb::cast(*list));
-    return std::visit([](const auto& value) -> nb::object { return nb::cast(value); }, attr);
-}
-
 // "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.
 std::string doc_with_signature(const OpDef& op) {
     std::vector<std::string> parts = op.inputs;
@@ -147,6 +142,11 @@ nb::list op_table() {
 }
 
 }  // namespace
+
+nb::object python_value(const Attr& attr) {
+    if (auto* list = std::get_if<std::vector<int64_t>>(&attr)) return nb::tuple(nb::cast(*list));
+    return std::visit([](const auto& value) -> nb::object { return nb::cast(value); }, attr);
+}
 
 void bind_ops(nb::module_& m) {
     static std::deque<PyMethodDef> methods;  // functions keep pointers into it

@@ -285,6 +285,19 @@ class Model:
         """A dtype and a shape for each input."""
 
     @property
+    def nodes(self) -> list:
+        """
+        A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.
+        """
+
+    @property
+    def value_types(self) -> list:
+        """A dtype and a shape for each value."""
+
+    @property
+    def output_values(self) -> tuple: ...
+
+    @property
     def node_count(self) -> int: ...
 
     @property

@@ -1,0 +1,72 @@
+"""``export``: from a model to an ONNX file, by way of the ops that it calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from . import _to_onnx_arrays, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
+from ._combine import combine
+from ._emitter import Emitter
+from ._proto import OLDEST_OPSET, onnx
+from ._recorded import record, refuse
+from ._to_onnx import CONVERTERS
+
+DEFAULT_OPSET = 20
+_LARGEST_MESSAGE = 2**31 - 2**20  # bytes of one protobuf message, with room for the graph
+
+
+def export(
+    model: Callable,
+    args: Any,
+    path: str | os.PathLike | IO[bytes] | None = None,
+    *,
+    opset: int = DEFAULT_OPSET,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> Any:
+    """Writes what ``model(*args)`` computes as an ONNX model; returns the ``onnx.ModelProto``.
+
+    model: a Module (call ``eval()`` on it first), TracedModule, fx.GraphModule, traced or plain function. It runs once, on
+        placeholders. Results are a Tensor, a flat sequence of Tensors, or a dict, whose keys are their names.
+    args: one Tensor or a sequence. Tensors and arrays are the inputs, with their shapes; all else is fixed.
+    path: a path, an open binary file, or None. Where one file cannot hold the tensors they go to ``<path>.data``.
+    opset: 17 up to the newest one of the package onnx. input_names: by default those of the parameters.
+    Parameters have their names in the state dict. Integers of quantized layers stay integers, between QuantizeLinear and
+    DequantizeLinear. OnnxError lists all operations that ONNX has no counterpart for, with the lines that call them.
+
+    >>> import megengine.module as M, megengine.onnx, numpy as np
+    >>> proto = megengine.onnx.export(M.Linear(3, 2), np.zeros((1, 3), np.float32))
+    >>> [node.op_type for node in proto.graph.node], [tensor.name for tensor in proto.graph.initializer]
+    (['Gemm'], ['weight', 'bias'])
+    """
+    newest = onnx().defs.onnx_opset_version()
+    if not OLDEST_OPSET <= opset <= newest:
+        raise ValueError(f"export: opset {opset} is not in [{OLDEST_OPSET}, {newest}]")
+    recording = record(model, args, input_names, output_names)
+    combine(recording)
+    problems: dict[str, list[str]] = {}
+    for node in recording.nodes:
+        if node.op not in CONVERTERS:
+            problems.setdefault(node.op, []).append(node.line)
+    refuse(problems)
+    emit = Emitter(recording, opset)
+    for node in recording.nodes:
+        emit.convert(node, CONVERTERS[node.op])
+    proto = emit.finish(getattr(model, "__name__", type(model).__name__))
+    if path is not None:
+        write(proto, path)
+    return proto
+
+
+def write(proto: Any, path: str | os.PathLike | IO[bytes]) -> None:
+    """To a file; tensors go into a second one, ``<path>.data``, where one message could not hold them."""
+    if hasattr(path, "write"):
+        path.write(proto.SerializeToString())
+        return
+    total = sum(len(tensor.raw_data) for tensor in proto.graph.initializer)
+    apart = {}
+    if total > _LARGEST_MESSAGE:
+        apart = {"save_as_external_data": True, "location": f"{os.path.basename(os.fspath(path))}.data"}
+    onnx().save_model(proto, os.fspath(path), **apart)

@@ -1,0 +1,37 @@
+"""What both directions share: the optional package ``onnx``, dtypes, the error."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+import numpy as np
+
+OLDEST_OPSET = 17
+
+
+class OnnxError(ValueError):
+    """A model that cannot be written as ONNX, or a file that cannot be read."""
+
+
+@functools.cache
+def onnx() -> ModuleType:
+    """The package, with what is used of it. ImportError that tells how to install it."""
+    try:
+        import onnx
+        import onnx.external_data_helper
+        import onnx.helper
+        import onnx.numpy_helper
+        import onnx.shape_inference
+    except ImportError as error:
+        raise ImportError(
+            "megengine.onnx needs the package onnx\n  fix: pip install 'megjit[onnx]'"
+        ) from error
+    return onnx
+
+
+@functools.cache
+def element_type(dtype: np.dtype | str) -> int:
+    """TensorProto's number for a dtype."""
+    name = np.dtype(dtype).name if dtype != "bfloat16" else dtype
+    return getattr(onnx().TensorProto, {"float32": "FLOAT"}.get(name, name.upper()))

@@ -1,0 +1,169 @@
+"""What a recording has seen, as plain Python: nodes, values, names. In: a function and its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..core.tensor.dtype import get_scale, is_quantize
+from ..jit import trace
+from ..jit.dump import input_names
+from ..module import Module
+from ..tensor import Tensor
+from ..traced_module import TracedModule
+from ._proto import OnnxError
+
+
+@dataclass
+class Node:
+    """One application of an op to values, which are numbers."""
+
+    op: str
+    attrs: dict[str, Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    line: str = ""
+
+
+@dataclass
+class Recording:
+    """nodes: in order, ops only. types: dtype and shape by value; names: by value, "" for none."""
+
+    nodes: list[Node]
+    types: list[tuple[np.dtype, tuple[int, ...]]]
+    names: list[str]
+    inputs: list[int]
+    input_names: list[str]
+    outputs: list[int]
+    output_names: list[str]
+    constants: dict[int, Tensor]
+    scales: dict[int, float] = field(default_factory=dict)  # of constants that are quantized
+
+    def as_vector(self, value: int) -> int:
+        """A constant as a 1-d one under the same name, which the first one gives up."""
+        dtype, shape = self.types[value]
+        if len(shape) == 1:
+            return value
+        tensor = self.constants[value]
+        name, self.names[value] = self.names[value], ""
+        self.constants[len(self.types)] = tensor.reshape(-1)
+        self.types.append((dtype, (tensor.size,)))
+        self.names.append(name)
+        return len(self.types) - 1
+
+
+def record(
+    model: Callable, args: Any, input_names_given: Sequence[str] | None, output_names: Sequence[str] | None
+) -> Recording:
+    """Runs ``model`` on placeholders like ``args`` (Tensors are inputs, all else is fixed) and notes what it calls."""
+    function = model.__wrapped__ if isinstance(model, trace) else model
+    args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
+    args = tuple(Tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
+    places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
+    named = list(model.named_tensors()) if isinstance(model, Module) else []
+
+    def body(*tensors: Tensor) -> Any:
+        for name, tensor in named:
+            _core.set_name(tensor, name)
+        given = list(args)
+        for place, tensor in zip(places, tensors, strict=True):
+            given[place] = tensor
+        return function(*given)
+
+    recorder = trace(body, record_only=True, symbolic_shape=False)
+    tensors = [args[place] for place in places]
+    recorder(*tensors)
+    version, results = recorder._version_to_dump(), recorder._results
+    parameters = [("", name) for name in _parameter_names(function, places)]
+    made = version.export_model(
+        input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
+    )
+    recording = _from_model(made)
+    _name_reshaped(recording, named)
+    quantized = {name: get_scale(tensor.dtype) for name, tensor in named if is_quantize(tensor.dtype)}
+    for value in recording.constants:
+        if recording.names[value] in quantized:
+            recording.scales[value] = quantized[recording.names[value]]
+    _restore_scalars(recording, tensors)
+    return recording
+
+
+def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> None:
+    """Constants that are a parameter in another shape (weights with groups) get its name, if no other constant has it."""
+    taken = {recording.names[value] for value in recording.constants}
+    free: dict[tuple, list[tuple[str, Tensor]]] = {}
+    for name, tensor in named:
+        if name not in taken and tensor.size > 1:
+            free.setdefault((tensor.size, tensor.dtype.itemsize), []).append((name, tensor))
+    for value, constant in recording.constants.items():
+        key = constant.size, constant.dtype.itemsize
+        if recording.names[value] or key not in free:
+            continue
+        held = constant.numpy()
+        if held.min() == held.max():  # fresh biases and the like: anybody's
+            continue
+        match = next((row for row in free[key] if row[1].numpy().tobytes() == held.tobytes()), None)
+        if match is not None:
+            recording.names[value] = match[0]
+            free[key].remove(match)
+
+
+def _parameter_names(function: Callable, places: list[int]) -> list[str]:
+    """The names of the positional parameters at ``places``; "" where they cannot be told."""
+    if isinstance(function, TracedModule):
+        return [str(function.graph.inputs[1 + place]) for place in places]
+    try:
+        called = function.forward if isinstance(function, Module) else function
+        parameters = list(inspect.signature(called).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    return [names[place] if place < len(names) else "" for place in places]
+
+
+def _from_model(model: _core.Model) -> Recording:
+    nodes, inputs, constants = [], {}, {}
+    for row in model.nodes:
+        if row["op"] == "input":
+            inputs[row["slot"]] = row["outputs"][0]
+        elif row["op"] == "constant":
+            constants[row["outputs"][0]] = row["constant"]
+        else:
+            nodes.append(Node(row["op"], row["attrs"], row["inputs"], row["outputs"], row["line"]))
+    types = [(dtype, shape) for dtype, shape in model.value_types]
+    ordered = [inputs[slot] for slot in range(len(model.inputs))]
+    return Recording(
+        nodes, types, model.value_names, ordered, model.inputs, list(model.output_values), model.outputs, constants
+    )
+
+
+def _restore_scalars(recording: Recording, tensors: list[Tensor]) -> None:
+    """Dumped models have vectors of one element for 0-d inputs and results; ONNX has 0-d tensors."""
+    scalars = [value for value, tensor in zip(recording.inputs, tensors, strict=True) if tensor.ndim == 0]
+    if not scalars:
+        return
+    for value in scalars:
+        recording.types[value] = (recording.types[value][0], ())
+    makers = {node.outputs[0]: node for node in recording.nodes}
+    for place, value in enumerate(recording.outputs):
+        maker = makers.get(value)
+        if maker and maker.op == "reshape" and recording.types[maker.inputs[0]][1] == ():
+            recording.outputs[place] = maker.inputs[0]
+
+
+def refuse(problems: dict[str, list[str]]) -> None:
+    """OnnxError that lists every op that has no form in ONNX, with the lines that use it."""
+    if not problems:
+        return
+    text = f"export: {len(problems)} kinds of operations cannot be written as ONNX"
+    for what, lines in problems.items():
+        text += f"\n  {what}: {', '.join(dict.fromkeys(lines))}"
+    if "dropout_mask" in problems:
+        text += "\n  fix: call eval() on the model first, so that dropout does nothing"
+    raise OnnxError(text)

@@ -1,0 +1,132 @@
+"""How layers are written in ONNX: convolution, pooling, normalization, matrix products, quantized ops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._emitter import Call, Emitter
+from ._to_onnx import converts, operands, reduced
+
+# -- convolution and pooling ----------------------------------------------------------------------
+
+
+def window(call: Call) -> dict:
+    """strides, pads, dilations and group as ONNX has them."""
+    dims = len(call.shape) - 2
+    spread = lambda name: list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1)  # noqa: E731
+    return {
+        "strides": spread("stride"),
+        "pads": spread("padding") * 2,
+        "dilations": spread("dilation"),
+        "group": call.attrs["groups"],
+    }
+
+
+@converts("conv")
+def _conv(emit: Emitter, call: Call) -> str:
+    """A third operand is a bias of shape [channels]."""
+    return emit("Conv", *call.inputs, **window(call), kernel_shape=list(call.types[1][1][2:]))
+
+
+@converts("conv_backward_data")
+def _conv_transpose(emit: Emitter, call: Call) -> str:
+    attrs, kernel = window(call), list(call.types[1][1][2:])
+    sizes = zip(call.types[0][1][2:], attrs["strides"], attrs["pads"], attrs["dilations"], kernel, strict=False)
+    least = [(extent - 1) * step - 2 * pad + gap * (size - 1) + 1 for extent, step, pad, gap, size in sizes]
+    extra = [extent - low for extent, low in zip(call.shape[2:], least, strict=True)]
+    return emit("ConvTranspose", *call.inputs, **attrs, kernel_shape=kernel, output_padding=extra)
+
+
+@converts("max_pool", "avg_pool")
+def _pool(emit: Emitter, call: Call) -> str:
+    dims = len(call.shape) - 2
+    kernel, stride, padding = (
+        list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1) for name in ("kernel", "stride", "padding")
+    )
+    window = {"kernel_shape": kernel, "strides": stride, "pads": padding * 2}
+    if call.op == "max_pool":
+        return emit("MaxPool", call.inputs[0], **window)
+    return emit("AveragePool", call.inputs[0], **window, count_include_pad=int(call.attrs["count_include_padding"]))
+
+
+@converts("adaptive_avg_pool", "adaptive_max_pool")
+def _adaptive_pool(emit: Emitter, call: Call) -> str:
+    extents, outputs = call.types[0][1][2:], call.shape[2:]
+    kind = "Average" if call.op == "adaptive_avg_pool" else "Max"
+    if all(count == 1 for count in outputs):
+        return emit(f"Global{kind}Pool", call.inputs[0])
+    if all(extent % count == 0 for extent, count in zip(extents, outputs, strict=True)):
+        kernel = [extent // count for extent, count in zip(extents, outputs, strict=True)]
+        return emit(f"{kind}Pool", call.inputs[0], kernel_shape=kernel, strides=kernel)
+    x = call.inputs[0]
+    for axis, (extent, count) in enumerate(zip(extents, outputs, strict=True), 2):  # uneven parts: axis by axis
+        x = _parts_along(emit, "ReduceMean" if kind == "Average" else "ReduceMax", x, axis, extent, count)
+    return x
+
+
+def _parts_along(emit: Emitter, op_type: str, x: str, axis: int, extent: int, count: int) -> str:
+    """Part o of ``count`` covers [floor(o extent / count), ceil((o + 1) extent / count))."""
+    parts = []
+    for part in range(count):
+        begin, end = part * extent // count, -(-(part + 1) * extent // count)
+        cut = emit("Slice", x, emit.ints([begin]), emit.ints([end]), emit.ints([axis]))
+        parts.append(reduced(emit, op_type, cut, (axis,), 1))
+    return emit("Concat", *parts, axis=axis)
+
+
+# -- products -------------------------------------------------------------------------------------
+
+
+@converts("matmul")
+def _matmul(emit: Emitter, call: Call) -> str:
+    """A third operand is a bias of shape [columns]; both factors are matrices then."""
+    flags = call.attrs["transpose_a"], call.attrs["transpose_b"]
+    if len(call.inputs) == 3:
+        return emit("Gemm", *call.inputs, transA=int(flags[0]), transB=int(flags[1]))
+    factors = [
+        _transposed(emit, name, len(shape)) if flag else name
+        for name, (_, shape), flag in zip(operands(emit, call, call.dtype), call.types, flags, strict=True)
+    ]
+    return emit("MatMul", *factors)
+
+
+def _transposed(emit: Emitter, name: str, rank: int) -> str:
+    return emit("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+# -- normalization --------------------------------------------------------------------------------
+
+
+@converts("softmax", "log_softmax")
+def _softmax(emit: Emitter, call: Call) -> str:
+    op_type = {"softmax": "Softmax", "log_softmax": "LogSoftmax"}[call.op]
+    return emit(op_type, call.inputs[0], axis=call.attrs["axis"])
+
+
+@converts("layer_norm")
+def _layer_norm(emit: Emitter, call: Call) -> str:
+    count = call.attrs["axes"]
+    normalized = call.shape[len(call.shape) - count :]
+    x, *affine = call.inputs
+    if not call.attrs["affine"]:
+        affine = [emit.constant(np.ones(normalized), call.dtype)]
+    elif call.types[1][1] != normalized:
+        affine = [emit("Reshape", name, emit.ints(normalized)) for name in affine]
+    return emit("LayerNormalization", x, *affine, axis=-count, epsilon=call.attrs["eps"])
+
+
+@converts("batch_norm")
+def _batch_norm(emit: Emitter, call: Call) -> list[str]:
+    """With the statistics of the batch: the result, their mean and their variance."""
+    rank, channels = len(call.shape), call.shape[1]
+    axes = (0, *range(2, rank))
+    x, scale, bias = operands(emit, call, np.float32)
+    mean = reduced(emit, "ReduceMean", x, axes, 1)
+    centred = emit("Sub", x, mean)
+    variance = reduced(emit, "ReduceMean", emit("Mul", centred, centred), axes, 1)
+    deviation = emit("Sqrt", emit("Add", variance, emit.constant(call.attrs["eps"], np.float32)))
+    across = emit.ints([1, channels] + [1] * (rank - 2))
+    scaled = emit("Mul", emit("Div", centred, deviation), emit("Reshape", scale, across))
+    y = emit("Add", scaled, emit("Reshape", bias, across))
+    statistics = [emit("Reshape", part, emit.ints([channels])) for part in (mean, variance)]
+    return [y if call.dtype == np.float32 else emit.cast(y, call.dtype), *statistics]

@@ -1,0 +1,246 @@
+"""Export: onnxruntime computes what the model does; names, types and refusals."""
+
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from judge import agrees, run
+from op_samples import SAMPLES
+from zoo import FULL_SIZE, SMALL
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+import megengine.onnx
+from megengine import fx, jit
+from megengine import traced_module as tm
+from megengine.onnx import OnnxError, export
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+NEWEST = min(onnx.defs.onnx_opset_version(), 23)  # what onnxruntime takes
+
+
+def batch_for(name, table):
+    make, describe = table[name]
+    net = make()
+    net.eval()
+    shape = describe(2)[0]
+    if "bert" in name or "gpt" in name:
+        return net, np.random.default_rng(0).integers(0, 50, shape).astype(np.int32)
+    return net, np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+# ---- networks
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_network_computes_the_same(name):
+    net, x = batch_for(name, SMALL)
+    agrees(net, x)
+
+
+@pytest.mark.parametrize("opset", [17, 18, 21, NEWEST])
+@pytest.mark.parametrize("name", ["mobilenet", "gpt2", "lstm"])
+def test_every_opset_computes_the_same(name, opset):
+    net, x = batch_for(name, SMALL)
+    proto = agrees(net, x, opset=opset)
+    assert [entry.version for entry in proto.opset_import] == [opset]
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v2"])
+def test_a_network_of_full_size_computes_the_same(name):
+    net = FULL_SIZE[name][0]()
+    net.eval()
+    agrees(net, np.random.default_rng(0).normal(size=(1, 3, 64, 64)).astype(np.float32), tolerance=1e-4)
+
+
+def test_what_was_traced_by_trace_fx_and_traced_module_is_exported_alike():
+    net, x = batch_for("resnet_basic", SMALL)
+    for model in (jit.trace(lambda x: net(x)), fx.symbolic_trace(net), tm.trace_module(net, mge.Tensor(x))):
+        proto = agrees(model, x)
+        assert [given.name for given in proto.graph.input] == ["x"]
+        assert "head.weight" in [tensor.name for tensor in proto.graph.initializer]
+
+
+# ---- operations
+
+NO_COUNTERPART = {"matinv", "svd"}
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name not in NO_COUNTERPART], ids=repr)
+def test_a_function_computes_the_same(sample, opset):
+    agrees(sample.call, *map(np.asarray, sample.inputs), tolerance=1e-4, opset=opset)
+
+
+INTS = np.array([[7, -7, 0], [5, -2, 3]], np.int32)
+OTHERS = np.array([[2, 2, -3], [-5, 3, 0]], np.int32)
+IMAGE = np.random.default_rng(3).normal(size=(2, 4, 7, 5)).astype(np.float32)
+KERNEL = np.random.default_rng(4).normal(size=(4, 3, 3, 2)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "function, arrays",
+    [
+        (lambda x, y: x // y, (INTS, OTHERS)),
+        (lambda x, y: x % (F.abs(y) + 1), (INTS, OTHERS)),
+        (lambda x, y: (x < y).astype("float32") + (x != y), (INTS, OTHERS)),
+        (lambda x: F.left_shift(x, 2) + F.right_shift(x, 1), (INTS,)),
+        (lambda x: F.sum(x > 0) + F.max(x > 0), (INTS,)),
+        (lambda x: x + 120, (np.array([10, -128], np.int8),)),
+        (lambda x: (x * 2).astype("uint8"), (np.array([10, 100], np.int32),)),
+        (lambda x: x.astype("bool").astype("int32"), (X,)),
+        (lambda x: F.round(x * 0.5) + F.floor(x) + F.ceil(x), (X,)),
+        (lambda x: F.sort(x, descending=True)[1], (X,)),
+        (lambda x: F.topk(x, 2, descending=False)[0], (X,)),
+        (lambda x: x[::-1, 1:], (X,)),
+        (lambda x: x[:, ::-2], (X,)),
+        (lambda x: x[mge.Tensor([1, 0, -1]), mge.Tensor([0, 2, 1])], (X,)),
+        (lambda x: x[:, mge.Tensor([[1, 0], [2, 1]]), :, mge.Tensor([[1, 0], [2, -1]])], (IMAGE,)),
+        (lambda x: F.adaptive_avg_pool2d(x, (3, 2)), (IMAGE,)),
+        (lambda x: F.adaptive_max_pool2d(x, (3, 2)), (IMAGE,)),
+        (lambda x: F.adaptive_avg_pool2d(x, 1), (IMAGE,)),
+        (lambda x: F.vision.interpolate(x, scale_factor=2), (IMAGE,)),
+        (lambda x: F.nn.conv_transpose2d(x, mge.Tensor(KERNEL), stride=2, output_padding=1), (IMAGE,)),
+        (lambda x: F.nn.pixel_shuffle(x, 2), (IMAGE,)),
+        (lambda x: F.nn.group_norm(x, 2, True, F.ones((4,)), F.zeros((4,))), (IMAGE,)),
+        (lambda x: F.split(x, 2, axis=1)[1], (IMAGE,)),
+        (lambda x: F.mean(x), (X,)),
+    ],
+)  # fmt: skip
+def test_an_expression_computes_the_same(function, arrays):
+    agrees(function, *arrays)
+
+
+def test_writes_into_a_tensor_are_scattered():
+    def forward(x):
+        x[0, 1:] = 7
+        x[mge.Tensor([1, 1]), mge.Tensor([0, 2])] = mge.Tensor([1.0, 2.0])
+        return x
+
+    proto = export(forward, [mge.Tensor(X)])
+    (found,) = run(proto, X)
+    np.testing.assert_array_equal(found, [[-2, 7, 7], [1, 2, 2]])
+
+
+def test_scalars_stay_scalars():
+    proto = agrees(lambda x: x * 2, np.float32(3))
+    assert not proto.graph.input[0].type.tensor_type.shape.dim
+
+
+def test_layers_of_a_file_are_single_nodes():
+    net = M.Sequential(M.Conv2d(3, 4, 3), M.ReLU(), M.MaxPool2d(2), M.Conv2d(4, 4, 1, groups=2))
+    proto = agrees(net, IMAGE[:, :3])
+    assert [node.op_type for node in proto.graph.node] == ["Conv", "Relu", "MaxPool", "Conv"]
+    assert [node.op_type for node in agrees(M.Linear(3, 2), X).graph.node] == ["Gemm"]
+    gelu = agrees(lambda x: F.gelu(F.softmax(x)), X, opset=20)
+    assert [node.op_type for node in gelu.graph.node] == ["Softmax", "Gelu"]
+
+
+# ---- integers
+
+
+def test_a_quantized_network_is_written_with_its_integers():
+    from megengine.quantization import min_max_fakequant_qconfig, quantize, quantize_qat
+
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.quant, self.dequant = M.QuantStub(), M.DequantStub()
+            self.conv, self.again = M.ConvBnRelu2d(3, 8, 3, padding=1), M.ConvBn2d(8, 8, 3, padding=1)
+            self.sum, self.head = M.Elemwise("FUSE_ADD_RELU"), M.Linear(8, 5)
+
+        def forward(self, x):
+            x = self.conv(self.quant(x))
+            x = self.sum(x, self.again(x))
+            return self.dequant(self.head(F.flatten(F.max_pool2d(x, 8), 1)))
+
+    x = np.random.default_rng(0).normal(size=(4, 3, 8, 8)).astype(np.float32)
+    qat = quantize_qat(Net(), qconfig=min_max_fakequant_qconfig)
+    qat(mge.Tensor(x))
+    qat.eval()
+    net = quantize(qat)
+    expected = net(mge.Tensor(x)).numpy()
+    proto = export(net, mge.Tensor(x))
+    (found,) = run(proto, x)
+    step = np.diff(np.unique(expected)).min()
+    assert np.abs(found - expected).max() <= 3 * step  # halves are rounded to the even number there
+    kinds = [node.op_type for node in proto.graph.node]
+    assert kinds.count("QuantizeLinear") >= 5 and "Round" not in kinds and "Cast" not in kinds
+    weights = {tensor.name: tensor for tensor in proto.graph.initializer}
+    assert weights["conv.weight"].data_type == onnx.TensorProto.INT8
+    assert weights["head.weight"].data_type == onnx.TensorProto.INT8
+
+
+# ---- names and types
+
+
+def test_parameters_have_their_names_in_the_state_dict():
+    net = M.Sequential(M.Linear(3, 4), M.Linear(4, 2, bias=False))
+    proto = export(net, mge.Tensor(X))
+    assert {tensor.name for tensor in proto.graph.initializer} == set(net.state_dict())
+    for tensor in proto.graph.initializer:
+        np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), net.state_dict()[tensor.name])
+
+
+def test_inputs_and_outputs_have_the_given_names():
+    proto = export(lambda a, b: (a + b, a), [mge.Tensor(X)] * 2, input_names=["left", "right"], output_names=["sum", "same"])
+    assert [given.name for given in proto.graph.input] == ["left", "right"]
+    assert [made.name for made in proto.graph.output] == ["sum", "same"]
+    np.testing.assert_array_equal(run(proto, X, X)[1], X)
+
+
+def test_results_of_a_dict_have_its_keys():
+    proto = export(lambda x: {"y": x + 1, "again": x + 1}, mge.Tensor(X))
+    assert [made.name for made in proto.graph.output] == ["again", "y"]
+
+
+def test_every_value_has_a_type():
+    net, x = batch_for("resnet_basic", SMALL)
+    graph = export(net, mge.Tensor(x)).graph
+    known = {info.name for part in (graph.input, graph.output, graph.value_info) for info in part}
+    assert {node.output[0] for node in graph.node if node.op_type != "Mul"} <= known
+
+
+def test_arguments_that_are_no_tensors_are_fixed():
+    proto = export(lambda x, times: x * times, (mge.Tensor(X), 3))
+    np.testing.assert_array_equal(run(proto, X)[0], X * 3)
+
+
+def test_a_path_or_an_open_file_is_written(tmp_path):
+    with open(tmp_path / "open.onnx", "wb") as file:
+        export(lambda x: x + 1, mge.Tensor(X), file)
+    export(lambda x: x + 1, mge.Tensor(X), tmp_path / "path.onnx")
+    for name in ("open.onnx", "path.onnx"):
+        np.testing.assert_array_equal(run(onnx.load(tmp_path / name), X)[0], X + 1)
+
+
+# ---- refusals
+
+
+def test_all_operations_without_a_counterpart_are_listed_with_their_lines():
+    def forward(x):
+        y = F.matinv(x)
+        u = F.svd(y)[1]
+        return u + F.dropout(u, 0.5)
+
+    with pytest.raises(OnnxError, match="3 kinds") as error:
+        export(forward, mge.Tensor(np.eye(3, dtype=np.float32)))
+    line = forward.__code__.co_firstlineno
+    for number, op in enumerate(("matinv", "svd", "dropout_mask"), 1):
+        assert f"  {op}: {__file__}:{line + number}" in str(error.value)
+    assert "eval()" in str(error.value)
+
+
+@pytest.mark.parametrize("opset", [16, 1000])
+def test_an_opset_that_is_not_covered_is_refused(opset):
+    with pytest.raises(ValueError, match=f"opset {opset}"):
+        export(lambda x: x, mge.Tensor(X), opset=opset)
+
+
+def test_without_the_package_the_error_tells_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    megengine.onnx._proto.onnx.cache_clear()
+    with pytest.raises(ImportError, match=r"megjit\[onnx\]"):
+        export(lambda x: x, mge.Tensor(X))
