@@ -37,10 +37,10 @@ test-peers: build
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
 	.venv-bench/bin/python benchmarks/living_together.py --ours $(PY)
 
-# The pages that plans are drawn as, in a headless Chromium (about 400 MB, for this test alone). Leaves build/plan_page.png.
+# The pages of plans and graphs in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
 test-browser: build
 	@tools/setup.sh chromium
-	cd tests/python && ../../$(PY) -m pytest test_plan_page.py
+	cd tests/python && ../../$(PY) -m pytest test_plan_page.py test_graph_page.py
 
 # Formats the lines of C++ that differ from the last commit, and no others.
 format: setup

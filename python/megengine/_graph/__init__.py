@@ -9,10 +9,11 @@ Knows no tensor, no module and nothing about tracing.
 
 from .core import Call, Graph, GraphError, Value, copy_calls
 from .names import Namespace
+from .rows import Measured, Row, link, nested, type_text
 from .text import dot, table
 from .tree import FrozenDict, FrozenList, freeze, map_leaves, map_values, values_in
 
 __all__ = [
-    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Namespace", "Value", "copy_calls",
-    "dot", "freeze", "map_leaves", "map_values", "table", "values_in",
+    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Value", "copy_calls",
+    "dot", "freeze", "link", "map_leaves", "map_values", "nested", "table", "type_text", "values_in",
 ]  # fmt: skip

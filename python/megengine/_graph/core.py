@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from .page import diff_page, graph_page
+from .rows import Row
+from .text import dot
 from .tree import freeze, map_leaves, map_values, values_in
 
 
@@ -199,6 +202,34 @@ class Graph:
     def _must_hold(self, call: Call) -> None:
         if call._holder is not self:
             raise GraphError(f"{call.describe()} is not in this graph (any more)")
+
+    # -- pictures --------------------------------------------------------------------------------
+
+    def _rows(self, inputs: tuple, runs: int) -> list[Row]:
+        """The rows of a picture, with types and times of ``runs`` runs when there are inputs."""
+        raise NotImplementedError
+
+    def html(
+        self, *inputs: Any, before: Graph | None = None, title: str = "Graph", runs: int = 5
+    ) -> str:
+        """The graph as one HTML page that loads nothing; the calls in a module can be folded.
+
+        Pointing at a call shows its line of the program, what it reads and who uses it.
+
+        inputs: run the graph on these and show shapes as they are then, and the median time of each call.
+            Tensors of the module are put back afterwards; streams of random numbers have moved on.
+        before: this graph before an edit, or another one: both are shown side by side, with what was removed, added
+            and changed.
+        """
+        note = f"median of {runs} runs" if inputs else ""
+        rows = self._rows(inputs, runs)
+        if before is None:
+            return graph_page(title, rows, note)
+        return diff_page(title, before._rows(inputs, runs), rows, note)
+
+    def dot(self, name: str = "graph", ignore_getattr: bool = False) -> str:
+        """The graph as Graphviz text; calls in a module stand in a frame. ignore_getattr: leave reads of attributes out."""
+        return dot(name, self._rows((), 0), without="attribute" if ignore_getattr else "")
 
     # -- questions -------------------------------------------------------------------------------
 

@@ -296,6 +296,11 @@ class Graph(_graph.Graph):
     def __str__(self) -> str:
         return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
 
+    def _rows(self, inputs: tuple, runs: int) -> list[_graph.Row]:
+        from .rows import graph_rows
+
+        return graph_rows(self, inputs, runs)
+
     def tabular(self) -> str:
         """What `print_tabular` prints."""
         return _graph.table(

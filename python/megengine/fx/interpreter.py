@@ -8,7 +8,7 @@ from typing import Any
 from .. import module as M
 from .graph import Graph, attribute_at
 from .graph_module import GraphModule
-from .node import Argument, Node, Target, map_arg
+from .node import MODULE, Argument, Node, Target, map_arg
 from .proxy import Proxy
 from .tracer import Tracer
 
@@ -178,6 +178,18 @@ class Transformer(Interpreter):
     def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls the module in the new graph."""
         return self.tracer.create_proxy("call_module", target, args, kwargs)
+
+    def run_node(self, n: Node) -> Any:
+        """What the method of the opcode records stands in the module of ``n``, and comes from its line."""
+        last = self.new_graph.last
+        result = super().run_node(n)
+        node = self.new_graph.first if last is None else last.next
+        while node is not None:
+            node.meta[MODULE] = n.meta.get(MODULE, "")
+            if (node.op, node.target) == (n.op, n.target):
+                node.source = n.source
+            node = node.next
+        return result
 
     def transform(self) -> GraphModule:
         """The module with the new graph."""

@@ -22,6 +22,8 @@ Argument = Any  # a Node, a constant, or a tuple, list, dict or slice of argumen
 
 OPCODES = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
+MODULE = "module"  # key of Node.meta: the path of the module whose forward the node is a part of
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WRITERS = frozenset(
     [operator.setitem, operator.delitem]
@@ -192,7 +194,7 @@ class Node(Call, Value):
         propagate_meta: ``replace_with``, whose meta must be empty (AssertionError), takes this node's.
         """
         if propagate_meta:
-            if replace_with.meta:
+            if replace_with.meta.keys() - {MODULE}:
                 raise AssertionError(
                     f"{replace_with.describe()} has meta of its own, which would be lost"
                 )

@@ -60,7 +60,11 @@ class Tracer:
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
             return self.create_proxy("call_module", path, args, kwargs)
-        return forward(*args, **kwargs)
+        caller, self._inside = self._inside, path
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            self._inside = caller
 
     def getattr(self, attr: str, attr_val: Tensor) -> Any:
         """Called when forward reads a tensor of a module; returns what it gets."""
@@ -101,7 +105,9 @@ class Tracer:
         type_expr: Any = None,
     ) -> Node:
         """Called with arguments in which nodes stand for proxies."""
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        made.meta[node.MODULE] = self._inside
+        return made
 
     def proxy(self, node: Node) -> Proxy:
         """The proxy of a node."""
@@ -196,6 +202,7 @@ class Tracer:
 
     def _start(self, root: M.Module | Callable[..., Any]) -> Callable[..., Any]:
         self._tensor_proxies: dict[str, Proxy] = {}
+        self._inside = ""  # path of the module whose forward runs
         if isinstance(root, M.Module):
             self.root = root
             self._modules = {id(module): path for path, module in root.named_modules()}

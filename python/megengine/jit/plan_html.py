@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Sequence
 
+from .._page import escaped, page, rows_table
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
 from .plan_text import bytes_text, figures, seconds_text
 from .report import GeneratedKernel, MemoryPlan
@@ -15,8 +14,6 @@ __all__ = ["bytes_text", "plan_page"]
 # The pictures are complete without the script. It writes what the mouse is over into a box that stays in sight, and
 # opens the page on a buffer that its address names: plan.html#b12.
 _SCRIPT = """
-const data = JSON.parse(document.getElementById("plan-data").textContent);
-const details = document.getElementById("details");
 let marked = null;
 function tell(shape) {
   if (marked) marked.classList.remove("marked");
@@ -39,38 +36,17 @@ document.body.dataset.buffers = document.querySelectorAll("rect.buffer").length;
 document.body.dataset.steps = data.steps.length;
 """
 
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto 9em; max-width: 1240px; padding: 0 1em; color: #222; }}
-table {{ border-collapse: collapse; margin: 1em 0; }} td, th {{ padding: 2px 12px; text-align: right; }}
-th {{ border-bottom: 1px solid #999; }} td:first-child, th:first-child {{ text-align: left; }}
-svg {{ background: #fafafa; border: 1px solid #ddd; }} svg text {{ font-size: 12px; }}
-.buffer {{ fill-opacity: 0.8; stroke: #fff; stroke-width: 0.2; }} .buffer:hover, .marked {{ stroke: #000; stroke-width: 2; }}
-.side {{ display: flex; flex-wrap: wrap; gap: 3em; }} .key span {{ padding: 2px 8px; margin-right: 6px; color: #fff; }}
-#details {{ position: fixed; bottom: 0; left: 0; right: 0; margin: 0; padding: 8px 2em; background: #222; color: #eee;
-  max-height: 8em; overflow-y: auto; font-size: 12px; }}
-</style>
-<body>
-<h1>{title}</h1>
-{body}
-<pre id="details">Point at a buffer or a step: what it holds, and the line of the program, stand here.</pre>
-<script type="application/json" id="plan-data">{data}</script>
-<script>{script}</script>
-</body></html>
+_STYLE = """
+svg { background: #fafafa; border: 1px solid #ddd; } svg text { font-size: 12px; }
+.buffer { fill-opacity: 0.8; stroke: #fff; stroke-width: 0.2; } .buffer:hover, .marked { stroke: #000; stroke-width: 2; }
+.side { display: flex; flex-wrap: wrap; gap: 3em; } .key span { padding: 2px 8px; margin-right: 6px; color: #fff; }
 """
-
-
-def _rows(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    """A table; every cell is escaped."""
-    lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return "<table><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + f"</tr>{lines}</table>"
 
 
 def _bytes_table(plan: MemoryPlan) -> str:
     rows = [(words, bytes_text(size), f"{size:,}") for words, size in figures(plan)]
     rows.append(("recomputed, as a part of all flops", f"{plan.recompute_flops_ratio:.1%}", ""))
-    return _rows(rows, ("memory", "", "bytes"))
+    return rows_table(rows, ("memory", "", "bytes"))
 
 
 def _beside_measured(plan: MemoryPlan) -> str:
@@ -84,7 +60,7 @@ def _beside_measured(plan: MemoryPlan) -> str:
         ("bytes of a call; the allocator's peak, whole process", bytes_text(plan.planned_bytes), bytes_text(run.allocator_peak_bytes)),
         (f"time of the steps, mean of {run.runs} runs", estimate, seconds_text(run.seconds)),
     ]
-    return _rows(rows, ("", "planned", "measured"))
+    return rows_table(rows, ("", "planned", "measured"))
 
 
 def _key() -> str:
@@ -95,13 +71,7 @@ def _kernel_table(kernels: Sequence[GeneratedKernel]) -> str:
     rows = [
         (", ".join(k.ops), str(len(k.ops)), k.backend, f"{k.compile_ms:.1f}", "yes" if k.cached else "no") for k in kernels
     ]
-    return "<h2>Generated kernels</h2>" + _rows(rows, ("ops", "count", "backend", "compile ms", "cached"))
-
-
-def _data(plan: MemoryPlan) -> str:
-    """For the script; no text of the user can end the element that holds it."""
-    texts = {"steps": plan.steps, "live": [bytes_text(size) for size in plan.live_bytes()]}
-    return json.dumps(texts).replace("<", "\\u003c")
+    return "<h2>Generated kernels</h2>" + rows_table(rows, ("ops", "count", "backend", "compile ms", "cached"))
 
 
 def plan_page(
@@ -111,7 +81,7 @@ def plan_page(
 
     Hovering over a buffer shows its size, its values and the user's lines.
     """
-    parts = [f"<p>{html.escape(notes)}</p>" if notes else ""]
+    parts = [f"<p>{escaped(notes)}</p>" if notes else ""]
     parts.append(f'<div class="side"><div>{_bytes_table(plan)}{_beside_measured(plan)}</div>')
     if len(plan.curve) > 1:
         parts.append(f"<div><h2>Bytes of a call against estimated time</h2>{curve_picture(plan)}</div>")
@@ -122,4 +92,11 @@ def plan_page(
     parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>")
     if kernels:
         parts.append(_kernel_table(kernels))
-    return _PAGE.format(title=html.escape(title), body="\n".join(parts), data=_data(plan), script=_SCRIPT)
+    return page(
+        title,
+        "\n".join(parts),
+        data={"steps": plan.steps, "live": [bytes_text(size) for size in plan.live_bytes()]},
+        script=_SCRIPT,
+        style=_STYLE,
+        hint="Point at a buffer or a step: what it holds, and the line of the program, stand here.",
+    )

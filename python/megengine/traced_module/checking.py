@@ -9,6 +9,7 @@ import numpy as np
 from .. import random
 from ..module import Dropout, Module
 from ..tensor import Tensor
+from ..utils.module_utils import kept_tensors
 from . import tm_config
 from .expr import CallFunction, Expr, is_call_module
 from .packing import unpack
@@ -31,12 +32,9 @@ def traced_and_checked(mod: Module, args: tuple, kwargs: dict[str, Any]) -> Trac
     traced._is_top = True
     traced._adopt_graphs()
     if check and not _is_random(traced):
-        after = [tensor.detach() for tensor in written]
-        _put(written, before)
-        try:
+        with kept_tensors(written):
+            _put(written, before)
             _compare(traced, tracer, expected, args, kwargs)
-        finally:
-            _put(written, after)
     return traced
 
 
@@ -66,14 +64,15 @@ def _is_random(traced: TracedModule) -> bool:
 def _compare(
     traced: TracedModule, tracer: Tracer, expected: Any, args: tuple, kwargs: dict
 ) -> None:
-    def compare_expr(expr: Expr, env: dict) -> None:
+    def run_and_compare(expr: Expr, env: dict) -> None:
+        expr.run(env)
         for node, value in zip(expr.outputs, tracer.values.get(expr, ()), strict=False):
             _same(env[node].numpy(), value, expr.describe())
 
     leaves, argdef = tree_flatten(traced._canonical(args, kwargs))
     graph = traced.argdef_graph_map[argdef]
-    observe = compare_expr if tracer.values is not None else None
-    result = graph._run([traced, *leaves], observe)
+    run_expr = run_and_compare if tracer.values is not None else Expr.run
+    result = graph._run([traced, *leaves], run_expr)
     for node, actual, wanted in zip(
         tree_flatten(unpack(graph._result))[0],
         tree_flatten(result)[0],

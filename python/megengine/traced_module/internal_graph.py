@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from .._graph import Graph, GraphError, Namespace, map_leaves, map_values, values_in
+from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
 from ..module import Module
 from .expr import CallMethod, Expr, GetAttr, Input
 from .filters import ExprFilter, NodeFilter
@@ -291,8 +291,9 @@ class InternalGraph(Graph):
         return self.interpret(self._module, *inputs)
 
     def _run(
-        self, inputs: Sequence[Any], observe: Callable[[Expr, dict], None] | None = None
+        self, inputs: Sequence[Any], run_expr: Callable[[Expr, dict[Node, Any]], None] = Expr.run
     ) -> Any:
+        """What the graph gives. run_expr: runs an expr of it on the values that are there, and adds the results."""
         nodes = self.inputs
         if len(inputs) != len(nodes):
             raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
@@ -303,9 +304,7 @@ class InternalGraph(Graph):
         left = {node: 0 for node in self.outputs}  # these stay; others go after their last use
         for expr in self:
             if not isinstance(expr, Input):
-                expr.run(env)
-                if observe is not None:
-                    observe(expr, env)
+                run_expr(expr, env)
                 if watch is not None:
                     watch.see(expr.outputs, env)
             for node in expr._outputs:
@@ -317,7 +316,12 @@ class InternalGraph(Graph):
                     del env[node]
         return unpack(map_values(self._result, env.__getitem__))
 
-    # -- text ------------------------------------------------------------------------------------
+    # -- text and pictures -----------------------------------------------------------------------
+
+    def _rows(self, inputs: tuple, runs: int) -> list[Row]:
+        from .rows import graph_rows
+
+        return graph_rows(self, inputs, runs)
 
     def __repr__(self) -> str:
         return format(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, MutableMapping, MutableSequence
+from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
 from typing import Any
 
 
@@ -58,6 +58,18 @@ def _child(obj: Any, step: str, key: str) -> Any:
         raise KeyError(
             f"no {step!r} in a {type(obj).__name__}, on the way of key {key!r}"
         ) from None
+
+
+@contextlib.contextmanager
+def kept_tensors(tensors: Iterable[Any]) -> Iterator[None]:
+    """What is written into ``tensors`` inside is undone at the end, such as statistics of normalizations."""
+    saved = [(tensor, tensor.detach()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value in saved:
+            if tensor.value_id() != value.value_id():
+                tensor._reset(value)
 
 
 @contextlib.contextmanager

@@ -155,5 +155,9 @@ def test_names_are_unique_and_never_words_of_python():
 
 def test_tables_align_and_dot_escapes():
     assert _graph.table(["op", "name"], [["call", "x"]]) == "op    name\n----  ----\ncall  x"
-    text = _graph.dot("g", [("a", {"label": 'say "x"\n'})], [("a", "a")])
-    assert r'label="say \"x\"\n"' in text and '"a" -> "a";' in text
+    row = _graph.Row("function", 'say "x"\n\\', "f")
+    _graph.link(row, [row])
+    text = _graph.dot('"g', [row])
+    assert text.startswith('digraph "\\"g" {')
+    assert r'"say \"x\"\n\\" [label="say \"x\"\n\\\nfunction f"' in text
+    assert r'"say \"x\"\n\\" -> "say \"x\"\n\\";' in text

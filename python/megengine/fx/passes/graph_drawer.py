@@ -6,17 +6,9 @@ import os
 import shutil
 import subprocess
 
-from ..._graph import dot
 from ..graph_module import GraphModule
-from ..node import Node, name_of_function
 
 __all__ = ["DotGraph", "FxGraphDrawer"]
-
-_COLOURS = {
-    "placeholder": "#d5e8d4", "get_attr": "#fff2cc", "call_function": "#dae8fc", "call_method": "#dae8fc",
-    "call_module": "#e1d5e7", "output": "#f8cecc",
-}  # fmt: skip
-
 
 class DotGraph(str):
     """Graphviz text of a graph."""
@@ -59,29 +51,9 @@ class FxGraphDrawer:
     """
 
     def __init__(self, graph_module: GraphModule, name: str, ignore_getattr: bool = False) -> None:
-        nodes = [
-            node
-            for node in graph_module.graph.nodes
-            if not (ignore_getattr and node.op == "get_attr")
-        ]
-        drawn = set(nodes)
-        edges = [
-            (value.name, node.name)
-            for node in nodes
-            for value in node.all_input_nodes
-            if value in drawn
-        ]
-        self._dot = DotGraph(dot(name, [(node.name, _attributes(node)) for node in nodes], edges))
+        self._dot = DotGraph(graph_module.graph.dot(name, ignore_getattr))
 
     def get_dot_graph(self) -> DotGraph:
         """The picture as Graphviz text."""
         return self._dot
 
-
-def _attributes(node: Node) -> dict[str, object]:
-    target = node.target if isinstance(node.target, str) else name_of_function(node.target)
-    lines = [node.name, f"{node.op} {target}"]
-    meta = node.meta.get("tensor_meta")
-    if meta is not None:
-        lines.append(f"{meta.dtype}{list(meta.shape)}" if hasattr(meta, "shape") else str(meta))
-    return {"label": "\n".join(lines), "style": "filled", "fillcolor": _COLOURS[node.op]}

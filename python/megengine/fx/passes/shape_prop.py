@@ -26,6 +26,13 @@ def _metadata(value: Any) -> TensorMetadata | None:
     return TensorMetadata(tuple(value._tuple_shape), value.dtype, value.device.logical_name)
 
 
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in a tree."""
+    found: list[Tensor] = []
+    map_leaves(value, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
+    return found
+
+
 class ShapeProp(Interpreter):
     """Runs a graph and notes in each node what it made.
 
@@ -46,9 +53,7 @@ class ShapeProp(Interpreter):
         noted = map_leaves(result, _metadata)
         if isinstance(noted, TensorMetadata):
             n.shape, n.dtype = noted.shape, noted.dtype
-        found: list[TensorMetadata] = []
-        map_leaves(result, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
-        if found:
+        if tensors_of(result):
             n.meta["tensor_meta"] = noted
         n.meta["type"] = type(result)
         return result

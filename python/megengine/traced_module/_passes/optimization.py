@@ -77,10 +77,11 @@ def _values(module: TracedModule, inputs: tuple) -> dict[str, tuple[np.ndarray, 
     leaves, argdef = tree_flatten(flat._canonical(inputs, {}))
     found: dict[str, tuple[np.ndarray, Expr]] = {}
 
-    def note(expr: Expr, env: dict) -> None:
+    def run_and_note(expr: Expr, env: dict) -> None:
+        expr.run(env)
         for node in expr.outputs:
             if isinstance(env[node], Tensor):
                 found[node.name] = (env[node].numpy(), expr)
 
-    flat.argdef_graph_map[argdef]._run([flat, *leaves], note)
+    flat.argdef_graph_map[argdef]._run([flat, *leaves], run_and_note)
     return found

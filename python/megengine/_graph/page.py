@@ -1,0 +1,254 @@
+"""Draws graphs as HTML: one graph with its modules folded, or two side by side."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from .._page import escaped, page
+from .alignment import Pair, aligned, each_pair
+from .rows import COLOURS, Row, each_row
+
+_OPEN_AT_FIRST = 80  # rows; graphs with more are folded when the page opens
+_LONGEST = 160  # characters of a call in its row; the box shows more
+_LONGEST_IN_BOX = 2000
+
+_STYLE = """
+body { max-width: 1500px; margin-bottom: 12em; } h1 { font-size: 20px; font-weight: 600; margin: 0 0 4px; }
+p { margin: 4px 0; color: #666; } p b { color: #222; font-weight: 600; }
+.tools { margin: 12px 0; color: #666; } .tools > * { margin-right: 14px; } .tools i { margin-right: 5px; }
+.tools a { color: #06c; cursor: pointer; }
+.graph { border: 1px solid #ddd; border-radius: 4px; overflow: hidden; font: 12px/22px ui-monospace, "DejaVu Sans Mono", monospace; }
+.line { display: grid; grid-template-columns: minmax(0, 5fr) minmax(0, 8fr) minmax(0, 4fr) 9em; column-gap: 14px;
+  padding: 0 12px; content-visibility: auto; contain-intrinsic-size: auto 22px; scroll-margin: 80px; cursor: default; }
+.line > * { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; unicode-bidi: isolate; }
+.name { padding-left: calc(var(--d) * 16px); display: flex; align-items: center; }
+.name span { overflow: hidden; text-overflow: ellipsis; direction: rtl; } i { flex: none; } .types, .about { color: #777; } .about { padding-left: 8px; }
+i { display: inline-block; width: 8px; height: 8px; border: 1px solid #0003; border-radius: 2px; }
+.name i { margin: 0 8px 0 18px; } summary { list-style: none; } summary::-webkit-details-marker { display: none; }
+summary .name::before { content: "\\25b8"; color: #999; display: inline-block; width: 18px; text-align: center; }
+details[open] > summary .name::before { content: "\\25be"; } summary .name i { margin-left: 0; }
+summary .name { font-weight: 600; } summary.line, summary .line { background: #f7f7f7; }
+.time { text-align: right; background: linear-gradient(#f6c48c, #f6c48c) no-repeat left center / var(--t, 0) 10px; }
+.line:hover, .marked { background: #dcebfb; } .read { box-shadow: inset 5px 0 #74b566; } .user { box-shadow: inset 5px 0 #e8963c; }
+.head { color: #888; border-bottom: 1px solid #ddd; }
+body:not(:has(#reads:checked)) .attribute { display: none; }
+#details { max-height: 11em; white-space: pre-wrap; overflow-wrap: anywhere; } #details a { color: #8cf; cursor: pointer; }
+.pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); } .pair > :first-child { border-right: 1px solid #ddd; }
+.pair .line { grid-template-columns: minmax(0, 5fr) minmax(0, 7fr) minmax(0, 5fr) 6em; min-height: 22px; }
+.removed > .line:first-child, p .removed { background: #fbdcdc; } .added > .line:last-child, p .added { background: #d9f2d9; }
+.changed > .line, p .changed { background: #ffe9a8; } .rewired > .line, p .rewired { background: #fff8e0; }
+p span { padding: 1px 6px; margin-right: 6px; border-radius: 3px; }
+.marked { outline: 2px solid #2b7de9; outline-offset: -2px; } .differs { font-weight: 600; color: #222; }
+body:has(#changes:checked) .same { display: none; }
+"""
+
+# Folding needs no script. It shows the row that is pointed at, or was clicked, in the box, with its neighbours marked, and
+# opens the page at the row that its address names: graph.html#n12.
+_SCRIPT = """
+let pinned = null;
+const row = (id) => document.getElementById(id);
+const facts = (id) => data[id[0]][+id.slice(1)];
+function unmark() {
+  for (const line of document.querySelectorAll(".marked, .read, .user")) line.classList.remove("marked", "read", "user");
+}
+function links(title, numbers, id, mark) {
+  if (!numbers.length) return;
+  details.append(`\\n${title}  `);
+  for (const number of numbers) {
+    const other = id[0] + number, link = document.createElement("a");
+    link.textContent = facts(other).name;
+    link.onclick = () => pin(other);
+    details.append(link, "  ");
+    row(other).classList.add(mark);
+  }
+}
+function tell(id) {
+  unmark();
+  row(id).classList.add("marked");
+  const found = facts(id);
+  details.textContent = [found.text, found.was && `before: ${found.was}`, found.source].filter(Boolean).join("\\n");
+  links("reads  ", found.reads, id, "read");
+  links("used by", found.users, id, "user");
+}
+function pin(id) {
+  pinned = id;
+  for (let at = row(id).closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
+  tell(id);
+  row(id).scrollIntoView({block: "nearest"});
+}
+const lineOf = (event) => event.target.closest?.(".line[id]");
+document.addEventListener("mouseover", (event) => { const line = lineOf(event); if (line && !pinned) tell(line.id); });
+document.addEventListener("click", (event) => {
+  const line = lineOf(event);
+  if (line && line.id !== pinned) { pinned = line.id; tell(pinned); } else if (line) { pinned = null; unmark(); }
+});
+for (const [id, open] of [["fold", false], ["unfold", true]])
+  document.getElementById(id).onclick = () => { for (const part of document.querySelectorAll("details")) part.open = open; };
+const named = location.hash.slice(1);
+if (/^[nab]\\d+$/.test(named) && row(named)) pin(named);
+"""
+
+_HINT = "Point at a row: its line of the program, what it reads and who uses it stand here. A click keeps it."
+
+
+def time_text(seconds: float | None) -> str:
+    """ "1.24 ms"; "" for None."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+@lru_cache(maxsize=4096)
+def _program_line(source: str) -> str:
+    """ "file:line" and what stands there, if the file is at hand."""
+    file, _, line = source.rpartition(":")
+    text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+    return f"{source}  {text}".rstrip()
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
+
+
+class _Side:
+    """One graph of a page: its rows are numbered, and facts about them are gathered for the script."""
+
+    def __init__(self, letter: str, rows: Sequence[Row]) -> None:
+        self._letter = letter
+        every = list(each_row(rows))
+        self._number = {id(row): number for number, row in enumerate(every)}
+        self.facts = [self._facts(row) for row in every]
+        leaves = [row.seconds for row in every if row.seconds and not row.children]
+        self._longest = max(leaves, default=1.0)
+        timed = [row.seconds for row in rows if row.seconds is not None]
+        self.seconds = sum(timed) if timed else None
+        self.calls = sum(row.is_call and row.kind in ("module", "function", "method") for row in every)
+        self.modules = sum(bool(row.children) for row in every)
+        self.rows = rows
+
+    def _facts(self, row: Row) -> dict[str, Any]:
+        text = f"{row.name} = {row.call}" if row.is_call and row.kind != "output" else row.call
+        parts = (row.about, row.types, time_text(row.seconds))
+        facts = " \u00b7 ".join(_short(part, _LONGEST_IN_BOX) for part in parts if part)
+        return {
+            "name": row.name,
+            "text": f"{_short(text or row.callee, _LONGEST_IN_BOX)}\n{facts}".rstrip(),
+            "source": _program_line(row.source),
+            "reads": [self._number[id(other)] for other in row.inputs],
+            "users": [self._number[id(other)] for other in row.users],
+        }
+
+    def line(self, row: Row | None, depth: int, other: Row | None = None, start: str = 'div class="line"') -> str:
+        """The cells of a row; those that differ from ``other`` are marked. An empty line for None."""
+        if row is None:
+            return '<div class="line"></div>'
+
+        def shown(field: str) -> str:
+            text = getattr(row, field)
+            differs = " differs" if other and text != getattr(other, field) else ""
+            return f'<span class="{field}{differs}">{escaped(_short(text, _LONGEST))}</span>' if text else ""
+
+        dot = f'<i style="background:{COLOURS[row.kind]}" title="{row.kind}"></i>'
+        bar = f' style="--t:{row.seconds / self._longest:.0%}"' if row.seconds and not row.children else ""
+        tag = start.partition(" ")[0]
+        return (
+            f'<{start} id="{self._letter}{self._number[id(row)]}" style="--d:{depth}">'
+            f'<span class="name">{dot}<span><bdi>{escaped(row.name)}</bdi></span></span>'
+            f"<span>{shown('call')}{shown('about')}</span><span>{shown('types')}</span>"
+            f'<span class="time"{bar}>{time_text(row.seconds)}</span></{tag}>'
+        )
+
+    def tell_was(self, row: Row, before: _Side, old: Row) -> None:
+        """Let the facts of ``row`` say what it was before an edit."""
+        facts = self.facts[self._number[id(row)]]
+        facts["was"] = before.facts[before._number[id(old)]]["text"].replace("\n", " \u00b7 ")
+
+    def summary(self, note: str = "") -> str:
+        """What the graph takes and gives, how large it is, and how long it ran. note: how that was measured."""
+        every = list(each_row(self.rows))
+        takes = ", ".join(row.types for row in self.rows if row.kind == "input" and row.types)
+        gives = next((row.types for row in reversed(every) if row.kind == "output"), "")
+        parts = [f"<b>{self.calls}</b> calls"]
+        if self.modules:
+            parts.append(f"<b>{self.modules}</b> modules with calls inside")
+        if takes:
+            parts.append(escaped(f"{_short(takes, _LONGEST)} \u2192 {_short(gives, _LONGEST)}"))
+        if self.seconds is not None:
+            parts.append(f"<b>{time_text(self.seconds)}</b>, {escaped(note)}")
+        return " \u00b7 ".join(parts)
+
+
+def _tools(*boxes: tuple[str, str]) -> str:
+    key = "".join(
+        f'<span><i style="background:{COLOURS[kind]}"></i>{words}</span>'
+        for kind, words in (("input", "input"), ("module", "module"), ("function", "function or method"),
+                            ("attribute", "attribute or constant"), ("output", "result"))
+    )  # fmt: skip
+    checks = "".join(f'<label><input type="checkbox" id="{name}"> {words}</label>' for name, words in boxes)
+    return f'<div class="tools">{key}<a id="fold">fold all</a><a id="unfold">unfold all</a>{checks}</div>'
+
+
+_HEAD = '<div class="line head"><span class="name" style="--d:0">value</span><span>call</span><span>type</span><span class="time">{}</span></div>'
+_STATUSES = {
+    "removed": "removed", "added": "added", "changed": "changed", "rewired": "read other values", "same": "the same"
+}  # fmt: skip
+_READS = ("reads", "reads of attributes")
+
+
+def graph_page(title: str, rows: Sequence[Row], note: str = "") -> str:
+    """The page of one graph. note: how times were measured."""
+    side = _Side("n", rows)
+    unfolded = len(side.facts) <= _OPEN_AT_FIRST
+
+    def drawn(row: Row, depth: int) -> str:
+        if not row.children:
+            hidden = " attribute" if row.kind == "attribute" else ""
+            return side.line(row, depth, start=f'div class="line{hidden}"')
+        inside = "".join(drawn(child, depth + 1) for child in row.children)
+        opened = " open" if unfolded else ""
+        head = side.line(row, depth, start='summary class="line"')
+        return f"<details{opened}>{head}{inside}</details>"
+
+    head = _HEAD.format("time" if side.seconds is not None else "")
+    body = "\n".join(drawn(row, 0) for row in rows)
+    body = f'<p>{side.summary(note)}</p>{_tools(_READS)}<div class="graph">{head}{body}</div>'
+    return page(title, body, data={"n": side.facts}, script=_SCRIPT, style=_STYLE, hint=_HINT)
+
+
+def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str = "") -> str:
+    """The page of two graphs side by side: what an edit removed, added and changed."""
+    old, new = _Side("a", before), _Side("b", after)
+    pairs = aligned(before, after)
+
+    def drawn(pair: Pair, depth: int) -> str:
+        status = pair.status
+        both = old.line(pair.before, depth) + new.line(pair.after, depth, pair.before)
+        reads = " attribute" if (pair.before or pair.after).kind == "attribute" and status == "same" else ""
+        if not pair.children:
+            return f'<div class="pair {status}{reads}">{both}</div>'
+        inside = "".join(drawn(child, depth + 1) for child in pair.children)
+        changes = pair.has_changes
+        return (
+            f'<details class="{"" if changes else "same"}"{" open" if changes else ""}>'
+            f'<summary class="pair {status if status != "same" else ""}">{both}</summary>{inside}</details>'
+        )
+
+    counts = dict.fromkeys(_STATUSES, 0)
+    for pair in each_pair(pairs):
+        counts[pair.status] += 1
+        if pair.status in ("changed", "rewired"):
+            new.tell_was(pair.after, old, pair.before)
+    told = "".join(
+        f'<span class="{status}"><b>{counts[status]}</b> {words}</span>' for status, words in _STATUSES.items()
+    )
+    times = [_HEAD.format("time" if side.seconds is not None else "") for side in (old, new)]
+    body = "\n".join(drawn(pair, 0) for pair in pairs)
+    body = (
+        f"<p>{told}</p><p>before: {old.summary(note)}</p><p>after: {new.summary(note)}</p>"
+        f"{_tools(_READS, ('changes', 'only what changed'))}"
+        f'<div class="graph"><div class="pair">{"".join(times)}</div>{body}</div>'
+    )
+    return page(title, body, data={"a": old.facts, "b": new.facts}, script=_SCRIPT, style=_STYLE, hint=_HINT)

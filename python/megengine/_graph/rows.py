@@ -1,0 +1,109 @@
+"""What pictures show of a graph: a tree of rows, which the faces make from their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from statistics import median
+from typing import Any
+
+# What a row does, and its colour in every picture.
+COLOURS = {
+    "input": "#d5e8d4", "attribute": "#fff2cc", "constant": "#fff2cc", "function": "#dae8fc",
+    "method": "#dae8fc", "module": "#e1d5e7", "output": "#f8cecc",
+}  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One call, or one module with the calls inside of it.
+
+    kind: a key of `COLOURS`. name: of the value that the call makes.
+    callee: what is called, by its full name; calls of one callee do the same for the same arguments.
+    call: the call as text. about: the class and settings of the module that is called.
+    types: dtype and shape of the result, "" where not known. source: "file:line" or "".
+    inputs, users: rows whose values this one reads, and that read its value.
+    children: the calls inside; results: those of them that give the value of this row.
+    is_call: False for a module that stands in no call, only around those of its children.
+    seconds: median time of one run; of a module with its children.
+    """
+
+    kind: str
+    name: str
+    callee: str = ""
+    call: str = ""
+    about: str = ""
+    types: str = ""
+    source: str = ""
+    inputs: list[Row] = field(default_factory=list)
+    users: list[Row] = field(default_factory=list)
+    children: list[Row] = field(default_factory=list)
+    results: list[Row] = field(default_factory=list)
+    is_call: bool = True
+    seconds: float | None = None
+
+
+def each_row(rows: Iterable[Row]) -> Iterator[Row]:
+    """All rows, a module before its children."""
+    for row in rows:
+        yield row
+        yield from each_row(row.children)
+
+
+def link(row: Row, inputs: Iterable[Row]) -> None:
+    """Let ``row`` read the values of ``inputs``."""
+    for source in inputs:
+        row.inputs.append(source)
+        source.users.append(row)
+
+
+def type_text(dtype: Any, shape: Sequence[int]) -> str:
+    """ "float32[8, 3]"."""
+    return f"{dtype}{list(shape)}"
+
+
+def nested(rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict[tuple, str]) -> list[Row]:
+    """A tree from rows in order, each with the modules that it stands in, the outermost first.
+
+    Neighbours that stand in one module are its children. classes: modules that a row is in -> class of the last.
+    """
+    return _nested(rows, classes, 0)
+
+
+def _nested(rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict, depth: int) -> list[Row]:
+    made: list[Row] = []
+    for inside, group in groupby(rows, lambda entry: entry[0][: depth + 1]):
+        entries = list(group)
+        if len(inside) <= depth:
+            made += [row for _, row in entries]
+            continue
+        children = _nested(entries, classes, depth + 1)
+        times = [row.seconds for row in children if row.seconds is not None]
+        made.append(Row(
+            "module", inside[-1], ".".join(inside), about=classes.get(inside, ""), children=children,
+            types=children[-1].types, seconds=sum(times) if times else None, is_call=False,
+        ))  # fmt: skip
+    return made
+
+
+class Measured:
+    """What runs of a graph found of each of its calls: types of the result, and seconds."""
+
+    def __init__(self) -> None:
+        self._types: dict[Any, str] = {}
+        self._seconds: dict[Any, list[float]] = {}
+
+    def add(self, call: Any, types: str, seconds: float) -> None:
+        """Note one run of ``call``."""
+        self._types[call] = types
+        self._seconds.setdefault(call, []).append(seconds)
+
+    def types(self, call: Any) -> str:
+        """Types in the last run; "" unless there was one."""
+        return self._types.get(call, "")
+
+    def seconds(self, call: Any) -> float | None:
+        """The median of all runs; None when there was none."""
+        found = self._seconds.get(call)
+        return median(found) if found else None
