@@ -6,7 +6,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize test-peers test-browser clean
+.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize test-peers test-torch test-browser clean
 
 setup:
 	@tools/setup.sh
@@ -36,6 +36,13 @@ bench: build
 test-peers: build
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
 	.venv-bench/bin/python benchmarks/living_together.py --ours $(PY)
+
+# Networks of torch and torchvision on our runtime, in the environment of the benchmarks.
+test-torch: build
+	BENCH_SETUP_ONLY=1 benchmarks/run.sh
+	.venv-bench/bin/python -m pip install -q --disable-pip-version-check pytest torchvision
+	MEGJIT_SITE="$$($(PY) -c 'import megengine, pathlib; print(pathlib.Path(megengine.__file__).parents[1])')" \
+		.venv-bench/bin/python -m pytest tests/torch
 
 # The pages of plans and graphs in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
 test-browser: build

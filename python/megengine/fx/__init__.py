@@ -24,11 +24,12 @@ from .interpreter import Interpreter, Transformer
 from .node import Node, map_arg
 from .proxy import Proxy, TraceError
 from .subgraph_rewriter import Match, replace_pattern
+from .torch_import import from_torch
 from .tracer import Tracer, symbolic_trace
 from .verify import VerificationError, verify_same
 
 __all__ = [
     "Graph", "GraphError", "GraphModule", "Interpreter", "Match", "Node", "Proxy", "PythonCode",
-    "TraceError", "Tracer", "Transformer", "VerificationError", "experimental", "map_arg", "node",
+    "TraceError", "Tracer", "Transformer", "VerificationError", "experimental", "from_torch", "map_arg", "node",
     "passes", "replace_pattern", "symbolic_trace", "verify_same", "wrap",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from .proxy import Proxy, TraceError, unknown
 
 __all__ = ["Tracer", "symbolic_trace"]
 
+_LAYERS = ("megengine.module", "megengine.fx.torchlike")
 _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range)
 
 
@@ -49,9 +50,9 @@ class Tracer:
     def is_leaf_module(self, m: M.Module, module_qualified_name: str) -> bool:
         """Whether a module is called by one node (True), or its forward is traced into.
 
-        Modules of this package are leaves, but for Sequential.
+        Layers of this package are leaves, but for Sequential.
         """
-        return type(m).__module__.startswith("megengine.module") and not isinstance(m, M.Sequential)
+        return type(m).__module__.startswith(_LAYERS) and not isinstance(m, M.Sequential)
 
     def call_module(
         self, m: M.Module, forward: Callable[..., Any], args: tuple, kwargs: dict[str, Any]

@@ -1,0 +1,254 @@
+"""from_torch: programs of torch.fx and torch.export on our tensors. torch is imported when it is called."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._graph import map_leaves
+from .._graph.redirect import original_of
+from ..module import Module
+from ..tensor import Tensor
+from . import _intercept
+from .graph import Graph, attribute_at
+from .graph_module import GraphModule
+from .proxy import Proxy
+from .torch_memory import Memory
+from .torch_modules import as_tensor, build
+from .torchlike import FUNCTIONS, OPERATORS
+from .tracer import Tracer
+
+__all__ = ["from_torch"]
+
+_PYTHON = ("_operator", "operator", "math", "builtins")
+_IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+)}  # fmt: skip
+
+
+def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None) -> GraphModule:
+    """A GraphModule that does on our tensors what a program of torch does, with copies of its weights.
+
+    gm: a torch.fx.GraphModule, a torch.export.ExportedProgram, or another torch.nn.Module, which torch.fx traces.
+    rules: for what is unknown, or wanted otherwise: a class of modules -> function of a module that returns ours;
+        a function or operator of torch, or the name of a method -> function with the same arguments for our tensors.
+    Names of nodes, modules and parameters, shared weights and modes (eval, training) are kept. Layers are those of
+    `megengine.module` where there is one, so that passes know them, and weights have their shapes. 64-bit dtypes
+    become 32-bit ones; num_batches_tracked is left out. Writes in place become new values: an input is not written.
+    ValueError that lists all nodes that cannot be converted, and why. ImportError without torch.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError("from_torch needs torch\n  fix: pip install torch") from error
+    if isinstance(gm, torch.export.ExportedProgram):
+        known = inspect.signature(gm.module).parameters
+        options = {"check_guards": False} if "check_guards" in known else {}
+        out_spec = gm.call_spec.out_spec
+        return _Import(torch, gm.module(**options), rules, out_spec).run("ExportedProgram")
+    if not isinstance(gm, torch.nn.Module):
+        raise TypeError(
+            f"from_torch takes a torch.fx.GraphModule, a torch.export.ExportedProgram or a torch.nn.Module, got {gm!r}"
+        )
+    if not isinstance(gm, torch.fx.GraphModule):
+        gm = torch.fx.symbolic_trace(gm)
+    return _Import(torch, gm, rules).run(type(gm).__name__)
+
+
+class _Import(Tracer):
+    """Walks a graph of torch and calls what stands for each node on proxies; their calls become our nodes."""
+
+    def __init__(self, torch: Any, gm: Any, rules: Mapping | None, out_spec: Any = None) -> None:
+        self._torch, self._gm, self._rules, self._out_spec = torch, gm, dict(rules or {}), out_spec
+        self._memory = Memory(gm.graph.nodes)
+        self._called_paths = {n.target for n in gm.graph.nodes if n.op == "call_module"}
+        self._env: dict[Any, Any] = {}  # node of torch -> our value
+        self._things: dict[str, Any] = {}  # path -> our module or tensor
+        self._layers: dict[int, Module] = {}  # id of a module of torch, which gm holds -> ours
+        self._tensors_of: dict[tuple, tuple] = {}  # (id of a tensor of torch, shape) -> it and ours
+        self._refused: list[str] = []
+
+    def run(self, name: str) -> GraphModule:
+        self._start(lambda: None)
+        self.graph = Graph()
+        self._reserved = {self.graph._names.take(node.name) for node in self._gm.graph.nodes}
+        with _intercept.tracing(self):
+            for node in self._gm.graph.nodes:
+                self._env[node] = self._convert(node)
+        if self._refused:
+            raise ValueError(
+                f"from_torch: {len(self._refused)} of {len(self._env)} nodes cannot be converted\n  "
+                + "\n  ".join(self._refused)
+                + "\n  fix: pass rules={class, function or name of a method: what stands for it on our tensors}"
+            )
+        constants = {k: v for k, v in vars(self.root).items() if k.startswith("_tensor_constant")}
+        result = GraphModule(constants | self._things, self.graph, name)
+        modes = {path: module.training for path, module in self._gm.named_modules()}
+        for path, module in result.named_modules():
+            module.training = modes.get(path, module.training)
+        return result
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def _convert(self, node: Any) -> Any:
+        """Our value for a node; notes the reason and gives a stand-in where there is none."""
+        try:
+            value = getattr(self, f"_{node.op}")(node)
+        except (ValueError, TypeError, AttributeError) as error:
+            target = node.target if isinstance(node.target, str) else _name_of(node.target)
+            reason = str(error).splitlines()[0]
+            self._refused.append(f"{node.name} = {node.op} {target}: {reason}")
+            return self.create_proxy("placeholder", node.name, (), {})
+        if isinstance(value, Proxy) and value.node.name not in self._reserved:
+            value.node.name = node.name
+        return value
+
+    def _ours(self, tree: Any) -> Any:
+        """Arguments with our values and dtypes; devices and memory formats are None."""
+        torch = self._torch
+
+        def leaf(value: Any) -> Any:
+            if isinstance(value, torch.fx.Node):
+                return self._env[value]
+            if isinstance(value, torch.Tensor):
+                return self._take(value)
+            if isinstance(value, torch.dtype):
+                name = str(value).removeprefix("torch.")
+                return {"float64": "float32", "int64": "int32"}.get(name, name)
+            dropped = isinstance(value, (torch.device, torch.memory_format, torch.layout))
+            return None if dropped else value
+
+        return map_leaves(tree, leaf)
+
+    def _placeholder(self, node: Any) -> Proxy:
+        return self.create_proxy("placeholder", node.target, self._ours(node.args), {})
+
+    def _output(self, node: Any) -> Proxy:
+        result = self._ours(node.args[0])
+        if self._out_spec is not None:  # the graph's own result is flat
+            result = self._out_spec.unflatten(list(result))
+        return self.create_proxy("output", "output", (result,), {})
+
+    def _get_attr(self, node: Any) -> Any:
+        theirs = operator.attrgetter(node.target)(self._gm)
+        if not node.users or not isinstance(theirs, self._torch.Tensor):
+            return theirs
+        steps = node.target.split(".")
+        above = (".".join(steps[:depth]) for depth in range(1, len(steps)))
+        layer = next((path for path in above if path in self._called_paths), None)
+        if layer is None:
+            ours = self._things[node.target] = self._take(theirs)
+            setattr(self.root, node.target, ours)  # so that constants of the walk get other names
+        else:
+            ours = attribute_at(self._layer(layer), node.target.removeprefix(f"{layer}."))
+        value = self.create_proxy("get_attr", node.target, (), {})
+        shape = tuple(theirs.shape)
+        return value if ours._tuple_shape == shape else value.reshape(shape)
+
+    def _call_module(self, node: Any) -> Any:
+        self._layer(node.target)
+        theirs = self._gm.get_submodule(node.target)
+        args, kwargs = self._ours((node.args, node.kwargs))
+        if kwargs:  # layers of ours have other names for them
+            bound = inspect.signature(theirs.forward).bind(*args, **kwargs)
+            args, kwargs = bound.args, bound.kwargs
+        value = self.create_proxy("call_module", node.target, args, kwargs)
+        return self._settle(node, type(theirs).__name__, value, getattr(theirs, "inplace", False))
+
+    def _call_method(self, node: Any) -> Any:
+        return self._call(node, node.target, OPERATORS | FUNCTIONS)
+
+    def _call_function(self, node: Any) -> Any:
+        module, name = getattr(node.target, "__module__", None) or "", _name_of(node.target)
+        if module in _PYTHON and node.target not in self._rules:
+            return self._call_python(node, name)
+        of_networks = module.startswith(("torch.nn", "torch._C._nn"))
+        return self._call(node, name, FUNCTIONS if of_networks else FUNCTIONS | OPERATORS)
+
+    def _call(self, node: Any, name: str, table: Mapping[str, Callable]) -> Any:
+        in_place = name.endswith("_") and not name.endswith("__")
+        name = name.rstrip("_") if in_place else name
+        function = self._rules.get(node.target) or table.get(name)
+        if function is None:
+            raise ValueError("no function of ours stands for it")
+        args, kwargs = self._ours((node.args, node.kwargs))
+        if not args:
+            first = [kwargs.pop(key) for key in ("input", "self") if key in kwargs]
+            args = tuple(first)
+        bound = inspect.signature(original_of(function)).bind(*args, **kwargs)
+        in_place = in_place or bound.arguments.get("inplace", False)
+        return self._settle(node, name, function(*args, **kwargs), in_place)
+
+    def _call_python(self, node: Any, name: str) -> Any:
+        """Operators, attributes, and functions of numbers."""
+        args, kwargs = self._ours((node.args, node.kwargs))
+        if node.target is getattr:
+            return self._settle(node, name, _attribute(*args), False)
+        writes = name in _IN_PLACE and not self._memory.is_number(node.args[0])
+        function = _IN_PLACE.get(name, node.target)
+        if function.__module__ in ("math", "builtins"):
+            value = self.create_proxy("call_function", function, args, kwargs)
+        else:
+            value = function(*args, **kwargs)
+        return self._settle(node, name, value, writes)
+
+    # -- modules and tensors ---------------------------------------------------------------------
+
+    def _layer(self, path: str) -> Module:
+        theirs = self._gm.get_submodule(path)
+        if id(theirs) not in self._layers:
+            rule = self._rules.get(type(theirs))
+            self._layers[id(theirs)] = rule(theirs) if rule else build(theirs, self._take)
+        self._things[path] = self._layers[id(theirs)]
+        return self._things[path]
+
+    def _take(self, theirs: Any, shape: tuple[int, ...] | None = None) -> Tensor | None:
+        """Ours for a tensor of torch, the same one each time that it is wanted in this shape."""
+        if theirs is None:
+            return None
+        shape = tuple(theirs.shape) if shape is None else shape
+        key = id(theirs), shape
+        if key not in self._tensors_of:
+            ours = as_tensor(theirs, shape)
+            self._tensors_of[key] = theirs, ours
+        return self._tensors_of[key][1]
+
+    def _settle(self, node: Any, name: str, value: Any, in_place: bool) -> Any:
+        """Note what shares memory with what. After a write in place later readers get the new value."""
+        source = node.args[0] if node.args and isinstance(node.args[0], type(node)) else None
+        self._memory.note(node, name, source, node.all_input_nodes)
+        if not in_place or source is None:
+            return value
+        old = self._env[source]
+        for other, read_later in self._memory.written(node, source):
+            if self._env[other] is old:
+                self._env[other] = value
+                if other.op == "get_attr":
+                    attribute = self.create_proxy("get_attr", other.target, (), {})
+                    attribute[...] = value
+            elif read_later:
+                raise ValueError(
+                    f"writes in place into memory that {other.name}, which is read later, shows as well"
+                )
+        return value
+
+
+def _name_of(target: Any) -> str:
+    """The name in the tables: of operators without overload, of functions outside torch with their module."""
+    if hasattr(target, "overloadpacket"):
+        namespace, _, name = target.name().split(".")[0].partition("::")
+        return name if namespace == "aten" else f"{namespace}::{name}"
+    module, name = getattr(target, "__module__", None), getattr(target, "__name__", repr(target))
+    known = module is None or module.split(".")[0] == "torch" or module in _PYTHON
+    return name if known else f"{module}.{name}"
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """``value.name`` of a tensor of torch."""
+    if name == "device":
+        return None
+    if name == "mT":
+        return FUNCTIONS["transpose"](value, -1, -2)
+    return value if name == "data" else getattr(value, name)

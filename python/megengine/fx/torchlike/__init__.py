@@ -1,0 +1,111 @@
+"""Functions and layers with the names and arguments of torch's, on our tensors; what `megengine.fx.from_torch` calls.
+
+Nothing here imports torch. `FUNCTIONS` serves functions, methods of tensors and operators of exported programs alike:
+a name -> a function with torch's arguments. `OPERATORS` has those of exported programs that differ from it. While a
+program is converted they run on proxies, so their calls of `megengine.functional` become the nodes; those that ask for
+shapes are wrapped: they become one node, and run on tensors.
+"""
+
+from __future__ import annotations
+
+from ... import functional as F
+from . import aten
+from . import elementwise as e
+from . import images as i
+from . import networks as n
+from . import pooling as p
+from . import shapes as s
+
+_SAME = ("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad", "alias", "lift_fresh_copy", "to_dense")  # fmt: skip
+_HINTS = (
+    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range",
+    "sym_constrain_range_for_size", "_set_grad_enabled",
+)  # fmt: skip
+_OWN = ("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp",
+        "expm1", "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "logical_and", "logical_not", "logical_or",
+        "logical_xor", "maximum", "minimum", "neg", "round", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
+        "tan", "tanh")  # fmt: skip
+
+FUNCTIONS = {
+    **{name: getattr(F, name) for name in _OWN},
+    **dict.fromkeys(_SAME, s.same),
+    **dict.fromkeys(_HINTS, s.nothing),
+    **s.CASTS,
+    # arithmetic
+    "add": e.add, "sub": e.sub, "subtract": e.sub, "rsub": e.rsub, "mul": lambda input, other: input * other,
+    "multiply": lambda input, other: input * other, "div": e.div, "divide": e.div, "true_divide": e.div,
+    "floor_divide": lambda input, other: input // other, "remainder": lambda input, other: input % other,
+    "pow": lambda input, exponent: input**exponent, "negative": F.neg, "absolute": F.abs, "rsqrt": e.rsqrt,
+    "reciprocal": e.reciprocal, "trunc": e.trunc, "fix": e.trunc, "clamp": e.clamp, "clip": e.clamp,
+    "clamp_min": lambda input, min: F.maximum(input, min), "clamp_max": lambda input, max: F.minimum(input, max),
+    "exp2": e.exp2, "log2": e.log2, "log10": e.log10, "erfc": e.erfc, "isfinite": e.isfinite, "addcmul": e.addcmul,
+    "addcdiv": e.addcdiv, "lerp": e.lerp,
+    # comparison and choice
+    "eq": F.equal, "ne": F.not_equal, "lt": F.less, "le": F.less_equal, "gt": F.greater, "ge": F.greater_equal,
+    "bitwise_and": lambda input, other: input & other, "bitwise_or": lambda input, other: input | other,
+    "bitwise_xor": lambda input, other: input ^ other, "bitwise_not": lambda input: ~input,
+    "where": e.where, "masked_fill": e.masked_fill,
+    # activations
+    "relu": e.relu, "relu6": e.relu6, "silu": e.silu, "mish": e.mish, "gelu": e.gelu, "elu": e.elu, "celu": e.celu,
+    "selu": e.selu, "leaky_relu": e.leaky_relu, "prelu": e.prelu, "softplus": e.softplus, "softsign": e.softsign,
+    "logsigmoid": lambda input: F.logsigmoid(input), "log_sigmoid": lambda input: F.logsigmoid(input),
+    "hardtanh": e.hardtanh, "hardsigmoid": e.hardsigmoid, "hardswish": e.hardswish, "hardshrink": e.hardshrink,
+    "softshrink": e.softshrink, "tanhshrink": e.tanhshrink, "threshold": e.threshold, "softmax": e.softmax,
+    "log_softmax": e.log_softmax, "softmin": e.softmin, "glu": i.glu,
+    # reductions and order
+    "sum": e.sum, "mean": e.mean, "prod": e.prod, "amax": e.amax, "amin": e.amin, "max": e.max, "min": e.min,
+    "argmax": e.argmax, "argmin": e.argmin, "any": e.any, "all": e.all, "var": e.var, "std": e.std,
+    "var_mean": e.var_mean, "norm": e.norm, "vector_norm": e.norm, "normalize": e.normalize,
+    "cosine_similarity": e.cosine_similarity, "logsumexp": e.logsumexp, "cumsum": e.cumsum, "topk": e.topk,
+    "sort": e.sort, "argsort": e.argsort,
+    # shapes
+    "size": s.size, "sym_size": s.size, "dim": s.ndim, "numel": s.numel, "view": s.view, "_unsafe_view": s.reshape,
+    "reshape": s.reshape, "view_as": s.view_as, "reshape_as": s.view_as, "flatten": s.flatten, "unflatten": s.unflatten,
+    "transpose": s.transpose, "swapaxes": s.transpose, "swapdims": s.transpose, "t": s.t, "permute": s.permute,
+    "movedim": s.movedim, "moveaxis": s.movedim, "unsqueeze": s.unsqueeze, "squeeze": s.squeeze, "expand": s.expand,
+    "broadcast_to": s.expand, "expand_as": s.expand_as, "repeat": s.repeat, "tile": s.repeat,
+    "repeat_interleave": s.repeat_interleave, "roll": s.roll, "flip": s.flip, "meshgrid": s.meshgrid,
+    # pieces
+    "cat": s.cat, "concat": s.cat, "concatenate": s.cat, "stack": s.stack, "select": s.select, "slice": s.slice_,
+    "narrow": s.narrow, "index_select": s.index_select, "gather": s.gather, "scatter": s.scatter, "split": s.split,
+    "split_with_sizes": s.split, "chunk": s.chunk, "unbind": s.unbind, "tril": s.tril, "triu": s.triu, "copy": s.copy,
+    "index_put": s.index_put, "select_scatter": s.select_scatter, "slice_scatter": s.slice_scatter,
+    # dtypes and new tensors
+    "to": s.to, "type_as": s.type_as, "full": s.full_, "zeros": s.zeros, "ones": s.ones, "empty": s.zeros,
+    "full_like": s.full_like, "zeros_like": s.zeros_like, "ones_like": s.ones_like, "empty_like": s.zeros_like,
+    "new_full": s.new_full, "new_zeros": s.new_zeros, "new_ones": s.new_ones, "new_empty": s.new_zeros,
+    "arange": s.arange, "linspace": s.linspace, "scalar_tensor": s.scalar_tensor, "_assert": s.check,
+    # networks
+    "linear": n.linear, "matmul": n.matmul, "mm": n.matmul, "bmm": n.matmul, "mv": n.matmul, "addmm": n.addmm,
+    "baddbmm": n.addmm, "outer": n.outer, "einsum": n.einsum, "embedding": n.embedding, "one_hot": n.one_hot,
+    "conv1d": n.conv1d, "conv2d": n.conv2d, "conv3d": n.conv3d, "conv_transpose1d": n.conv_transpose1d,
+    "conv_transpose2d": n.conv_transpose2d, "conv_transpose3d": n.conv_transpose3d,
+    "max_pool1d": p.max_pool1d, "max_pool2d": p.max_pool2d, "max_pool3d": p.max_pool3d, "avg_pool1d": p.avg_pool1d,
+    "avg_pool2d": p.avg_pool2d, "avg_pool3d": p.avg_pool3d, "adaptive_avg_pool1d": p.adaptive_avg_pool1d,
+    "adaptive_avg_pool2d": p.adaptive_avg_pool2d, "adaptive_avg_pool3d": p.adaptive_avg_pool3d,
+    "adaptive_max_pool2d": p.adaptive_max_pool2d, "batch_norm": n.batch_norm, "layer_norm": n.layer_norm,
+    "rms_norm": n.rms_norm, "group_norm": n.group_norm, "instance_norm": n.instance_norm,
+    "local_response_norm": n.local_response_norm, "scaled_dot_product_attention": n.scaled_dot_product_attention,
+    "pad": i.pad, "interpolate": i.interpolate, "upsample": i.interpolate, "pixel_shuffle": i.pixel_shuffle,
+    "pixel_unshuffle": i.pixel_unshuffle, "channel_shuffle": i.channel_shuffle, "dropout": i.dropout,
+    "dropout1d": i.feature_dropout, "dropout2d": i.feature_dropout, "dropout3d": i.feature_dropout,
+    "torchvision.ops.stochastic_depth.stochastic_depth": i.stochastic_depth,
+}  # fmt: skip
+
+OPERATORS = {
+    **aten.UPSAMPLING,
+    "convolution": aten.convolution, "max_pool2d_with_indices": aten.max_pool2d_with_indices,
+    "max_pool3d_with_indices": aten.max_pool3d_with_indices, "batch_norm": aten.batch_norm,
+    "instance_norm": aten.instance_norm, "_native_batch_norm_legit": aten.native_batch_norm,
+    "_native_batch_norm_legit_no_training": aten.native_batch_norm,
+    "_native_batch_norm_legit_functional": aten.batch_norm_functional, "layer_norm": aten.layer_norm,
+    "native_layer_norm": aten.native_layer_norm, "group_norm": aten.group_norm,
+    "native_group_norm": aten.native_group_norm, "dropout": aten.dropout, "feature_dropout": aten.feature_dropout,
+    "native_dropout": aten.native_dropout, "embedding": aten.embedding, "_softmax": aten.softmax,
+    "_log_softmax": aten.log_softmax, "softmax": aten.softmax_int, "log_softmax": aten.log_softmax_int,
+    "constant_pad_nd": aten.constant_pad, "reflection_pad1d": aten.reflection_pad,
+    "reflection_pad2d": aten.reflection_pad, "replication_pad1d": aten.replication_pad,
+    "replication_pad2d": aten.replication_pad, "_to_copy": aten.to_copy, "index": s.index,
+    "_unsafe_index": s.index, "_adaptive_avg_pool2d": p.adaptive_avg_pool2d,
+    "_adaptive_avg_pool3d": p.adaptive_avg_pool3d,
+}  # fmt: skip

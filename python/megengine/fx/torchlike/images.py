@@ -1,0 +1,120 @@
+"""Padding, resizing, shuffling and dropout, with the arguments of torch's. Inputs have a batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...core.tensor.shapes import as_pair
+from ...tensor import Tensor
+from .._intercept import wrap
+from . import shapes
+
+
+@wrap
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Adds (before, after) of the last axis, then of the one before, ...; negative ones cut away.
+
+    mode: constant, reflect, replicate or circular.
+    """
+    pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    pairs = [(0, 0)] * (input.ndim - len(pairs)) + pairs
+    kept = tuple(
+        slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(input._tuple_shape, pairs, strict=True)
+    )
+    widths = [(max(a, 0), max(b, 0)) for a, b in pairs]
+    input = input[kept] if any(size < 0 for size in pad) else input
+    if mode == "circular":
+        for axis, (before, after) in enumerate(widths):
+            if before or after:
+                extent = input._tuple_shape[axis]
+                places = np.arange(-before, extent + after) % extent
+                input = input[(slice(None),) * axis + (Tensor(places.astype(np.int32)),)]
+        return input
+    return F.pad(input, widths, mode, value or 0.0)
+
+
+@wrap
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """[n, c, spatial...] resized to ``size`` or by ``scale_factor``."""
+    if antialias or mode == "area":
+        raise ValueError(f"interpolate: antialias={antialias}, mode={mode!r} is not supported")
+    spatial = input._tuple_shape[2:]
+    if size is None:
+        size = _scaled_sizes(spatial, scale_factor, recompute_scale_factor)
+    size = as_pair(size, "interpolate: size", len(spatial))
+    if mode.startswith("nearest"):
+        for axis, (extent, wanted) in enumerate(zip(spatial, size, strict=True), 2):
+            shift = 0.5 if mode == "nearest-exact" else 0
+            places = np.floor((np.arange(wanted) + shift) * (extent / wanted)).astype(np.int32)
+            input = input[(slice(None),) * axis + (Tensor(places),)]
+        return input
+    options = {} if mode == "bicubic" else {"align_corners": bool(align_corners)}
+    return F.vision.interpolate(input, size, mode=mode, **options)
+
+
+def _scaled_sizes(spatial: Sequence[int], scale: Any, recompute: bool | None) -> list[int]:
+    scales = scale if isinstance(scale, (tuple, list)) else (scale,) * len(spatial)
+    exact = [n * factor for n, factor in zip(spatial, scales, strict=True)]
+    if not recompute and any(size != int(size) for size in exact):
+        raise ValueError(f"interpolate: {list(spatial)} times {list(scales)} are no whole sizes")
+    return [int(size) for size in exact]
+
+
+def pixel_shuffle(input, upscale_factor):
+    return F.pixel_shuffle(input, upscale_factor)
+
+
+@wrap
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """[n, c, h r, w r] as [n, c r r, h, w] for r = downscale_factor."""
+    r = downscale_factor
+    n, c, h, w = input._tuple_shape
+    parts = F.transpose(input.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4))
+    return parts.reshape(n, c * r * r, h // r, w // r)
+
+
+@wrap
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels of ``groups`` groups taken in turns."""
+    n, c, *rest = input._tuple_shape
+    return F.swapaxes(input.reshape(n, groups, c // groups, *rest), 1, 2).reshape(n, c, *rest)
+
+
+def glu(input, dim=-1):
+    parts = shapes.chunk(input, 2, dim)
+    return parts[0] * F.sigmoid(parts[1])
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    return F.dropout(input, p, training) if training and p else input
+
+
+@wrap
+def channel_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Zeroes whole channels (n, c) with probability ``p`` and scales the others."""
+    if not training or not p:
+        return input
+    ones = F.ones(input._tuple_shape[:2] + (1,) * (input.ndim - 2), dtype=input.dtype.name)
+    return input * F.dropout(ones, p)
+
+
+def feature_dropout(input, p=0.5, training=True, inplace=False):
+    return channel_dropout(input, p, training)
+
+
+def stochastic_depth(input, p, mode, training=True):
+    if training and p:
+        raise ValueError("stochastic depth in training mode; call eval() first")
+    return input

@@ -1,0 +1,217 @@
+"""Functions of neural networks, with the arguments of torch's. Inputs have a batch axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...core.tensor.shapes import as_pair
+from ...tensor import Tensor
+from .._intercept import wrap
+
+Sizes = int | Sequence[int]
+
+# -- linear maps -------------------------------------------------------------------------------------
+
+
+def linear(input, weight, bias=None):
+    return F.linear(input, weight, bias)
+
+
+def matmul(input, other):
+    return F.matmul(input, other)
+
+
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    product = F.matmul(mat1, mat2)
+    return input * beta + (product if alpha == 1 else product * alpha)
+
+
+def outer(input, vec2):
+    return F.expand_dims(input, -1) * vec2
+
+
+def einsum(equation, *operands):
+    operands = operands[0] if isinstance(operands[0], (tuple, list)) else operands
+    return F.einsum(equation, *operands)
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, *options):
+    if max_norm is not None:
+        raise ValueError("max_norm renormalizes the table in place, which is not supported")
+    return F.embedding(input, weight)
+
+
+def one_hot(input, num_classes=-1):
+    if num_classes == -1:
+        raise ValueError("the number of classes depends on the values; pass num_classes")
+    return F.one_hot(input, num_classes)
+
+
+# -- convolutions ------------------------------------------------------------------------------------
+
+_CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+def _one(value: Any) -> Any:
+    """conv1d takes ints."""
+    return value[0] if isinstance(value, (tuple, list)) else value
+
+
+def same_padding(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
+    """Padding that keeps extents. ValueError where it would differ before and after."""
+    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    if any(pad % 2 for pad in total):
+        raise ValueError("padding 'same' of an even kernel, which pads unequally")
+    return tuple(pad // 2 for pad in total)
+
+
+def _convolution(rank: int):
+    def convolution(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+        if isinstance(padding, str):
+            if padding == "same":
+                raise ValueError("padding 'same' as an argument; use the module, or numbers")
+            padding = 0
+        settings = (stride, padding, dilation)
+        if rank == 1:
+            settings = map(_one, settings)
+        if groups != 1:
+            weight = grouped(weight, groups)
+        if bias is not None:
+            bias = F.reshape(bias, (1, -1) + (1,) * rank)
+        return _CONVOLUTIONS[rank](input, weight, bias, *settings, groups)
+
+    return convolution
+
+
+conv1d, conv2d, conv3d = _convolution(1), _convolution(2), _convolution(3)
+
+
+@wrap
+def grouped(weight: Tensor, groups: int) -> Tensor:
+    """Weights of a grouped convolution with an axis for the groups in front."""
+    first, *rest = weight._tuple_shape
+    return weight.reshape(groups, first // groups, *rest)
+
+
+def _transposed(rank: int):
+    function = {2: F.conv_transpose2d, 3: F.conv_transpose3d}[rank]
+
+    def transposed(
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+    ):
+        if groups != 1:
+            weight = grouped(weight, groups)
+        if bias is not None:
+            bias = F.reshape(bias, (1, -1) + (1,) * rank)
+        return function(input, weight, bias, stride, padding, output_padding, dilation, groups)
+
+    return transposed
+
+
+conv_transpose2d, conv_transpose3d = _transposed(2), _transposed(3)
+
+
+def conv_transpose1d(
+    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    stride, padding, extra, dilation = (
+        as_pair(size, "conv_transpose1d", 1)[0] for size in (stride, padding, output_padding, dilation)
+    )
+    wide = F.expand_dims(input, 2), F.expand_dims(weight, 2), bias
+    y = conv_transpose2d(*wide, (1, stride), (0, padding), (0, extra), groups, (1, dilation))
+    return F.squeeze(y, 2)
+
+
+# -- normalization -----------------------------------------------------------------------------------
+
+
+def batch_norm(
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
+):
+    given = {"training": training, "momentum": 1 - momentum, "eps": eps}
+    return F.batch_norm(input, running_mean, running_var, weight, bias, **given)
+
+
+def _scaled(y: Any, weight: Any, bias: Any) -> Any:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    if weight is not None and bias is not None:
+        return F.layer_norm(input, normalized_shape, True, weight, bias, eps)
+    return _scaled(F.layer_norm(input, normalized_shape, False, eps=eps), weight, bias)
+
+
+@wrap
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """x / sqrt(mean(x ** 2) + eps) * weight over the last axes: Zhang & Sennrich 2019."""
+    axes = list(range(input.ndim - len(normalized_shape), input.ndim))
+    eps = float(np.finfo(np.float32).eps) if eps is None else eps
+    y = input / F.sqrt(F.mean(F.square(input), axis=axes, keepdims=True) + eps)
+    return _scaled(y, weight, None)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    return F.group_norm(input, num_groups, weight is not None, weight, bias, eps)
+
+
+@wrap
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel of each sample by its own statistics, or by the running ones."""
+    if not use_input_stats:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
+    return F.instance_norm(input, weight is not None, weight, bias, eps)
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    return F.local_response_norm(input, size, k, alpha / size, beta)
+
+
+# -- attention ---------------------------------------------------------------------------------------
+
+
+@wrap
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query key' * scale + mask) value over the last two axes. A bool mask is true where keys are seen."""
+    if enable_gqa:
+        copies = query._tuple_shape[-3] // key._tuple_shape[-3]
+        key, value = (F.repeat(x, copies, -3) for x in (key, value))
+    scale = 1 / math.sqrt(query._tuple_shape[-1]) if scale is None else scale
+    scores = F.matmul(query * scale, key, transpose_b=True)
+    if is_causal:
+        attn_mask = Tensor(np.tri(*scores._tuple_shape[-2:]) > 0)
+    if attn_mask is not None:
+        if attn_mask.dtype == np.bool_:
+            scores = F.where(attn_mask, scores, F.full((), -math.inf, dtype=scores.dtype.name))
+        else:
+            scores = scores + attn_mask
+    weights = F.softmax(scores, axis=-1)
+    if dropout_p:
+        weights = F.dropout(weights, dropout_p)
+    return F.matmul(weights, value)

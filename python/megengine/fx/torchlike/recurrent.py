@@ -1,0 +1,141 @@
+"""Recurrent networks with the parameters of torch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, ..., _reverse.
+
+GRU: Cho et al. 2014, with the reset gate after the product (Appleyard et al. 2016); gates r, z, n. LSTM and plain ones as in
+`megengine.module.LSTM`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import functional as F
+from ... import module as M
+from ...tensor import Tensor
+
+State = tuple[Tensor, ...]
+
+
+def _lstm(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+    i, f, g, o = F.split(x + part(h), 4, axis=-1)
+    c = F.sigmoid(f) * state[1] + F.sigmoid(i) * F.tanh(g)
+    return F.sigmoid(o) * F.tanh(c), c
+
+
+def _gru(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+    xs, hs = F.split(x, 3, axis=-1), F.split(part(h), 3, axis=-1)
+    r, z = F.sigmoid(xs[0] + hs[0]), F.sigmoid(xs[1] + hs[1])
+    n = F.tanh(xs[2] + r * hs[2])
+    return ((1 - z) * n + z * h,)
+
+
+def _tanh(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+    return (F.tanh(x + part(h)),)
+
+
+def _relu(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+    return (F.relu(x + part(h)),)
+
+
+STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN_TANH": _tanh, "RNN_RELU": _relu}
+
+
+def run_direction(
+    mode: str, x: Tensor, state: State, weights: Sequence[Tensor | None], backwards: bool
+) -> tuple[Tensor, State]:
+    """One layer in one direction over x [time, batch, features].
+
+    weights: of input and state, their biases or None, and the projection of h or None. Returns (outputs, last state).
+    """
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    entering = F.linear(x, w_ih, b_ih)
+    outputs = []
+    for time in range(x._tuple_shape[0])[:: -1 if backwards else 1]:
+        state = STEPS[mode](entering[time], state[0], state, lambda h: F.linear(h, w_hh, b_hh))
+        if w_hr is not None:
+            state = (F.linear(state[0], w_hr), *state[1:])
+        outputs.append(state[0])
+    return F.stack(outputs[:: -1 if backwards else 1]), state
+
+
+def run_layers(
+    mode: str,
+    x: Tensor,
+    state: State,
+    weights: Sequence[Sequence[Tensor | None]],
+    bidirectional: bool,
+    dropout: float,
+) -> tuple[Tensor, State]:
+    """All layers over x [time, batch, features].
+
+    state: tensors [layers * directions, batch, size]. weights: those of each layer and direction in turn.
+    """
+    directions = 2 if bidirectional else 1
+    last = []
+    for first in range(0, len(weights), directions):
+        outputs = []
+        for index in range(first, first + directions):
+            own = tuple(part[index] for part in state)
+            output, own = run_direction(mode, x, own, weights[index], index > first)
+            outputs.append(output)
+            last.append(own)
+        x = outputs[0] if directions == 1 else F.concat(outputs, -1)
+        if dropout and first + directions < len(weights):
+            x = F.dropout(x, dropout)
+    return x, tuple(F.stack(parts) for parts in zip(*last, strict=True))
+
+
+class Recurrent(M.Module):
+    """Layers of a recurrent network; mode is LSTM, GRU, RNN_TANH or RNN_RELU.
+
+    forward(input, hx): input [time, batch, features], [batch, time, features] with batch_first, or without batch.
+    Returns (outputs, last state), the state a pair (h, c) for LSTM.
+    """
+
+    def __init__(
+        self, mode: str, hidden_size: int, proj_size: int, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.mode, self.hidden_size, self.proj_size = mode, hidden_size, proj_size
+        self.num_layers, self.bidirectional = num_layers, bidirectional
+        self.batch_first, self.dropout = batch_first, dropout
+
+    def suffixes(self) -> list[str]:
+        """Ends of the names of the weights of each layer and direction."""
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        return [f"_l{layer}{end}" for layer in range(self.num_layers) for end in ends]
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        weights = [
+            [getattr(self, name + suffix, None) for name in names] for suffix in self.suffixes()
+        ]
+        batched = input.ndim == 3
+        swap = batched and self.batch_first
+        x = input if batched else F.expand_dims(input, 1)
+        x = F.swapaxes(x, 0, 1) if swap else x
+        state = self._state(x, hx, batched)
+        y, state = run_layers(
+            self.mode, x, state, weights, self.bidirectional, self.dropout if self.training else 0
+        )
+        if not batched:
+            y, state = F.squeeze(y, 1), tuple(F.squeeze(part, 1) for part in state)
+        y = F.swapaxes(y, 0, 1) if swap else y
+        return y, state if self.mode == "LSTM" else state[0]
+
+    def _state(self, x: Tensor, hx: Any, batched: bool) -> State:
+        if hx is not None:
+            hx = hx if isinstance(hx, (tuple, list)) else (hx,)
+            return tuple(hx) if batched else tuple(F.expand_dims(part, 1) for part in hx)
+        sizes = [self.proj_size or self.hidden_size]
+        sizes += [self.hidden_size] if self.mode == "LSTM" else []
+        count = len(self.suffixes())
+        return tuple(
+            F.zeros((count, x._tuple_shape[1], size), dtype=x.dtype.name) for size in sizes
+        )
+
+    def _module_info_string(self) -> str:
+        return (
+            f"{self.mode}, {self.hidden_size}, num_layers={self.num_layers}, batch_first={self.batch_first}, "
+            f"dropout={self.dropout}, bidirectional={self.bidirectional}, proj_size={self.proj_size}"
+        )

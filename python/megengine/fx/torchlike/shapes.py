@@ -1,0 +1,392 @@
+"""Shapes, pieces, dtypes and new tensors, with the arguments of torch's functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...core.tensor.dtype import dtype_name
+from ...core.tensor.shapes import normalize_axis
+from ...tensor import Tensor
+from .._intercept import wrap
+from ..node import _IMPURE
+
+_LAST = 2**63 - 1  # "to the end" in exported programs
+
+
+def _sizes(sizes: tuple) -> Any:
+    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+
+
+def same(input, *ignored, **options):
+    """For what changes neither values nor dtype: memory formats, copies, devices, gradients."""
+    return input
+
+
+# -- shapes ------------------------------------------------------------------------------------------
+
+
+def size(input, dim=None):
+    return input.shape if dim is None else input.shape[dim]
+
+
+def ndim(input):
+    return input.ndim
+
+
+def numel(input):
+    return input.size
+
+
+def view(input, *shape):
+    shape = _sizes(shape)
+    if len(shape) == 1 and isinstance(shape[0], str):
+        raise TypeError("a view as another dtype: values would be reinterpreted")
+    return F.reshape(input, shape)
+
+
+def reshape(input, *shape):
+    return F.reshape(input, _sizes(shape))
+
+
+def view_as(input, other):
+    return F.reshape(input, other.shape)
+
+
+def flatten(input, start_dim=0, end_dim=-1):
+    return F.flatten(input, start_dim, end_dim)
+
+
+@wrap
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """An axis as several axes of these sizes; one size may be -1."""
+    dim, shape = normalize_axis(dim, input.ndim, "unflatten"), input._tuple_shape
+    known = math.prod(extent for extent in sizes if extent != -1)
+    parts = [shape[dim] // known if extent == -1 else extent for extent in sizes]
+    return input.reshape(*shape[:dim], *parts, *shape[dim + 1 :])
+
+
+def transpose(input, dim0, dim1):
+    return F.swapaxes(input, dim0, dim1)
+
+
+def t(input):
+    return F.swapaxes(input, 0, -1)
+
+
+def permute(input, *dims):
+    return F.transpose(input, _sizes(dims))
+
+
+@wrap
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Axes at ``source`` moved to ``destination``."""
+    moved = [normalize_axis(axis, input.ndim, "movedim") for axis in _axes(source)]
+    places = [normalize_axis(axis, input.ndim, "movedim") for axis in _axes(destination)]
+    order = [axis for axis in range(input.ndim) if axis not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
+    return F.transpose(input, order)
+
+
+def _axes(dims: Any) -> Any:
+    return dims if isinstance(dims, (tuple, list)) else (dims,)
+
+
+def unsqueeze(input, dim):
+    return F.expand_dims(input, dim)
+
+
+@wrap
+def squeeze(input: Tensor, *dims: Any) -> Tensor:
+    """Without the named axes, or all, as far as their extent is 1."""
+    shape, named = input._tuple_shape, _sizes(dims) or range(input.ndim)
+    named = {normalize_axis(dim, input.ndim, "squeeze") for dim in named}
+    return input.reshape(
+        tuple(n for axis, n in enumerate(shape) if n != 1 or axis not in named)
+    )
+
+
+@wrap
+def expand(input: Tensor, *sizes: Any) -> Tensor:
+    """Axes of extent 1 repeated up to these sizes, more axes in front; -1 keeps an extent."""
+    sizes = _sizes(sizes)
+    old = (1,) * (len(sizes) - input.ndim) + input._tuple_shape
+    wanted = (o if n == -1 else n for n, o in zip(sizes, old, strict=True))
+    return F.broadcast_to(input, tuple(wanted))
+
+
+def expand_as(input, other):
+    return F.broadcast_to(input, other.shape)
+
+
+def repeat(input, *repeats):
+    return F.tile(input, _sizes(repeats))
+
+
+def repeat_interleave(input, repeats, dim=None):
+    return F.repeat(input, repeats, dim)
+
+
+def roll(input, shifts, dims=None):
+    return F.roll(input, shifts, dims)
+
+
+@wrap
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """Axes in reverse order."""
+    index = [slice(None)] * input.ndim
+    for dim in _sizes(dims):
+        index[dim] = slice(None, None, -1)
+    return input[tuple(index)]
+
+
+def meshgrid(*tensors, indexing="ij"):
+    return F.meshgrid(*_sizes(tensors), indexing=indexing)
+
+
+# -- pieces ------------------------------------------------------------------------------------------
+
+
+def _along(dim: int, index: Any) -> tuple:
+    """An index of one axis."""
+    if dim >= 0:
+        return (*(slice(None),) * dim, index)
+    return (Ellipsis, index, *(slice(None),) * (-1 - dim))
+
+
+def cat(tensors, dim=0):
+    return F.concat(tensors, axis=dim)
+
+
+def stack(tensors, dim=0):
+    return F.stack(tensors, axis=dim)
+
+
+def select(input, dim, index):
+    return input[_along(dim, index)]
+
+
+def slice_(input, dim=0, start=None, end=None, step=1):
+    return input[_along(dim, slice(start, None if end == _LAST else end, step))]
+
+
+def narrow(input, dim, start, length):
+    return input[_along(dim, slice(start, start + length))]
+
+
+def index_select(input, dim, index):
+    return input[_along(dim, index)]
+
+
+def index(input, indices):
+    return input[tuple(slice(None) if i is None else i for i in indices)]
+
+
+@wrap
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """``input`` with ``values`` at the indices."""
+    if accumulate:
+        raise ValueError("index_put: accumulate=True is not supported")
+    return _written(input, tuple(slice(None) if i is None else i for i in indices), values)
+
+
+def _written(input: Tensor, place: Any, values: Any) -> Tensor:
+    out = F.copy(input)
+    out[place] = values
+    return out
+
+
+@wrap
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """``input`` with ``src`` at one place of an axis."""
+    return _written(input, _along(dim, index), src)
+
+
+@wrap
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """``input`` with ``src`` in a slice of an axis."""
+    return _written(input, _along(dim, slice(start, None if end == _LAST else end, step)), src)
+
+
+def gather(input, dim, index, *, sparse_grad=False):
+    return F.gather(input, dim, index)
+
+
+def scatter(input, dim, index, src):
+    return F.scatter(input, dim, index, src)
+
+
+def copy(input, src, non_blocking=False):
+    return expand_as(type_as(src, input), input)
+
+
+@wrap
+def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple:
+    """Pieces of this size along an axis, the last one smaller where it does not fit; or of these sizes."""
+    extent = input._tuple_shape[dim]
+    if isinstance(split_size, (tuple, list)):
+        ends = np.cumsum(split_size).tolist()
+    else:
+        ends = [*range(split_size, extent, split_size), extent]
+    starts = [0, *ends[:-1]]
+    return tuple(input[_along(dim, slice(a, b))] for a, b in zip(starts, ends, strict=True))
+
+
+@wrap
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """At most this number of equal pieces, the last one smaller where they do not fit."""
+    return split(input, -(-input._tuple_shape[dim] // chunks), dim)
+
+
+@wrap
+def unbind(input: Tensor, dim: int = 0) -> tuple:
+    """The items along an axis."""
+    return tuple(input[_along(dim, i)] for i in range(input._tuple_shape[dim]))
+
+
+@wrap
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero above the diagonal of the last two axes."""
+    rows, columns = input._tuple_shape[-2:]
+    return input * Tensor(np.tri(rows, columns, diagonal, np.float32)).astype(input.dtype)
+
+
+@wrap
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero below the diagonal of the last two axes."""
+    rows, columns = input._tuple_shape[-2:]
+    kept = 1 - np.tri(rows, columns, diagonal - 1, np.float32)
+    return F.where(Tensor(kept != 0), input, F.zeros_like(input))
+
+
+# -- dtypes ------------------------------------------------------------------------------------------
+
+
+def _cast(dtype: str):
+    return lambda input, *ignored, **options: input.astype(dtype)
+
+
+CASTS = {
+    "float": _cast("float32"), "double": _cast("float32"), "half": _cast("float16"), "bfloat16": _cast("bfloat16"),
+    "int": _cast("int32"), "long": _cast("int32"), "short": _cast("int16"), "bool": _cast("bool"),
+}  # fmt: skip
+
+
+def type_as(input, other):
+    return input.astype(other.dtype)
+
+
+def to(input, *args, dtype=None, **options):
+    """A dtype (a name, or that of a tensor), another tensor, or devices, which are all the host here."""
+    wanted = dtype or next((arg for arg in args if _is_dtype(arg)), None)
+    if wanted is not None:
+        return input.astype(wanted)
+    others = [arg for arg in args if not isinstance(arg, (str, bool, type(None)))]
+    return like(input, others[0]) if others else input
+
+
+def _is_dtype(value: Any) -> bool:
+    try:
+        return isinstance(value, (str, np.dtype)) and bool(dtype_name(value))
+    except TypeError:
+        return False
+
+
+@wrap
+def like(input: Tensor, other: Any) -> Tensor:
+    """In the dtype of a tensor, or in a dtype that the program computed."""
+    return input.astype(getattr(other, "dtype", other))
+
+
+# -- new tensors -------------------------------------------------------------------------------------
+
+
+@wrap
+def full(size: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """A tensor of one value; the dtype is that of the value by default."""
+    if dtype is None:
+        kinds = {bool: "bool", int: "int32"}
+        dtype = kinds.get(type(fill_value), "float32")
+    return F.full(tuple(size), fill_value, dtype=dtype_name(dtype))
+
+
+def zeros(*size, dtype="float32", **options):
+    return full(_sizes(size), 0, dtype or "float32")
+
+
+def ones(*size, dtype="float32", **options):
+    return full(_sizes(size), 1, dtype or "float32")
+
+
+def full_(size, fill_value, *, dtype=None, **options):
+    return full(size, fill_value, dtype)
+
+
+def full_like(input, fill_value, *, dtype=None, **options):
+    return full(input.shape, fill_value, dtype or input.dtype)
+
+
+def zeros_like(input, *, dtype=None, **options):
+    return full_like(input, 0, dtype=dtype)
+
+
+def ones_like(input, *, dtype=None, **options):
+    return full_like(input, 1, dtype=dtype)
+
+
+def new_full(input, size, fill_value, *, dtype=None, **options):
+    return full(size, fill_value, dtype or input.dtype)
+
+
+def new_zeros(input, *size, dtype=None, **options):
+    return new_full(input, _sizes(size), 0, dtype=dtype)
+
+
+def new_ones(input, *size, dtype=None, **options):
+    return new_full(input, _sizes(size), 1, dtype=dtype)
+
+
+def scalar_tensor(s, *, dtype=None, **options):
+    return full((), s, dtype)
+
+
+@wrap
+def _range(start: float, end: float, step: float, dtype: Any) -> Tensor:
+    if dtype is None:
+        whole = all(isinstance(number, int) for number in (start, end, step))
+        dtype = "int32" if whole else "float32"
+    return F.arange(start, end, step, dtype=dtype_name(dtype))
+
+
+def arange(start, end=None, step=1, *, dtype=None, **options):
+    start, end = (0, start) if end is None else (start, end)
+    return _range(start, end, step, dtype)
+
+
+def linspace(start, end, steps, *, dtype=None, **options):
+    return F.linspace(start, end, steps, dtype=dtype or "float32")
+
+
+# -- checks ------------------------------------------------------------------------------------------
+
+
+@wrap
+def check(condition: Any, message: str = "") -> None:
+    """AssertionError with the message unless the condition holds."""
+    if not condition:
+        raise AssertionError(message or "a condition of the program does not hold")
+
+
+_IMPURE.add(check)
+
+
+def nothing(*ignored, **options):
+    """For hints to torch's compiler."""
