@@ -7,11 +7,12 @@ a call, keeps them in ``outputs`` (traced_module: ``Expr(Call)`` and ``Node(Valu
 Knows no tensor, no module and nothing about tracing.
 """
 
-from .core import Call, Graph, GraphError, Value, copy_calls
+from .core import Call, Graph, GraphError, copy_calls
 from .names import Namespace
 from .rows import Measured, Row, link, nested, type_text
 from .text import dot, table
 from .tree import FrozenDict, FrozenList, freeze, map_leaves, map_values, values_in
+from .value import Value
 
 __all__ = [
     "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Value", "copy_calls",

@@ -9,29 +9,11 @@ from .page import diff_page, graph_page
 from .rows import Row
 from .text import dot
 from .tree import freeze, map_leaves, map_values, values_in
+from .value import Value
 
 
 class GraphError(RuntimeError):
     """An edit that a graph cannot take, or a graph that is broken; names the call and its line."""
-
-
-class Value:
-    """What a call makes: it has a ``name`` and ``users``, the calls that read it, in order of first use."""
-
-    name: str = ""
-
-    def __init__(self) -> None:
-        self.users: dict[Call, None] = {}
-        super().__init__()
-
-    def replace_all_uses(
-        self, new: Value, only: Callable[[Call], bool] = lambda user: True
-    ) -> list[Call]:
-        """Let all users for which ``only`` holds read ``new``; returns the users that were changed."""
-        changed = [user for user in self.users if only(user)]
-        for user in changed:
-            user.replace_input(self, new)
-        return changed
 
 
 class Call:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .value import Value
+
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
     raise TypeError(
@@ -56,8 +58,6 @@ def map_leaves(tree: Any, fn: Callable[[Any], Any]) -> Any:
 
 def map_values(tree: Any, fn: Callable[[Any], Any]) -> Any:
     """`map_leaves` that touches values only."""
-    from .core import Value
-
     return map_leaves(tree, lambda leaf: fn(leaf) if isinstance(leaf, Value) else leaf)
 
 
@@ -70,8 +70,6 @@ def freeze(tree: Any) -> Any:
 
 def values_in(tree: Any) -> Iterator[Any]:
     """Every value in ``tree``, from left to right, as often as it stands there."""
-    from .core import Value
-
     if isinstance(tree, Value):
         yield tree
     elif isinstance(tree, (tuple, list)):

@@ -29,10 +29,12 @@ def _is_tensor(obj: Any) -> bool:
     return isinstance(obj, Tensor)
 
 
-def _is_module(obj: Any) -> bool:
-    from .module import Module
+class Holder:
+    """What `Module`, which is defined on top of this file, is to it."""
 
-    return isinstance(obj, Module)
+
+def _is_module(obj: Any) -> bool:
+    return isinstance(obj, Holder)
 
 
 def _expand_structure(key: str, obj: Any) -> list[tuple[str, Any]]:

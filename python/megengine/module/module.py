@@ -17,6 +17,7 @@ from . import _state
 from ._structure import (
     _CONTAINERS,
     INTERNAL,
+    Holder,
     _expand_structure,
     _flatten,
     _is_buffer,
@@ -28,7 +29,7 @@ from ._structure import (
 __all__ = ["Module"]
 
 
-class Module:
+class Module(Holder):
     """Base of all layers and models: subclass it, make children in ``__init__``, compute in ``forward``.
 
     name: part of the path of this module in dumped graphs; None takes the attribute's name.

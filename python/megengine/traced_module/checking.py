@@ -48,10 +48,12 @@ def _is_random(traced: TracedModule) -> bool:
     """Whether running it again gives something else."""
     for graph in traced._inner_graphs():
         for expr in graph:
-            if is_call_module(expr) and any(
-                isinstance(m, Dropout) and m.training for m in expr.args[0].owner.modules()
-            ):
-                return True
+            if is_call_module(expr):
+                owner = expr.args[0].owner
+                if not isinstance(owner, TracedModule) and any(
+                    isinstance(m, Dropout) and m.training for m in owner.modules()
+                ):
+                    return True
             if isinstance(expr, CallFunction) and (
                 getattr(random, expr.func.__name__, None) == expr.func
                 or expr.func.__name__ == "dropout"

@@ -255,12 +255,14 @@ class InternalGraph(Graph):
 
     def _renumber(self) -> None:
         """Count ids from 0 in the order of execution; called graphs learn which one is outermost."""
-        for graph in self._each_graph():
+        graphs: set[InternalGraph] = set()
+        calls = list(self._each_call(True, graphs))
+        for graph in graphs:
             graph._top = None if graph is self else self
-        exprs = self.exprs().as_list()
+        exprs = [expr for expr in calls if not isinstance(expr, Input)]
         for number, expr in enumerate(exprs):
             expr._id = number
-        nodes = self.nodes().as_list()
+        nodes = [node for expr in calls for node in expr.outputs]
         for number, node in enumerate(nodes):
             node._id = number
         self._next_ids = [len(exprs), len(nodes)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..module import Module
+from ..module._structure import _members
 from ..tensor import Tensor
 from . import module_tracer
 from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
@@ -35,7 +36,8 @@ class _Scope:
         self.module = module
         self.nodes: dict[int, Node] = {}  # id of a tensor or module -> its node
         self._kept: list[Any] = []  # ids stay those of these objects
-        self._paths: dict[int, str] | None = None
+        self._paths: dict[int, str] = {}
+        self._knows_all_paths = False
 
     def know(self, value: Any, node: Node) -> None:
         self.nodes[id(value)] = node
@@ -43,9 +45,12 @@ class _Scope:
 
     def path_of(self, value: Any) -> str | None:
         """Dotted path at which the module holds ``value``; None for something else."""
-        if self._paths is None:
+        if not self._paths:  # what forward reads is mostly its own
+            self._paths = {id(item): path for path, item in _members(self.module)}
+        if id(value) not in self._paths and not self._knows_all_paths:
             found = [*self.module.named_tensors(), *self.module.named_modules()]
-            self._paths = {id(item): path for path, item in found if path}
+            self._paths.update({id(item): path for path, item in found if path})
+            self._knows_all_paths = True
         return self._paths.get(id(value))
 
 
