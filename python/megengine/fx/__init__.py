@@ -15,8 +15,10 @@ passes read and edit, its code is plain Python.
 True
 """
 
+from .._files.container import ModelFileError
 from .._graph import GraphError
 from . import experimental, node, passes
+from ._file import load
 from ._intercept import wrap
 from .graph import Graph, PythonCode
 from .graph_module import GraphModule
@@ -29,7 +31,8 @@ from .tracer import Tracer, symbolic_trace
 from .verify import VerificationError, verify_same
 
 __all__ = [
-    "Graph", "GraphError", "GraphModule", "Interpreter", "Match", "Node", "Proxy", "PythonCode",
-    "TraceError", "Tracer", "Transformer", "VerificationError", "experimental", "from_torch", "map_arg", "node",
+    "Graph", "GraphError", "GraphModule", "Interpreter", "Match", "ModelFileError", "Node", "Proxy",
+    "PythonCode", "TraceError", "Tracer", "Transformer", "VerificationError", "experimental", "from_torch", "load",
+    "map_arg", "node",
     "passes", "replace_pattern", "symbolic_trace", "verify_same", "wrap",
 ]  # fmt: skip

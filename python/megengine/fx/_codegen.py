@@ -11,6 +11,7 @@ import keyword
 import math
 import sys
 import types
+import unicodedata
 from typing import Any
 
 from .._graph import GraphError
@@ -41,8 +42,12 @@ def _at(path: str) -> Any:
 
 
 def _is_word(text: str) -> bool:
-    """Whether ``text`` can stand in code as a name. Graphs may come from files: other text is quoted."""
-    return text.isidentifier() and not keyword.iskeyword(text)
+    """Whether ``text`` can stand in code as a name. Graphs may come from files: other text is quoted.
+
+    Python reads letters that look alike as one (NFKC): such names would lead elsewhere than the text says.
+    """
+    normal = text.isascii() or unicodedata.normalize("NFKC", text) == text
+    return normal and text.isidentifier() and not keyword.iskeyword(text)
 
 
 @dataclasses.dataclass

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import functional, random
+from .._files import admitted
 from .._graph.redirect import Exchange, Redirection
 from .._graph.tree import map_leaves
 from ..module import Module
@@ -19,7 +20,7 @@ from .node import users_line
 from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
 
 _thread = threading.local()  # .tracer: the tracer at work in this thread
-_wrapped_names: list[tuple[dict[str, Any], str]] = []  # (globals, name) given to wrap
+_wrapped_names = admitted.registered_globals  # (globals, name) given to wrap
 
 
 def current() -> Any:
@@ -82,6 +83,7 @@ def wrap(fn_or_name: str | Callable) -> Any:
     """
     if isinstance(fn_or_name, types.FunctionType):
         _redirection.add(fn_or_name)
+        admitted.register(fn_or_name)
         return fn_or_name
     caller = sys._getframe(1)
     name = fn_or_name if isinstance(fn_or_name, str) else getattr(fn_or_name, "__name__", None)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import _graph, random
+from .._files import admitted
 from .._graph import GraphError, Namespace, copy_calls
 from . import _codegen
 from ._codegen import PythonCode
@@ -342,6 +343,15 @@ class Graph(_graph.Graph):
             node = self.create_node(op, target, args, kwargs, name, type_expr)
             node.meta, node.source = meta, source
             nodes.append(node)
+        admission = admitted.active()
+        if admission is not None:
+            admission.check_at_end(self._check_nodes)
+
+    def _check_nodes(self) -> None:
+        from ._file import check_node
+
+        for node in self:
+            check_node(node, self.owning_module)
 
 
 class _Place:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import os
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 from .. import module as M
 from .graph import Graph, attribute_at
@@ -174,6 +175,16 @@ class GraphModule(M.Module):
                 self.delete_submodule(path)
 
     # -- copies and files ------------------------------------------------------------------------
+
+    def save(self, f: str | os.PathLike | IO[bytes]) -> None:
+        """Write graph, modules and tensors to a path or an open binary file, for `megengine.fx.load`.
+
+        The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:
+        an error leaves the old file. ModelFileError, a ValueError, for what is no data, such as hooks.
+        """
+        from .._files import modules
+
+        modules.save(self, f)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

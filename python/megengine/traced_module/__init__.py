@@ -6,12 +6,14 @@
 ['__call__', '__call__']
 """
 
+from .._files.container import ModelFileError
+from ._file import load
 from ._passes import optimize
 from .pytree import register_supported_type
 from .tm_config import disable_default_checker, enable_expr_checker
 from .traced_module import TracedModule, register_as_builtin, trace_module, wrap
 
 __all__ = [
-    "TracedModule", "disable_default_checker", "enable_expr_checker", "optimize",
+    "ModelFileError", "TracedModule", "disable_default_checker", "enable_expr_checker", "load", "optimize",
     "register_as_builtin", "register_supported_type", "trace_module", "wrap",
 ]  # fmt: skip

@@ -145,7 +145,11 @@ class Expr(Call):
 
     @return_val.setter
     def return_val(self, result: Any) -> None:
-        self._result = pack(result)
+        self._give(pack(result))
+
+    def _give(self, result: Any) -> None:
+        """Make ``result``, a tree in which registered containers are taken apart already."""
+        self._result = result
         self._outputs = list(dict.fromkeys(values_in(self._result)))
         for node in self._outputs:
             node.expr = self
@@ -158,7 +162,7 @@ class Expr(Call):
     def _clone(self, args: Any, kwargs: Any, copy_node: Callable[[Node], Node]) -> Expr:
         """The same step with other arguments and new nodes."""
         copied = self._restored(self._saved(), args, kwargs)
-        copied.return_val = unpack(map_values(self._result, copy_node))
+        copied._give(map_values(self._result, copy_node))
         return copied
 
     def _saved(self) -> dict[str, Any]:
@@ -391,7 +395,10 @@ class CallFunction(Expr):
 
     @classmethod
     def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
-        return super()._restored({**saved, "_func": saved["_func"].find()}, args, kwargs)
+        func = saved["_func"]
+        if isinstance(func, FunctionName):
+            func = func.find()
+        return super()._restored({**saved, "_func": func}, args, kwargs)
 
     @classmethod
     def make(cls, *args: Any, **kwargs: Any) -> CallFunction:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from .._files import admitted
 from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
 from ..module import Module
 from .expr import CallMethod, Expr, GetAttr, Input
@@ -81,13 +82,15 @@ class InternalGraph(Graph):
 
     def _each_graph(self) -> list[InternalGraph]:
         """This graph and those that it calls, each once."""
-        found = [self]
-        for graph in found:
+        found = {self: None}
+        waiting = [self]
+        for graph in waiting:
             for expr in graph:
                 inner = expr.graph if isinstance(expr, CallMethod) else None
                 if inner is not None and inner not in found:
-                    found.append(inner)
-        return found
+                    found[inner] = None
+                    waiting.append(inner)
+        return waiting
 
     def _each_call(self, recursive: bool, seen: set[InternalGraph]) -> Iterator[Expr]:
         seen.add(self)
@@ -269,17 +272,19 @@ class InternalGraph(Graph):
 
     def lint(self) -> None:
         """GraphError, naming the expr, unless all is made before it is read and modules are in place."""
-        checked: list[InternalGraph] = []
+        checked: set[InternalGraph] = set()
         waiting = [self]
         while waiting:
             graph = waiting.pop()
-            checked.append(graph)
+            if graph in checked:
+                continue
+            checked.add(graph)
             graph.check()
             for expr in graph:
                 if isinstance(expr, GetAttr):
                     _check_attribute(expr)
                 inner = expr.graph if isinstance(expr, CallMethod) else None
-                if inner is not None and inner not in checked:
+                if inner is not None:
                     waiting.append(inner)
 
     # -- running ---------------------------------------------------------------------------------
@@ -362,6 +367,7 @@ class InternalGraph(Graph):
         self._module = state["module"]
         nodes = []
         for cls, node_state in state["nodes"]:
+            assert cls in (ModuleNode, TensorNode)
             node = cls(None)
             node.__dict__.update(node_state)
             nodes.append(node)
@@ -370,12 +376,23 @@ class InternalGraph(Graph):
             return map_leaves(tree, lambda leaf: nodes[leaf] if isinstance(leaf, NodeRef) else leaf)
 
         for cls, saved, args, kwargs, result in state["exprs"]:
+            assert issubclass(cls, Expr)
+            saved = {key: saved[key] for key in cls._own}
             expr = cls._restored(saved, resolved(args), resolved(kwargs))
-            expr.return_val = unpack(resolved(result))
+            expr._give(resolved(result))
             self.insert(expr)
             for node in expr.outputs:
                 self._names.take(node._name)
         self._result = resolved(state["result"])
+        admission = admitted.active()
+        if admission is not None:
+            admission.check_at_end(self._check_steps)
+
+    def _check_steps(self) -> None:
+        from ._file import check_step
+
+        for expr in self:
+            check_step(expr)
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")

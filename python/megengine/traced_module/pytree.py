@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._files import admitted
 from .._graph import Value
 from ..core.ops.builtin import OpDef
 from ..core.tensor.dtype import QuantDtypeMeta
@@ -73,6 +74,7 @@ def register_supported_type(
         f"register_supported_type({type.__name__}): flatten_fn and unflatten_fn go together\n"
         "  fix: give both for a container, neither for a constant"
     )
+    admitted.register(type)
     if flatten_fn is None:
         USER_REGISTERED_LEAF_TYPE.append(type)
         SUPPORTED_LEAF_TYPE.add(type)

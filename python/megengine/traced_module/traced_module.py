@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import IO, Any
 
+from .._files import admitted
 from ..module import Module, Sequential
 from ..module.module import INTERNAL
 from ..module.qat import QATModule
@@ -311,11 +313,25 @@ class TracedModule(Module):
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
 
+    def save(self, f: str | os.PathLike | IO[bytes]) -> None:
+        """Write graphs, modules and tensors to a path or an open binary file, for `megengine.traced_module.load`.
+
+        The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:
+        an error leaves the old file. ModelFileError, a ValueError, for what is no data, such as hooks.
+        """
+        from .._files import modules
+
+        top = self if self._is_top else copy.copy(self)
+        if top is not self:
+            top._is_top = True
+        modules.save(top, f)
+
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_watch": None, "argspec": None}
         if self.argspec is not None:
             state["argspec"] = [
-                (p.name, int(p.kind), p.default) for p in self.argspec.parameters.values()
+                (p.name, int(p.kind), *([] if p.default is p.empty else [p.default]))
+                for p in self.argspec.parameters.values()
             ]
         # A pickled dict is filled before its keys are whole objects: hashes need them whole.
         state["argdef_graph_map"] = list(self.argdef_graph_map.items())
@@ -327,7 +343,10 @@ class TracedModule(Module):
         if state["argspec"] is not None:
             kinds = {int(kind): kind for kind in _KINDS}
             state["argspec"] = inspect.Signature(
-                [inspect.Parameter(n, kinds[k], default=d) for n, k, d in state["argspec"]]
+                [
+                    inspect.Parameter(name, kinds[kind], **{"default": value for value in default})
+                    for name, kind, *default in state["argspec"]
+                ]
             )
         super().__setstate__(state)
         if self._is_top:
@@ -392,6 +411,7 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
     )
     if mod_cls not in USER_REGISTERED_MODULE:
         USER_REGISTERED_MODULE.append(mod_cls)
+        admitted.register(mod_cls)
     return mod_cls
 
 
@@ -406,6 +426,7 @@ def wrap(func: Callable) -> Callable:
     )
     if func not in USER_REGISTERED_FUNCTION:
         see_calls_of(func)
+        admitted.register(func)
     return func
 
 

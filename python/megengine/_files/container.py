@@ -1,0 +1,208 @@
+"""The bytes of a file: tensors by name and text by key, in the safetensors format.
+
+    8 bytes   length of the header, little endian
+    header    JSON: {"__metadata__": {key: text}, name: {"dtype", "shape", "data_offsets": [begin, end]}, ...}
+    data      the tensors, one after the other, without gaps
+
+Everything that the header says is checked against the length of the file before memory is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import stat
+import struct
+import threading
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+
+HEADER_BYTES = 64 << 20  # of one file, at most
+VALUES = 1 << 21  # in the JSON of one file, at most: each takes up to about 100 bytes when it is read
+_DIMENSIONS = 32
+
+_DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+    "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "F32": "float32",
+    "F64": "float64", "C64": "complex64",
+}  # fmt: skip
+_BY_NAME = {key: np.dtype(name) for key, name in _DTYPES.items()}
+_BY_NAME["BF16"] = np.dtype(ml_dtypes.bfloat16)
+_NAMES = {dtype: key for key, dtype in _BY_NAME.items()}
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be read, or a model that cannot be written; says why, which file, and what to do."""
+
+
+class Damaged(Exception):
+    """What is wrong with a file; callers add its name."""
+
+
+def can_hold(dtype: np.dtype) -> bool:
+    """Whether arrays of ``dtype`` can be written."""
+    return np.dtype(dtype) in _NAMES
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def written_whole(f: str | os.PathLike | IO[bytes]) -> Iterator[IO[bytes]]:
+    """A file to write to. A path gets its new content at once, by renaming, when the block ends without an error."""
+    if not isinstance(f, (str, os.PathLike)):
+        yield f
+        return
+    path = os.path.realpath(f)
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a device or a pipe
+        with open(path, "wb") as file:
+            yield file
+        return
+    partial = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
+    try:
+        with open(partial, "wb") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(partial)
+
+
+def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write texts and arrays. Large items go first, so that all are aligned."""
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    header: dict[str, Any] = {"__metadata__": dict(texts)}
+    end = 0
+    for name, array in ordered:
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > HEADER_BYTES or _values_in(text) > VALUES:
+        raise Damaged(f"its graph is too large: {len(text)} bytes of text")
+    file.write(struct.pack("<Q", len(text)))
+    file.write(text)
+    for _, array in ordered:
+        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def _values_in(text: bytes) -> int:
+    """No fewer values than reading ``text`` as JSON makes: one for each separator."""
+    return sum(map(text.count, (b",", b":", b"[", b"{")))
+
+
+def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Damaged("its header has a key twice")
+    return found
+
+
+def _no_constant(text: str) -> Any:
+    raise Damaged(f"its header holds {text}, which is no JSON")
+
+
+def parse(text: str | bytes) -> Any:
+    """The value of a JSON text."""
+    try:
+        return json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
+    except RecursionError:
+        raise Damaged("its header is nested too deeply") from None
+    except ValueError as error:  # with UnicodeDecodeError and numbers of too many digits
+        raise Damaged(f"its header is no JSON: {error}") from None
+
+
+def is_count(value: Any) -> bool:
+    """Whether ``value`` is an int, no bool, from 0 to what an address can be."""
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+class Entry:
+    """Where one tensor lies."""
+
+    def __init__(self, name: str, said: Any) -> None:
+        if not isinstance(said, dict) or said.keys() != {"dtype", "shape", "data_offsets"}:
+            raise Damaged(f"its entry for {name!r} is not one of a tensor")
+        shape, place = said["shape"], said["data_offsets"]
+        dtype = _BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
+        if dtype is None:
+            raise Damaged(f"{name!r} has the dtype {said['dtype']!r}, which this version does not know")
+        if not isinstance(shape, list) or len(shape) > _DIMENSIONS or not all(map(is_count, shape)):
+            raise Damaged(f"{name!r} has no shape that a tensor can have")
+        if not isinstance(place, list) or len(place) != 2 or not all(map(is_count, place)):
+            raise Damaged(f"{name!r} does not say where it lies")
+        self.dtype, self.shape = dtype, tuple(shape)
+        self.begin, self.end = place
+        if self.end - self.begin != math.prod(shape) * dtype.itemsize:
+            raise Damaged(
+                f"{name!r} has {self.end - self.begin} bytes, its shape {shape} and dtype {dtype} have another size"
+            )
+
+
+class Container:
+    """A file that is open for reading: ``texts`` by key, ``entries`` of tensors by name."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        start = file.tell()
+        length = file.seek(0, os.SEEK_END) - start
+        file.seek(start)
+        if length < 8:
+            raise Damaged(f"it has {length} bytes")
+        (header,) = struct.unpack("<Q", file.read(8))
+        if header > length - 8:
+            raise Damaged(f"it has {length} bytes, its header alone would have {header}")
+        if header > HEADER_BYTES:
+            raise Damaged(f"its header has {header} bytes; {HEADER_BYTES} are the limit")
+        self._data = start + 8 + header
+        said = self._parsed(file.read(header))
+        self.texts = _texts(said.pop("__metadata__", {}))
+        self.entries = {name: Entry(name, entry) for name, entry in said.items()}
+        self._check_places(length - 8 - header)
+
+    @staticmethod
+    def _parsed(text: bytes) -> dict[str, Any]:
+        if not text.startswith(b"{"):
+            raise Damaged("it does not begin like a model file")
+        if _values_in(text) > VALUES:
+            raise Damaged(f"its header holds more than {VALUES} values")
+        return parse(text)
+
+    def _check_places(self, length: int) -> None:
+        end = 0
+        for entry in sorted(self.entries.values(), key=lambda entry: (entry.begin, entry.end)):
+            if entry.begin != end:
+                raise Damaged(f"its tensors overlap, or leave a gap, at byte {entry.begin} of its data")
+            end = entry.end
+        if end != length:
+            raise Damaged(f"its tensors take {end} bytes, it has {length} for them")
+
+    def array(self, name: str) -> np.ndarray:
+        """One tensor, read now."""
+        entry = self.entries.get(name)
+        if entry is None:
+            raise Damaged(f"it names the tensor {name!r}, which it does not hold")
+        array = np.empty(entry.shape, entry.dtype)
+        if array.nbytes:
+            self._file.seek(self._data + entry.begin)
+            if self._file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:
+                raise Damaged(f"it ended while {name!r} was read")
+        return array
+
+
+def _texts(said: Any) -> dict[str, str]:
+    if not isinstance(said, dict) or not all(isinstance(text, str) for text in said.values()):
+        raise Damaged("its metadata is not text by key")
+    return said

@@ -1,0 +1,88 @@
+"""What the calls of a graph in a file may do: compute with values, and nothing else.
+
+Functions are those of `admitted`. Methods and attributes of values are named by the file, so they are checked here:
+public ones of tensors, containers and results, operators; none that leads from a value to Python's insides or to
+the disk. Paths lead through attributes that hold data. The same holds when a graph is written.
+"""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any
+
+import numpy as np
+
+from .._graph import Call, Value, values_in
+from ..module import Module
+from ..tensor import Tensor
+from .container import Damaged
+
+# Of these, only what a Tensor has as well: others write files, or give memory away.
+_FOREIGN = (np.ndarray, np.generic, str, bytes, memoryview)
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "lshift", "rshift", "and", "or",
+    "xor",
+)  # fmt: skip
+_OPERATORS = frozenset(
+    f"__{side}{name}__" for name in _ARITHMETIC for side in ("", "r", "i")
+) | {
+    f"__{name}__"
+    for name in (
+        "lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert", "round", "floor", "ceil", "trunc", "getitem",
+        "setitem", "call", "len", "contains", "bool", "int", "float", "index",
+    )
+}  # fmt: skip
+_PATH_STEPS = 64
+
+
+def check_method(name: Any, what: str) -> None:
+    """Damaged unless a graph may read or call the attribute ``name`` of any value."""
+    if isinstance(name, str) and (name in _OPERATORS or name == "_reset" or _is_harmless(name)):
+        return
+    raise Damaged(f"{what} asks a value for {name!r}, which graphs in files do not")
+
+
+def _is_harmless(name: str) -> bool:
+    if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
+        return False
+    return hasattr(Tensor, name) or not any(hasattr(kind, name) for kind in _FOREIGN)
+
+
+def check_function(call: Call, function: Any, what: str) -> None:
+    """Damaged for ``getattr`` of something that `check_method` refuses, or that is not known."""
+    if function is getattr:
+        if len(call.args) not in (2, 3) or call.kwargs:
+            raise Damaged(f"{what} calls getattr with {len(call.args)} arguments")
+        check_method(call.args[1], what)
+
+
+def at_path(root: Any, path: str, what: str) -> Any:
+    """What a dotted path leads to through attributes, lists and dicts of data. Damaged when it leads nowhere."""
+    steps = path.split(".") if isinstance(path, str) else []
+    if not 0 < len(steps) <= _PATH_STEPS:
+        raise Damaged(f"{what} has no path of an attribute")
+    found = root
+    for step in steps:
+        try:
+            if isinstance(found, Module):
+                found = found.__dict__[step]
+            elif isinstance(found, (list, tuple)):
+                found = found[int(step)]
+            else:
+                found = found[step] if isinstance(found, dict) else None
+        except (KeyError, ValueError, IndexError):
+            found = None
+        if found is None:
+            raise Damaged(f"{what}: the module has nothing at {path!r} that a graph may read")
+    return found
+
+
+def is_name(text: Any) -> bool:
+    """Whether ``text`` can be the name of a value: of a variable, and of a bounded length."""
+    return isinstance(text, str) and len(text) < 10_000 and text.isidentifier() and not keyword.iskeyword(text)
+
+
+def check_only_constants(tree: Any, what: str) -> None:
+    """Damaged when values of the graph stand where only constants may."""
+    if any(isinstance(value, Value) for value in values_in(tree)):
+        raise Damaged(f"{what} holds a value of the graph")

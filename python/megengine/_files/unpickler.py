@@ -1,0 +1,252 @@
+"""Pickles that are read as data: containers, numbers, arrays, tensors, models of this package, what is trusted.
+
+What a pickle may name, call and change is listed here; everything else is refused. Functions of megengine may be
+named, for graphs hold them, but are not called.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+import pickle
+import struct
+from collections.abc import Callable
+from typing import IO, Any
+
+from . import admitted
+
+
+class RefusedClassError(pickle.UnpicklingError, RuntimeError):
+    """The file names a class or function that ``load`` does not build by itself."""
+
+
+# Exact names only: a dotted name such as "Tensor.__init__.__globals__" never matches.
+_PLAIN: dict[str, frozenset[str]] = {
+    "builtins": frozenset(
+        "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple".split()
+    ),
+    "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
+    "numpy": frozenset({"ndarray", "dtype"}),
+    "numpy.core.numeric": frozenset({"_frombuffer"}),
+    "ml_dtypes": frozenset({"bfloat16", "int2", "uint2", "int4", "uint4"}),
+    "ml_dtypes._ml_dtypes_ext": frozenset({"bfloat16", "int2", "uint2", "int4", "uint4"}),
+}
+_PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+# What pickles of plain data call. Types of NumPy are named by dtypes and never called: np.void(10**12) is a size.
+_CALLED = frozenset(
+    {("builtins", name) for name in ("complex", "dict", "frozenset", "object", "set", "slice")}
+    | {("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")}
+    | {("numpy", "dtype"), ("numpy.core.numeric", "_frombuffer")}
+)
+# Packages of ours whose classes describe models and tensors.
+_OUR_PACKAGES = (
+    "megengine.tensor", "megengine.core.tensor", "megengine.core.ops.builtin", "megengine.module",
+    "megengine.traced_module", "megengine.quantization",
+)  # fmt: skip
+_OUR_CLASSES = frozenset(
+    {
+        ("megengine.fx.graph_module", "GraphModule"), ("megengine.fx.graph", "Graph"),
+        ("megengine.fx.graph", "_Place"), ("megengine.fx.graph", "_RandomFunction"),
+        ("megengine.fx.passes.shape_prop", "TensorMetadata"), ("megengine._graph.tree", "FrozenList"),
+        ("megengine._graph.tree", "FrozenDict"), ("megengine.device", "Device"),
+    }
+)  # fmt: skip
+
+
+def read(file: IO[bytes], admission: admitted.Admission, **options: Any) -> Any:
+    """The object in a pickle. RefusedClassError for a name that is not admitted."""
+    with admitted.reading(admission):
+        found = _Unpickler(file, admission, **options).load()
+        admission.check_graphs()
+        return found
+
+
+class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
+    """The standard library's unpickler in Python: the one in C cannot be told what BUILD and REDUCE may do."""
+
+    dispatch = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+
+    def __init__(self, file: IO[bytes], admission: admitted.Admission, **options: Any) -> None:
+        super().__init__(file, **options)
+        self._admission = admission
+        self._callable: set[int] = set()  # ids of what was found and may be called
+
+    def find_class(self, module: str, name: str) -> Any:
+        found, may_be_called = self._find(_PYTHON2_MODULES.get(module, module), name)
+        if may_be_called:
+            self._callable.add(id(found))
+        return found
+
+    def _find(self, module: str, name: str) -> tuple[Any, bool]:
+        if (module, name) in _STAND_INS:
+            return _STAND_INS[module, name], True
+        trusted = self._admission.trusted(f"{module}.{name}")
+        if trusted is not None:
+            return trusted, True
+        plain = module.replace("numpy._core", "numpy.core", 1)
+        if (plain, name) in _STAND_INS:
+            return _STAND_INS[plain, name], True
+        if name in _PLAIN.get(plain, ()):
+            return _numpy_or_plain(module, name), (plain, name) in _CALLED
+        found = _our_class(module, name)
+        if found is not None:
+            return found, _is_called_by_pickles(found)
+        found = _numpy_type(module, name) or self._admission.by_definition(module, name)
+        if found is None:
+            raise RefusedClassError(
+                f"the file wants to build {module}.{name}, which load() does not do by itself: it could run code. "
+                f"If it is yours, load(file, trusted=[{name}]); if you trust where the file comes from, load it with "
+                "allow_pickle=True; else save a state_dict instead of the whole object"
+            )
+        return found, False
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise pickle.UnpicklingError("persistent ids are not used by save()")
+
+    def _check_call(self, called: Any, args: Any) -> None:
+        """Models are built without calling their constructors, which could allocate any amount."""
+        if id(called) not in self._callable:
+            raise pickle.UnpicklingError(f"a call of {getattr(called, '__qualname__', type(called).__name__)}")
+        if any(isinstance(arg, range) for arg in args):  # list(range(10**12)) must not fill the memory
+            raise pickle.UnpicklingError("a range is to be expanded")
+
+    def load_build(self) -> None:
+        """State is set on objects that the file made; elsewhere it would change the running program."""
+        target = self.stack[-2]
+        if isinstance(target, (type, enum.Enum, functools.partial)) or hasattr(target, "__code__") or (
+            callable(target) and id(target) in self._callable
+        ):
+            raise pickle.UnpicklingError("state for a class or a function")
+        super().load_build()
+
+    def load_reduce(self) -> None:
+        self._check_call(self.stack[-2], self.stack[-1])
+        super().load_reduce()
+
+    def _instantiate(self, klass: Any, args: Any) -> None:
+        self._check_call(klass, args)
+        super()._instantiate(klass, args)
+
+    def load_bytearray8(self) -> None:
+        """Reads before it allocates: a damaged length fails at the end of the file."""
+        (size,) = struct.unpack("<Q", self.read(8))
+        content = bytearray(self.read(size))
+        if len(content) != size:
+            raise EOFError("pickle data was truncated")
+        self.append(content)
+
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+
+
+# -- what names lead to --------------------------------------------------------------------------
+
+
+def _numpy_or_plain(module: str, name: str) -> Any:
+    if module.startswith(("numpy.core", "numpy._core")):  # renamed in NumPy 2: either spelling may be there
+        rest = module.split("core", 1)[1]
+        for prefix in ("numpy._core", "numpy.core"):
+            try:
+                return getattr(importlib.import_module(prefix + rest), name)
+            except (ImportError, AttributeError):
+                continue
+        raise pickle.UnpicklingError(f"this NumPy has no {module}.{name}")
+    return getattr(importlib.import_module(module), name)
+
+
+def _numpy_type(module: str, name: str) -> Any:
+    """Scalar types (numpy.float32) and dtype classes (numpy.dtypes.Float32DType)."""
+    import numpy as np
+
+    if module in ("numpy", "numpy.dtypes") and name.isidentifier():
+        holder = np if module == "numpy" else getattr(np, "dtypes", None)
+        found = getattr(holder, name, None)
+        if isinstance(found, type) and issubclass(found, (np.generic, np.dtype)):
+            return found
+    return None
+
+
+def _our_class(module: str, name: str) -> Any:
+    ours = any(module == package or module.startswith(package + ".") for package in _OUR_PACKAGES)
+    if not ours and (module, name) not in _OUR_CLASSES:
+        return None
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    defined = isinstance(found, type) and found.__module__.startswith("megengine")
+    return found if defined else None
+
+
+def _is_called_by_pickles(found: type) -> bool:
+    """Of our classes: tensors, enums and small values."""
+    from .._graph import FrozenDict, FrozenList
+    from ..device import Device
+    from ..tensor import Tensor
+
+    return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
+
+
+# -- in the places of functions whose sizes a file could choose ----------------------------------
+
+
+def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
+    """How protocol 2 spells bytes; the only codec it uses."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"codec {encoding!r} in a pickle of bytes")
+    return text.encode("latin1")
+
+
+def _short_range(*args: int) -> range:
+    """A range that fits into memory when somebody makes a list of it."""
+    result = range(*args)
+    if len(result) > 1 << 24:
+        raise pickle.UnpicklingError(f"a range of {len(result)} numbers")
+    return result
+
+
+def _content(kind: type, *args: Any) -> Any:
+    """bytes or bytearray of some content; not of a mere length."""
+    if args and not isinstance(args[0], (bytes, bytearray, str)):
+        raise pickle.UnpicklingError(f"{kind.__name__} of no text")
+    return kind(*args)
+
+
+def _plain_object(cls: type, base: type, state: Any) -> Any:
+    """copyreg._reconstructor: an object of old protocols, made without its constructor."""
+    if base not in (object, int, float, str, bytes, tuple, list, dict, set):
+        raise pickle.UnpicklingError(f"an object made by {base!r}")
+    return base.__new__(cls) if base is object else base.__new__(cls, state)
+
+
+def _empty_array(cls: type, shape: Any, kind: Any) -> Any:
+    """NumPy's _reconstruct: an array to be filled by its state, so of no size yet."""
+    import numpy as np
+
+    if cls is not np.ndarray or shape != (0,):
+        raise pickle.UnpicklingError("an array with a size but without content")
+    return np.empty(0, np.int8)
+
+
+def _scalar(dtype: Any, content: Any) -> Any:
+    """NumPy's scalar."""
+    import numpy as np
+
+    if dtype.hasobject:
+        return content
+    (value,) = np.frombuffer(_encode_latin1(content) if isinstance(content, str) else content, dtype)
+    return value
+
+
+_STAND_INS: dict[tuple[str, str], Callable] = {
+    ("_codecs", "encode"): _encode_latin1,
+    ("builtins", "unicode"): str,
+    ("builtins", "bytes"): functools.partial(_content, bytes),
+    ("builtins", "bytearray"): functools.partial(_content, bytearray),
+    ("builtins", "range"): _short_range,
+    ("copyreg", "_reconstructor"): _plain_object,
+    ("numpy.core.multiarray", "_reconstruct"): _empty_array,
+    ("numpy.core.multiarray", "scalar"): _scalar,
+}
