@@ -15,10 +15,8 @@ using runtime::cat;
 using runtime::DType;
 using Names = std::vector<std::string>;
 
-// Names travel through the passes in Node::where: name of the op (or constant), line feed, name of the
-// variable, line feed, the user's line. A leading '*' marks a parameter.
+constexpr char kParam = '*', kNoParam = ' ';
 constexpr char kSeparator = '\n';
-constexpr char kParam = '*';
 
 constexpr std::pair<std::string_view, std::string_view> kTypeNames[] = {
     {"matmul", "MatrixMul"}, {"cast", "TypeCvt"}, {"conv", "Convolution"}, {"conv_backward_data", "ConvolutionBackwardData"},
@@ -64,7 +62,6 @@ public:
             if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
             graph_.outputs.push_back(value);
         }
-        make_unique(model.outputs);
         model.graph = std::move(graph_);
         return model;
     }
@@ -123,8 +120,8 @@ private:
         Node node{.kind = NodeKind::constant, .constant = tensor};
         if (value.origin != Origin::op && !tensor->is_constant) {
             auto name = options_.params.find(id);
-            node.where = kParam + (name == options_.params.end() || name->second.empty() ? cat("param_", next_param_) : name->second);
-            names_[id] = node.where.substr(1);
+            names_[id] = name == options_.params.end() || name->second.empty() ? cat("param_", next_param_) : name->second;
+            node.where = NotedName{.node = names_[id], .variable = names_[id], .is_parameter = true}.where();
             ++next_param_;
         }
         return ids_[id] = graph_.add(std::move(node), {&value.type, 1})[0];
@@ -133,7 +130,7 @@ private:
     void add_op(const RecordedOp& op, const std::string& name) {
         Node node{.op = op.op, .attrs = op.attrs};
         auto variable = version_.names.find(op.outputs[0]);
-        node.where = name + kSeparator + (variable == version_.names.end() ? name : variable->second) + kSeparator + op.where;
+        node.where = NotedName{.node = name, .variable = variable == version_.names.end() ? name : variable->second, .line = op.where}.where();
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
         for (RecordId output : op.outputs) types.push_back(record_.values[output].type);
@@ -184,14 +181,6 @@ Graph stored_as_half(const Graph& graph) {
     return rewrite.finish();
 }
 
-// "name\nrest" becomes both.
-void split(std::string& name, std::string& rest) {
-    const size_t cut = name.find(kSeparator);
-    if (cut == std::string::npos) return;
-    rest = name.substr(cut + 1);
-    name.resize(cut);
-}
-
 // Takes names out of Node::where and keeps those that are asked for.
 void collect_names(Model& model, const ExportOptions& options) {
     Rewriter rewrite(model.graph);
@@ -199,12 +188,10 @@ void collect_names(Model& model, const ExportOptions& options) {
         Node bare = node;
         bare.where.clear();
         rewrite.copy(bare);
-        std::string name = node.where, variable, line;
-        split(name, variable);
-        split(variable, line);
+        auto [name, variable, line, is_parameter] = NotedName::from(node.where);
         if (node.kind == NodeKind::input) name = variable = model.inputs[static_cast<size_t>(node.slot)];
-        if (node.kind == NodeKind::constant && !name.empty() && name[0] == kParam) {
-            name = options.keep_param_names ? name.substr(1) : cat("param_", model.params.size());
+        if (node.kind == NodeKind::constant && is_parameter) {
+            if (!options.keep_param_names) name = cat("param_", model.params.size());
             variable = name;
             model.params.push_back(node.outputs[0]);
         } else if (node.kind != NodeKind::input && !options.keep_op_names) {
@@ -244,8 +231,19 @@ std::string type_name_of(const OpDef& op) {
     return name;
 }
 
-Model export_model(const Version& version, const ExportOptions& options) {
-    Model model = Exporter(version, options).run();
+std::string NotedName::where() const { return (is_parameter ? kParam : kNoParam) + node + kSeparator + variable + kSeparator + line; }
+
+NotedName NotedName::from(const std::string& where) {
+    const size_t variable = where.find(kSeparator), line = variable == std::string::npos ? variable : where.find(kSeparator, variable + 1);
+    if (line == std::string::npos) return {};
+    return {.node = where.substr(1, variable - 1), .variable = where.substr(variable + 1, line - variable - 1),
+            .line = where.substr(line + 1), .is_parameter = where[0] == kParam};
+}
+
+Model export_model(const Version& version, const ExportOptions& options) { return finish_model(Exporter(version, options).run(), options); }
+
+Model finish_model(Model model, const ExportOptions& options) {
+    make_unique(model.outputs);
     model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2}) : drop_dead(model.graph);
     if (options.half_storage) model.graph = stored_as_half(model.graph);
     collect_names(model, options);

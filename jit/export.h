@@ -25,7 +25,18 @@ struct ExportOptions {
 // "ADD" and "TRUE_DIV" for element-wise ops, "MatrixMul" and the like for others.
 std::string type_name_of(const OpDef& op);
 
+// Names travel through the passes in Node::where.
+struct NotedName {
+    std::string node = {}, variable = {}, line = {};  // line: the user's
+    bool is_parameter = false;
+    std::string where() const;
+    static NotedName from(const std::string& where);  // empty for what `where()` did not write
+};
+
 Model export_model(const Version& version, const ExportOptions& options);
+
+// The last steps of a dump: passes, and the names that stand in Node::where. `model` has graph, inputs and outputs.
+Model finish_model(Model model, const ExportOptions& options);
 
 // The part of a model that computes `outputs` (positions in Model::outputs), optimized anew.
 Graph graph_for(const Model& model, const std::vector<size_t>& outputs);

@@ -1,8 +1,10 @@
 #include "runtime/dispatch.h"
 
 #include <chrono>
+#include <unordered_map>
 
 #include "runtime/autodiff.h"
+#include "runtime/leaf_mutex.h"
 #include "runtime/parallel.h"
 #include "runtime/rematerializer.h"
 
@@ -76,6 +78,30 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs) {
     for (TensorRef& input : result)
         if (input->dtype() != to) input = apply(cast, {std::string(info(to).name)}, {&input, 1})[0];
     return result;
+}
+
+struct EditedGraphs {
+    LeafMutex mutex;
+    std::unordered_map<uint64_t, Tracer*> by_session;
+};
+EditedGraphs& edited_graphs() {
+    static EditedGraphs instance;
+    return instance;
+}
+
+Tracer* edited_graph_of(const Tensor& tensor) {
+    if (!tensor.trace.is_edited()) return nullptr;
+    const std::lock_guard lock(edited_graphs().mutex);
+    const auto found = edited_graphs().by_session.find(tensor.trace.session);
+    if (found == edited_graphs().by_session.end())
+        user_error({.what = cat("this variable ", to_string(tensor.type()), " belongs to a network that is gone"), .fix = "keep the Network"}, ErrorKind::runtime);
+    return found->second;
+}
+
+Tracer* tracer_for(std::span<const TensorRef> inputs) {
+    for (const TensorRef& input : inputs)
+        if (Tracer* graph = edited_graph_of(*input)) return graph;
+    return context().tracer;
 }
 
 // "conv2d f32[8, 64, 56, 56]", or without a type where it depends on values.
@@ -156,15 +182,26 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         converted = promoted(op, inputs);
         inputs = converted;
     }
-    Context& here = context();
-    Tensors outputs = here.tracer ? here.tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
-    for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    Tracer* tracer = tracer_for(inputs);
+    Tensors outputs = tracer ? tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
+    for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
+}
+
+void add_edited_graph(uint64_t session, Tracer& graph) {
+    const std::lock_guard lock(edited_graphs().mutex);
+    edited_graphs().by_session[session] = &graph;
+}
+
+void remove_edited_graph(uint64_t session) {
+    const std::lock_guard lock(edited_graphs().mutex);
+    edited_graphs().by_session.erase(session);
 }
 
 const void* host_data(Tensor& tensor) {
     if (!tensor.has_data()) {
-        if (Tracer* tracer = context().tracer) tracer->on_read(tensor);
+        Tracer* graph = edited_graph_of(tensor);
+        if (Tracer* tracer = graph ? graph : context().tracer) tracer->on_read(tensor);
         if (!tensor.has_data() && tensor.type().numel() > 0)
             user_error({.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
                         .why = "it was made inside a traced function and was not part of its results",

@@ -23,6 +23,10 @@ public:
     virtual void on_read(Tensor& tensor) = 0;
 };
 
+// An edited graph is the tracer of its placeholders, in every thread, whether a trace runs or not.
+void add_edited_graph(uint64_t session, Tracer& graph);
+void remove_edited_graph(uint64_t session);
+
 class Tape;
 // A tape that is open, or is only set aside: it must not go while a list holds it. A plain pointer
 // is borrowed.

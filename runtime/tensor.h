@@ -94,10 +94,12 @@ private:
     Lineage* lineage_ = nullptr;  // owns the memory, when there is one
 };
 
-// Where a placeholder stands in the record of a running trace.
+// Where a placeholder stands in the record of a running trace, or in a graph that is edited.
 struct TraceLink {
-    uint64_t session = 0;  // 0: an ordinary tensor
+    static constexpr uint64_t kEdited = uint64_t{1} << 63;
+    uint64_t session = 0;  // 0: an ordinary tensor; kEdited + n: the n-th edited graph
     uint32_t value = 0;    // id in that session's record
+    bool is_edited() const { return session & kEdited; }
 };
 
 class Tensor : public RefCounted {
@@ -115,7 +117,7 @@ public:
     template <class T>
     T* as() const { return static_cast<T*>(data()); }
 
-    TraceLink trace;           // written by the running trace only
+    TraceLink trace;           // written by the running trace, or the edited graph, only
     bool is_constant = false;  // a Python number or array used as an operand: a trace bakes it in
     // A placeholder receives its data once, when its program has run.
     void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }

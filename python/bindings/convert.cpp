@@ -12,6 +12,7 @@ namespace {
 
 PyTypeObject* result_class = nullptr;
 PyTypeObject* base_class = nullptr;
+PyObject* variables = nullptr;
 
 nb::object numpy() { return nb::module_::import_("numpy"); }
 
@@ -87,8 +88,15 @@ Tensors values_of(nb::handle list) {
     return result;
 }
 
+void set_variables(nb::object of_link) { variables = of_link.release().ptr(); }
+
 PyObject* wrap_new(TensorRef value) {
-    PyObject* object = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(result_class))).release().ptr();
+    if (value->trace.is_edited()) [[unlikely]] return nb::borrow(variables)(value->trace.session, value->trace.value).release().ptr();
+    return wrap_as(result_class, std::move(value));
+}
+
+PyObject* wrap_as(PyTypeObject* type, TensorRef value) {
+    PyObject* object = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(type))).release().ptr();
     new (nb::inst_ptr<Handle>(nb::handle(object))) Handle{std::move(value)};
     nb::inst_mark_ready(nb::handle(object));
     return object;

@@ -36,6 +36,9 @@ Tensors values_of(nb::handle list);        // of a sequence of Tensors
 void rebind(PyObject* tensor, const TensorRef& value);
 nb::object wrap(TensorRef value);          // a new megengine.Tensor
 PyObject* wrap_new(TensorRef value);       // the same, for slots
+PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
+// `of_link(graph, value)` gives the object for a result that belongs to an edited graph.
+void set_variables(nb::object of_link);
 nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
 
 // Any Python value as a tensor of the default dtype for it (int -> int32, float -> float32, bool;
@@ -62,6 +65,7 @@ void bind_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_model(nb::module_& m);
+void bind_network(nb::module_& m);
 void bind_kernels(nb::module_& m);
 void bind_system(nb::module_& m);
 

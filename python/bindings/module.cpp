@@ -95,6 +95,7 @@ NB_MODULE(_core, m) {
     bind_ops(m);
     bind_autodiff(m);
     bind_model(m);
+    bind_network(m);
     bind_trace(m);
     bind_kernels(m);
     bind_system(m);

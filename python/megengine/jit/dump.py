@@ -47,6 +47,14 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
     return {name: bool(value) for name, value in options.items()}
 
 
+def checked_keeping(keep_var_name: int, dump_format: str | None) -> None:
+    """ValueError for a value that dump does not know."""
+    if dump_format not in FORMATS:
+        raise ValueError(f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}")
+    if keep_var_name not in (0, 1, 2):
+        raise ValueError(f"dump: keep_var_name must be 0, 1 or 2, got {keep_var_name!r}")
+
+
 class Results:
     """What a recorded body returned, as dump needs it: how many tensors, and the keys of a mapping."""
 
@@ -147,6 +155,24 @@ def write_model(file: str | os.PathLike | IO[bytes], data: bytes, append: bool =
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(partial)
+
+
+def save_model(model, file, append: bool, strip_info_file, append_json: bool) -> DumpInfo:
+    """Writes a model; returns what dump tells of it."""
+    data = model.to_bytes()
+    write_model(file, data, append)
+    content_hash = _core.checksum(data)
+    if strip_info_file is not None:
+        write_strip_info(strip_info_file, model, content_hash, append_json)
+    return DumpInfo(
+        model.node_count,
+        len(data),
+        model.constant_bytes,
+        content_hash,
+        model.inputs,
+        model.outputs,
+        model.params,
+    )
 
 
 def write_strip_info(path: str, model, content_hash: int, append: bool) -> None:
@@ -252,12 +278,7 @@ class Dumping:
         """
         version = self._version_to_dump()
         options = checked_options(kwargs)
-        if dump_format not in FORMATS:
-            raise ValueError(
-                f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}"
-            )
-        if keep_var_name not in (0, 1, 2):
-            raise ValueError(f"dump: keep_var_name must be 0, 1 or 2, got {keep_var_name!r}")
+        checked_keeping(keep_var_name, dump_format)
         optimize = optimize_for_inference and not no_change_graph
         outputs = self._results.names(output_names)
         model = version.export_model(
@@ -282,20 +303,7 @@ class Dumping:
                 input_transform,
                 silent,
             )
-        data = model.to_bytes()
-        write_model(file, data, append)
-        content_hash = _core.checksum(data)
-        if strip_info_file is not None:
-            write_strip_info(strip_info_file, model, content_hash, append_json)
-        return DumpInfo(
-            model.node_count,
-            len(data),
-            model.constant_bytes,
-            content_hash,
-            model.inputs,
-            model.outputs,
-            model.params,
-        )
+        return save_model(model, file, append, strip_info_file, append_json)
 
     def _version_to_dump(self):
         if not self._capture_as_const:

@@ -1,4 +1,4 @@
-"""Running dumped models."""
+"""Running dumped models, and functions on the variables of a ``megengine.utils.network.Network``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ import numpy as np
 
 from .. import _core, serialization
 from ..tensor import Tensor
+from .network_node import OpNode, VarNode, as_list
 
-__all__ = ["GraphInference"]
+__all__ = [
+    "GraphInference", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs",
+    "get_owner_opr_type", "graph_traversal", "replace_oprs", "replace_vars",
+]  # fmt: skip
 
 
 def load_model(file: str | os.PathLike | IO[bytes]) -> _core.Model:
@@ -65,7 +69,17 @@ class GraphInference:
             from ..jit.dump import checked_options  # jit is imported after this package
 
             checked_options(kwargs)
-        self._model = load_model(file)
+        self._compile(load_model(file), outputs, optimize_for_inference)
+
+    @classmethod
+    def _of(cls, model: _core.Model) -> GraphInference:
+        """For a model that was not read from a file."""
+        self = cls.__new__(cls)
+        self._compile(model, None, False)
+        return self
+
+    def _compile(self, model: _core.Model, outputs: Sequence[str] | None, fuse: bool) -> None:
+        self._model = model
         self._inputs = self._model.inputs
         self._types = self._model.input_types
         held = self._model.outputs
@@ -78,7 +92,7 @@ class GraphInference:
                     f"GraphInference: the model has no output {name!r}; it has {', '.join(held)}"
                 )
         self._program = self._model.program(
-            [held.index(name) for name in self._outputs], 3 if optimize_for_inference else 2
+            [held.index(name) for name in self._outputs], 3 if fuse else 2
         )
 
     def run(
@@ -119,3 +133,102 @@ class GraphInference:
                 "  fix: call the function with this shape and dump it again"
             )
         return Tensor(array.astype(dtype, copy=False))
+
+
+# ---- looking a network through; see megengine.utils.network
+
+
+def _operators(vars) -> list[OpNode]:
+    """All that variables are made of, as it can run."""
+    vars = as_list(vars)
+    network = vars[0]._network
+    return [
+        network._opr(number)
+        for number in network.graph.order([network._id_of(var) for var in vars])
+    ]
+
+
+def get_dep_vars(
+    var: VarNode | Sequence[VarNode], var_type: str | Sequence[str] | None = None
+) -> list[VarNode]:
+    """Variables that ``var`` is made of; with var_type only those made by operators of such types."""
+    types = None if var_type is None else {var_type} if isinstance(var_type, str) else set(var_type)
+    return [
+        out
+        for opr in _operators(var)
+        if types is None or get_opr_type(opr) in types
+        for out in opr.outputs
+    ]
+
+
+def get_owner_opr_inputs(var: VarNode) -> list[VarNode]:
+    """Operands of the operator that makes ``var``."""
+    return var.owner.inputs
+
+
+def get_owner_opr_type(var: VarNode) -> str:
+    """Type of the operator that makes ``var``."""
+    return get_opr_type(var.owner)
+
+
+def get_opr_type(opr: OpNode) -> str:
+    """ "MatrixMul", "Elemwise" and the like. AssertionError for what is no operator."""
+    assert isinstance(opr, OpNode), f"{opr!r} is no operator"
+    return opr.type
+
+
+def graph_traversal(outputs: VarNode | Sequence[VarNode]):
+    """What the outputs are made of, in six mappings by id.
+
+    map_oprs, map_vars: the objects. var2oprs: readers of a variable as (operator, operand). opr2receivers:
+    operators that read results of one. indegree2opr, opr2indegree: how many results of operators one reads.
+    """
+    map_oprs, map_vars, var2oprs, opr2receivers = {}, {}, {}, {}
+    indegree2opr: dict[int, set[int]] = {}
+    opr2indegree: dict[int, int] = {}
+    for opr in _operators(outputs):
+        map_oprs[opr.id] = opr
+        opr2receivers[opr.id] = []
+        degree = 0
+        for index, var in enumerate(opr.inputs):
+            var2oprs[var.id].append((opr.id, index))
+            opr2receivers[var.owner.id].append(opr.id)
+            degree += 1
+        opr2indegree[opr.id] = degree
+        indegree2opr.setdefault(degree, set()).add(opr.id)
+        for var in opr.outputs:
+            map_vars[var.id] = var
+            var2oprs[var.id] = []
+    return map_oprs, map_vars, var2oprs, opr2receivers, indegree2opr, opr2indegree
+
+
+def get_oprs_seq(
+    outputs: VarNode | Sequence[VarNode], prune_reshape: bool = False, prune_immtensor: bool = True
+) -> list[OpNode]:
+    """Operators that the outputs are made of, as they can run; without constants if prune_immtensor.
+
+    prune_reshape has nothing to leave out: shapes are attributes here, no operator computes them.
+    """
+    return [
+        opr
+        for opr in _operators(outputs)
+        if not (prune_immtensor and get_opr_type(opr) == "ImmutableTensor")
+    ]
+
+
+def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode]) -> list[VarNode]:
+    """Variables like ``dst`` that are made of the new variables (values of varmap) in place of the old; these stay."""
+    dst = as_list(dst)
+    network = dst[0]._network
+    pairs = [(network._id_of(old), network._id_of(new)) for old, new in varmap.items()]
+    numbers = network.graph.copy_with([network._id_of(var) for var in dst], pairs)
+    return [network._var(number) for number in numbers]
+
+
+def replace_oprs(dst: VarNode | Sequence[VarNode], oprmap: dict[OpNode, OpNode]) -> list[VarNode]:
+    """``replace_vars`` with the results of operators."""
+    varmap = {}
+    for old, new in oprmap.items():
+        assert len(old.outputs) == len(new.outputs), f"{old!r} and {new!r} have different results"
+        varmap.update(zip(old.outputs, new.outputs))
+    return replace_vars(dst, varmap)

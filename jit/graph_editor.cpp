@@ -1,0 +1,359 @@
+#include "jit/graph_editor.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "jit/pipeline.h"
+#include "runtime/error.h"
+#include "runtime/rematerializer.h"
+#include "runtime/user_line.h"
+
+namespace megjit::jit {
+
+using runtime::cat;
+using runtime::ErrorKind;
+using runtime::Tensors;
+using runtime::TraceLink;
+
+namespace {
+
+uint64_t next_id() {
+    static std::atomic<uint64_t> next{1};
+    return TraceLink::kEdited | next++;
+}
+
+std::string quoted(const EditedNode& node) {
+    const std::string line = node.node.where.empty() ? "" : ", " + node.node.where;
+    return cat("'", node.name, "'", node.node.op ? cat(" (", node.node.op->name, line, ")") : "");
+}
+
+[[noreturn]] void fail_at(const EditedNode& node, runtime::UserError error) {
+    error.message.what = cat("network: node ", quoted(node), ": ", error.message.what);
+    runtime::user_error(std::move(error.message), error.kind);
+}
+
+}  // namespace
+
+GraphEditor::GraphEditor() : id_(next_id()) { runtime::add_edited_graph(id_, *this); }
+GraphEditor::~GraphEditor() { runtime::remove_edited_graph(id_); }
+
+// ---- growing
+
+std::string GraphEditor::fresh_name(const std::string& base) {
+    std::string name = base;
+    while (!names_.try_emplace(name, 0).second) name = cat(base, "[", names_[base]++, "]");
+    return name;
+}
+
+std::vector<ValueId> GraphEditor::append(EditedNode edited, std::span<const Type> types) {
+    const auto id = static_cast<NodeId>(nodes_.size());
+    if (edited.node.constant) runtime::Rematerializer::instance().keep(*edited.node.constant);
+    edited.node.outputs.clear();
+    for (size_t i = 0; i < types.size(); ++i) {
+        edited.node.outputs.push_back(static_cast<ValueId>(values_.size()));
+        values_.push_back({types[i], id, i ? cat(edited.name, ":o", i) : edited.name});
+    }
+    nodes_.push_back(std::move(edited));
+    return nodes_.back().node.outputs;
+}
+
+ValueId GraphEditor::add_input(const Type& type, const std::string& name) {
+    return append({.node = {.kind = NodeKind::input}, .name = fresh_name(name)}, {&type, 1})[0];
+}
+
+ValueId GraphEditor::add_constant(TensorRef tensor, const std::string& name, bool is_parameter) {
+    const Type type = tensor->type();
+    return append({.node = {.kind = NodeKind::constant, .constant = std::move(tensor)}, .name = fresh_name(name), .is_parameter = is_parameter}, {&type, 1})[0];
+}
+
+std::vector<ValueId> GraphEditor::add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs) {
+    std::vector<Type> types;
+    for (ValueId input : inputs) types.push_back(value(input).type);
+    const std::vector<Type> results = runtime::infer({op, attrs, types});
+    return append({.node = {.op = &op, .attrs = attrs, .inputs = std::move(inputs)}, .name = fresh_name(type_name_of(op)), .operands = types}, results);
+}
+
+std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const ValueId> inputs) {
+    std::vector<ValueId> map(graph.value_count());
+    for (const Node& node : graph.nodes()) {
+        if (node.kind == NodeKind::input) {
+            map[at(node.outputs[0])] = inputs[static_cast<size_t>(node.slot)];
+            continue;
+        }
+        const NotedName noted = NotedName::from(node.where);
+        const std::string base = node.op ? type_name_of(*node.op) : "const";
+        EditedNode edited{.node = node, .name = fresh_name(noted.node.empty() ? base : noted.node), .is_parameter = noted.is_parameter,
+                          .operands = graph.types(node.inputs)};
+        edited.node.where = noted.line;
+        for (ValueId& input : edited.node.inputs) input = map[at(input)];
+        const std::vector<ValueId> results = append(std::move(edited), graph.types(node.outputs));
+        for (size_t i = 0; i < results.size(); ++i) map[at(node.outputs[i])] = results[i];
+        if (!noted.variable.empty()) values_[at(results[0])].name = noted.variable;
+    }
+    std::vector<ValueId> results;
+    for (ValueId output : graph.outputs) results.push_back(map[at(output)]);
+    return results;
+}
+
+std::vector<ValueId> GraphEditor::add_model(const Model& model) {
+    std::vector<ValueId> inputs(model.inputs.size());
+    Rewriter named(model.graph);
+    size_t index = 0;
+    for (const Node& node : model.graph.nodes()) {
+        Node with_name = node;
+        const bool is_parameter = std::find(model.params.begin(), model.params.end(), node.outputs[0]) != model.params.end();
+        if (node.kind != NodeKind::input)
+            with_name.where = NotedName{.node = model.node_names[index], .variable = model.value_names[at(node.outputs[0])], .is_parameter = is_parameter}.where();
+        else inputs[static_cast<size_t>(node.slot)] = add_input(model.graph.type(node.outputs[0]), model.inputs[static_cast<size_t>(node.slot)]);
+        named.copy(with_name);
+        ++index;
+    }
+    const std::vector<ValueId> results = add_graph(named.finish(), inputs);
+    for (size_t i = 0; i < results.size(); ++i)
+        if (node(value(results[i]).producer).node.kind == NodeKind::op) values_[at(results[i])].name = model.outputs[i];
+    return results;
+}
+
+// ---- ops on placeholders
+
+TensorRef GraphEditor::placeholder(ValueId value) const {
+    TensorRef tensor = runtime::make_tensor(this->value(value).type);
+    tensor->trace = {id_, static_cast<uint32_t>(value)};
+    return tensor;
+}
+
+ValueId GraphEditor::id_of(const TensorRef& tensor) {
+    if (tensor->trace.session == id_) return static_cast<ValueId>(tensor->trace.value);
+    if (!tensor->has_data())
+        runtime::user_error({.what = cat("network: an operand ", to_string(tensor->type()), " belongs to ", tensor->trace.is_edited() ? "another network" : "a running trace"),
+                             .fix = "dump and load both into one network, or pass a value"});
+    if (auto found = constants_.find(tensor->id()); found != constants_.end()) return found->second;
+    return constants_[tensor->id()] = add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
+}
+
+Tensors GraphEditor::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    if (op.is_data_dependent())
+        runtime::user_error({.what = cat("network: the shape of ", op.name, "'s result depends on values"), .why = "a graph has static shapes"});
+    std::vector<ValueId> ids;
+    for (const TensorRef& input : inputs) ids.push_back(id_of(input));
+    Tensors results;
+    const std::vector<ValueId> made = add_op(op, attrs, std::move(ids));
+    nodes_.back().node.where = runtime::user_line();
+    for (ValueId id : made) results.push_back(placeholder(id));
+    return results;
+}
+
+void GraphEditor::on_read(runtime::Tensor& tensor) { fail_to_read(static_cast<ValueId>(tensor.trace.value)); }
+
+void GraphEditor::fail_to_read(ValueId id) const {
+    const EditedValue& variable = value(id);
+    runtime::user_error({.what = cat("network: the variable '", variable.name, "' ", to_string(variable.type), " has no value"),
+                         .why = "it stands for what the graph computes", .fix = "run Network.infer, or read constants with numpy()"}, ErrorKind::runtime);
+}
+
+// ---- looking
+
+std::vector<bool> GraphEditor::ancestors(std::span<const ValueId> of) const {
+    std::vector<bool> found(nodes_.size());
+    std::vector<NodeId> open;
+    const auto visit = [&](ValueId id) {
+        const NodeId producer = value(id).producer;
+        if (found[at(producer)]) return;
+        found[at(producer)] = true;
+        open.push_back(producer);
+    };
+    for (ValueId id : of) visit(id);
+    while (!open.empty()) {
+        const NodeId next = open.back();
+        open.pop_back();
+        for (ValueId input : node(next).node.inputs) visit(input);
+    }
+    return found;
+}
+
+std::vector<NodeId> GraphEditor::order(std::span<const ValueId> of) const {
+    std::vector<ValueId> roots(of.begin(), of.end());
+    if (roots.empty()) {
+        roots = roots_.outputs;
+        roots.insert(roots.end(), roots_.kept.begin(), roots_.kept.end());
+    }
+    const std::vector<bool> wanted = ancestors(roots);
+    enum class State : uint8_t { fresh, open, done };
+    std::vector<State> state(nodes_.size());
+    std::vector<NodeId> result;
+    std::vector<std::pair<NodeId, size_t>> path;  // a node and its next operand
+    const auto visit = [&](NodeId start) {
+        if (state[at(start)] == State::done) return;
+        path.push_back({start, 0});
+        while (!path.empty()) {
+            auto& [id, operand] = path.back();
+            state[at(id)] = State::open;
+            const auto& inputs = node(id).node.inputs;
+            if (operand == inputs.size()) {
+                state[at(id)] = State::done;
+                result.push_back(id);
+                path.pop_back();
+                continue;
+            }
+            const NodeId next = value(inputs[operand++]).producer;
+            if (state[at(next)] == State::open)
+                runtime::user_error({.what = cat("network: node ", quoted(node(next)), " would read its own result, through ", quoted(node(id)))});
+            if (state[at(next)] == State::fresh) path.push_back({next, 0});
+        }
+    };
+    for (size_t i = 0; i < nodes_.size(); ++i)
+        if (wanted[i] && nodes_[i].node.kind == NodeKind::op) visit(static_cast<NodeId>(i));
+    for (ValueId root : roots) visit(value(root).producer);  // inputs and constants that nobody reads
+    return result;
+}
+
+GraphEditor::Extract GraphEditor::extract(std::span<const ValueId> of) const {
+    const std::vector<NodeId> nodes = order(of);
+    Extract result;
+    std::vector<ValueId> map(values_.size());
+    std::vector<NodeId> inputs;
+    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(inputs), [&](NodeId id) { return node(id).node.kind == NodeKind::input; });
+    std::sort(inputs.begin(), inputs.end());  // as they were made
+    for (NodeId id : inputs) {
+        const ValueId input = node(id).node.outputs[0];
+        map[at(input)] = result.graph.add_input(value(input).type, static_cast<int>(result.inputs.size()));
+        result.inputs.push_back(input);
+    }
+    for (NodeId id : nodes) {
+        const EditedNode& edited = node(id);
+        if (edited.node.kind == NodeKind::input) continue;
+        Node copy = edited.node;
+        std::vector<Type> types;
+        for (ValueId& input : copy.inputs) input = map[at(input)];
+        for (ValueId output : copy.outputs) types.push_back(value(output).type);
+        copy.where = NotedName{.node = edited.name, .variable = value(copy.outputs[0]).name, .line = edited.node.where, .is_parameter = edited.is_parameter}.where();
+        const std::vector<ValueId> results = result.graph.add(std::move(copy), types);
+        for (size_t i = 0; i < results.size(); ++i) map[at(edited.node.outputs[i])] = results[i];
+    }
+    for (ValueId id : of) result.graph.outputs.push_back(map[at(id)]);
+    return result;
+}
+
+Model GraphEditor::model(std::span<const ValueId> of, const ExportOptions& options) {
+    infer_again(order(of), {});
+    Extract part = extract(of);
+    Model model;
+    for (ValueId input : part.inputs) model.inputs.push_back(value(input).name);
+    for (size_t i = 0; i < of.size(); ++i) model.outputs.push_back(options.keep_value_names == 0 ? cat("output_", i) : value(of[i]).name);
+    model.graph = std::move(part.graph);
+    return finish_model(std::move(model), options);
+}
+
+TensorRef GraphEditor::constant_value(ValueId id) const {
+    const Extract part = extract({&id, 1});
+    if (!part.inputs.empty()) fail_to_read(id);
+    return interpret(part.graph, {})[0];
+}
+
+// ---- edits
+
+// The types of what `nodes` make, in their order. Others keep theirs until they belong to the graph.
+void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) {
+    for (NodeId id : nodes) {
+        EditedNode& edited = nodes_[at(id)];
+        if (edited.node.kind != NodeKind::op) continue;
+        std::vector<Type> operands;
+        for (ValueId input : edited.node.inputs) operands.push_back(value(input).type);
+        if (operands == edited.operands) continue;
+        try {
+            edited.node.attrs = refit(edited.node, edited.operands, operands, batch);
+            const std::vector<Type> results = runtime::infer({*edited.node.op, edited.node.attrs, operands});
+            for (size_t i = 0; i < results.size(); ++i) values_[at(edited.node.outputs[i])].type = results[i];
+        } catch (const runtime::UserError& error) {
+            fail_at(edited, error);
+        }
+        edited.operands = std::move(operands);
+    }
+}
+
+template <class Edit>
+void GraphEditor::all_or_nothing(Edit&& edit, BatchChange batch) {
+    auto nodes = nodes_;
+    auto values = values_;
+    Roots roots = roots_;
+    try {
+        edit();
+        infer_again(order(), batch);
+    } catch (...) {
+        nodes_ = std::move(nodes);
+        values_ = std::move(values);
+        roots_ = std::move(roots);
+        throw;
+    }
+}
+
+void GraphEditor::set_roots(Roots roots) {
+    all_or_nothing([&] { roots_ = std::move(roots); });
+}
+
+void GraphEditor::replace(const Replacements& replaced) {
+    std::map<ValueId, std::vector<bool>> makes;  // nodes that a new value is made from
+    for (const auto& [old, fresh] : replaced) makes.try_emplace(fresh, ancestors({&fresh, 1}));
+    all_or_nothing([&] {
+        for (size_t i = 0; i < nodes_.size(); ++i)
+            for (ValueId& input : nodes_[i].node.inputs)
+                if (auto found = replaced.find(input); found != replaced.end() && !makes[found->second][i]) input = found->second;
+        for (auto* list : {&roots_.outputs, &roots_.kept})
+            for (ValueId& root : *list)
+                if (auto found = replaced.find(root); found != replaced.end()) root = found->second;
+    });
+}
+
+void GraphEditor::set_operand(NodeId node, size_t operand, ValueId value) {
+    all_or_nothing([&] { nodes_.at(at(node)).node.inputs.at(operand) = value; });
+}
+
+void GraphEditor::set_constant(NodeId id, TensorRef tensor) {
+    runtime::Rematerializer::instance().keep(*tensor);
+    all_or_nothing([&] {
+        Node& node = nodes_.at(at(id)).node;
+        values_[at(node.outputs[0])].type = tensor->type();
+        node.constant = std::move(tensor);
+    });
+}
+
+void GraphEditor::reset_batch(std::span<const ValueId> inputs, BatchChange batch) {
+    all_or_nothing([&] {
+        for (ValueId input : inputs) values_.at(at(input)).type.shape[0] = batch.to;
+    }, batch);
+}
+
+std::vector<ValueId> GraphEditor::copy_with(std::span<const ValueId> of, const Replacements& replaced) {
+    std::map<ValueId, ValueId> map(replaced.begin(), replaced.end());
+    const auto mapped = [&](ValueId id) {
+        const auto found = map.find(id);
+        return found == map.end() ? id : found->second;
+    };
+    for (NodeId id : order(of)) {
+        EditedNode copy = node(id);
+        bool changes = false;
+        for (ValueId& input : copy.node.inputs) {
+            changes = changes || mapped(input) != input;
+            input = mapped(input);
+        }
+        if (!changes) continue;
+        const std::vector<ValueId> old = copy.node.outputs;
+        std::vector<Type> types;
+        for (ValueId output : old) types.push_back(value(output).type);
+        copy.name = fresh_name(copy.name);
+        const std::vector<ValueId> fresh = append(std::move(copy), types);
+        infer_again({{value(fresh[0]).producer}}, {});
+        for (size_t i = 0; i < old.size(); ++i) map.try_emplace(old[i], fresh[i]);
+    }
+    std::vector<ValueId> results;
+    for (ValueId id : of) results.push_back(mapped(id));
+    return results;
+}
+
+std::vector<ValueId> GraphEditor::add_optimized(std::span<const ValueId> of) {
+    infer_again(order(of), {});
+    const Extract part = extract(of);
+    return add_graph(run_pipeline(part.graph, {.opt_level = 2}), part.inputs);
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,107 @@
+// jit/graph_editor.h -- GraphEditor: a graph that is changed by its user, node by node. Ids stay; types are inferred again
+// after each edit; an edit that fails leaves everything as it was. Ops on its placeholders extend it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/export.h"
+#include "jit/refit.h"
+#include "runtime/dispatch.h"
+
+namespace megjit::jit {
+
+struct EditedNode {
+    Node node;
+    std::string name = {};
+    bool is_parameter = false;  // a constant that was a tensor of the program
+    std::vector<Type> operands = {};  // types that attributes and results are made for
+};
+
+struct EditedValue {
+    Type type;
+    NodeId producer = {};
+    std::string name = {};
+};
+
+class GraphEditor final : public runtime::Tracer {
+public:
+    GraphEditor();
+    ~GraphEditor() override;
+    GraphEditor(const GraphEditor&) = delete;
+
+    uint64_t id() const { return id_; }
+
+    // ---- growing
+    ValueId add_input(const Type& type, const std::string& name);
+    ValueId add_constant(TensorRef tensor, const std::string& name, bool is_parameter);
+    std::vector<ValueId> add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs);
+    // A graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where (noted_name).
+    std::vector<ValueId> add_graph(const Graph& graph, std::span<const ValueId> inputs);
+    std::vector<ValueId> add_model(const Model& model);
+
+    // Who computes with a placeholder calls these.
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) override;
+    void on_read(runtime::Tensor& tensor) override;
+    TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type
+
+    // ---- what belongs to the graph: all that these are made of
+    struct Roots {
+        std::vector<ValueId> outputs = {};  // as dump writes them
+        std::vector<ValueId> kept = {};     // without being outputs
+    };
+    const Roots& roots() const { return roots_; }
+    void set_roots(Roots roots);
+
+    // ---- edits; all or nothing. Readers of an old value read the new one, but for those that the new one is made from.
+    using Replacements = std::map<ValueId, ValueId>;
+    void replace(const Replacements& values);
+    void set_operand(NodeId node, size_t operand, ValueId value);
+    void set_constant(NodeId node, TensorRef tensor);
+    // Each of `inputs` has `batch.from` in front, and `batch.to` from here.
+    void reset_batch(std::span<const ValueId> inputs, BatchChange batch);
+    // Copies of what `values` are made of, reading replaced values; the originals stay.
+    std::vector<ValueId> copy_with(std::span<const ValueId> values, const Replacements& replaced);
+
+    // The same values after the passes of opt_level 2, as nodes of their own.
+    std::vector<ValueId> add_optimized(std::span<const ValueId> values);
+
+    // ---- looking; nodes in an order in which they can run, constants and inputs directly before their first reader
+    std::vector<NodeId> order() const { return order({}); }
+    std::vector<NodeId> order(std::span<const ValueId> of) const;  // {}: of the roots
+    const EditedNode& node(NodeId id) const { return nodes_.at(at(id)); }
+    const EditedValue& value(ValueId id) const { return values_.at(at(id)); }
+    void rename(NodeId node, std::string name) { nodes_.at(at(node)).name = std::move(name); }
+    void rename(ValueId value, std::string name) { values_.at(at(value)).name = std::move(name); }
+
+    // What `of` needs as a file or a program wants it. The names of inputs and outputs are those of their values.
+    Model model(std::span<const ValueId> of, const ExportOptions& options);
+    // The value of what depends on no input. UserError for others.
+    TensorRef constant_value(ValueId value) const;
+
+private:
+    struct Extract {
+        Graph graph;
+        std::vector<ValueId> inputs = {};  // by slot
+    };
+    Extract extract(std::span<const ValueId> of) const;
+    std::string fresh_name(const std::string& base);
+    std::vector<ValueId> append(EditedNode node, std::span<const Type> types);
+    ValueId id_of(const TensorRef& tensor);
+    std::vector<bool> ancestors(std::span<const ValueId> of) const;  // by node
+    void infer_again(std::span<const NodeId> nodes, BatchChange batch);
+    [[noreturn]] void fail_to_read(ValueId value) const;
+    template <class Edit>
+    void all_or_nothing(Edit&& edit, BatchChange batch = {});
+
+    uint64_t id_ = 0;
+    std::vector<EditedNode> nodes_;
+    std::vector<EditedValue> values_;
+    Roots roots_;
+    std::unordered_map<uint64_t, ValueId> constants_;  // by tensor id
+    std::unordered_map<std::string, int> names_;  // that were given, with the next suffix
+};
+
+}  // namespace megjit::jit

@@ -1,0 +1,412 @@
+"""Graph surgery on dumped models: :class:`Network` loads what ``trace.dump`` wrote, changes it, runs it and dumps it again.
+
+>>> import io, numpy as np, megengine as mge, megengine.functional as F
+>>> double = mge.jit.trace(lambda x: x * 2, capture_as_const=True)
+>>> double(mge.tensor([1.0, 2.0])).numpy()
+array([2., 4.], dtype=float32)
+>>> file = io.BytesIO(); info = double.dump(file, arg_names=["x"], output_names=["y"])
+>>> net = Network.load(io.BytesIO(file.getvalue()))
+>>> y = net.output_vars[0]
+>>> net.replace_vars({y: F.relu(y - 3)})
+>>> list(net.infer(np.float32([1, 2])).values())
+[array([0., 1.], dtype=float32)]
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from .. import _core
+from ..device import require
+from ..tensor import Tensor
+from . import network_node
+from .comp_graph_tools import GraphInference, load_model, metadata_of
+from .network_filter import (
+    NodeFilter,
+    NodeFilterCheckType,
+    NodeFilterHasInput,
+    NodeFilterName,
+    NodeFilterNotType,
+    NodeFilterType,
+)
+from .network_node import Host2DeviceCopy, OpNode, VarNode, class_of
+
+__all__ = [
+    "Network", "NodeFilter", "NodeFilterCheckType", "NodeFilterHasInput", "NodeFilterName", "NodeFilterNotType",
+    "NodeFilterType", "as_oprnode", "as_varnode", "set_symbolic_shape",
+]  # fmt: skip
+
+_networks: weakref.WeakValueDictionary[int, Network] = weakref.WeakValueDictionary()
+_core._set_variables(lambda graph, number: _networks[graph]._var(number))
+
+
+class Network:
+    """A graph of operators that is edited; empty at first.
+
+    Types of all variables are inferred again after each edit. An edit that does not go together, such as a
+    shape mismatch or a loop, raises an error that names the operator, and changes nothing.
+    To the graph belongs what its outputs are made of; ``input_vars`` are the inputs among that, oldest first.
+    Numbers that the recorded function computed from shapes in Python are constants of the graph.
+    """
+
+    def __init__(self):
+        self.graph = _core.GraphEditor()
+        self._metadata: dict[str, Any] | None = None
+        self._runner: GraphInference | None = None
+        self._vars: weakref.WeakValueDictionary[int, VarNode] = weakref.WeakValueDictionary()
+        self._oprs: weakref.WeakValueDictionary[int, OpNode] = weakref.WeakValueDictionary()
+        self._order: list[int] | None = None
+        _networks[self.graph.id] = self
+
+    # ---- objects for numbers
+
+    def _var(self, number: int) -> VarNode:
+        var = self._vars.get(number)
+        if var is None or var.id != number:  # x += 1 made x another variable
+            var = self._vars[number] = self.graph.variable(number, VarNode)
+            var._network = self
+        return var
+
+    def _opr(self, number: int) -> OpNode:
+        opr = self._oprs.get(number)
+        if opr is None:
+            opr = self._oprs[number] = class_of(self.graph, number)._of(self, number)
+        return opr
+
+    def _id_of(self, var: VarNode) -> int:
+        if not isinstance(var, VarNode):
+            raise TypeError(
+                f"Network: {type(var).__name__} is no variable; use make_const for values"
+            )
+        if var._network is not self:
+            raise ValueError(f"Network: {var!r} belongs to another network")
+        return var.id
+
+    def _changed(self) -> None:
+        self._runner = self._order = None
+        for var in list(self._vars.values()):
+            self.graph.refresh(var)
+
+    def _edit(self, method: str, *args) -> None:
+        getattr(self.graph, method)(*args)
+        self._changed()
+
+    def _set_roots(self, outputs: list[int], kept: list[int]) -> None:
+        self.graph.roots = (outputs, kept)
+        self._changed()
+
+    # ---- files
+
+    @classmethod
+    def load(
+        cls, model_path: str | os.PathLike | IO[bytes], outspec: Sequence[str] | None = None
+    ) -> Network:
+        """The graph of a file, or of an open binary file, that ``dump`` wrote.
+
+        outspec: names of the variables that shall be the outputs; None: those of the file. KeyError for a
+        name that no variable has, RuntimeError for a damaged file.
+        """
+        self = cls()
+        model = load_model(model_path)
+        outputs = self.graph.add_model(model)
+        self._set_roots(outputs, [])
+        self._metadata = metadata_of(model)
+        if outspec is not None:
+            named = self.all_vars_dict
+            missing = [name for name in outspec if name not in named]
+            if missing:
+                raise KeyError(f"Network.load: no variable is called {', '.join(missing)}")
+            self._set_roots([named[name].id for name in outspec], [])
+        return self
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """What dump noted: user_info, graph_modified, optimized_for_inference and the ``enable_*`` that were on."""
+        return self._metadata
+
+    def dump(
+        self,
+        file: str | os.PathLike | IO[bytes],
+        *,
+        keep_var_name: int = 1,
+        keep_opr_name: bool = False,
+        keep_param_name: bool = False,
+        keep_opr_priority: bool = False,
+        strip_info_file: str | None = None,
+        append_json: bool = False,
+        optimize_for_inference: bool = True,
+        append: bool = False,
+        user_info: Any = None,
+        enable_metadata: bool = True,
+        dump_format: str | None = None,
+        compat_older_version: str | None = None,
+        **kwargs,
+    ):
+        """Writes the graph as ``trace.dump`` does, whose options these are; returns the same summary.
+
+        Inputs and outputs are called as their variables: arg_names and output_names are ignored.
+        """
+        from ..jit.dump import checked_keeping, checked_options, metadata_bytes, save_model
+
+        for name in ("arg_names", "output_names"):
+            if kwargs.pop(name, None) is not None:
+                warnings.warn(
+                    f"Network.dump: {name} is ignored; rename the variables", stacklevel=2
+                )
+        options = checked_options(kwargs)
+        checked_keeping(keep_var_name, dump_format)
+        model = self._model(
+            optimize_for_inference,
+            options.get("enable_io16xc32", False),
+            keep_var_name,
+            keep_opr_name,
+            keep_param_name,
+        )
+        if enable_metadata:
+            model.metadata = metadata_bytes(user_info, options, optimize_for_inference, True)
+        return save_model(model, file, append, strip_info_file, append_json)
+
+    def _model(self, optimize=False, half=False, var_names=1, opr_names=False, param_names=False):
+        outputs = self.graph.roots[0]
+        if not outputs:
+            raise ValueError("Network: the graph has no output\n  fix: use add_output")
+        names = [var.name for var in self.input_vars]
+        if len(set(names)) != len(names):
+            raise ValueError(
+                f"Network: two inputs have one name: {', '.join(names)}\n  fix: rename their variables"
+            )
+        return self.graph.model(
+            outputs, bool(optimize), half, var_names, bool(opr_names), bool(param_names)
+        )
+
+    def infer(
+        self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
+    ) -> OrderedDict[str, np.ndarray]:
+        """The outputs by name, for arrays in the order of ``input_vars``, by name, or both.
+
+        The graph is compiled at the first call after an edit. Errors as for ``GraphInference.run``.
+        """
+        if self._runner is None:
+            self._runner = GraphInference._of(self._model())
+        return self._runner.run(*inp_args, inp_dict=inp_dict)
+
+    # ---- growing
+
+    def make_input_node(self, shape, dtype, name: str | None = None, device=None) -> VarNode:
+        """A new input."""
+        if device is not None:
+            require(str(device))
+        extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
+        return self._var(self.graph.add_input(extents, dtype, name or "input"))
+
+    def make_const(self, data, name: str | None = None, device=None) -> VarNode:
+        """A constant."""
+        value = data if isinstance(data, Tensor) else Tensor(data, device=device)
+        if isinstance(value, VarNode):
+            value = Tensor(value.numpy())
+        return self._var(self.graph.add_constant(value, name or "const", False))
+
+    def add_output(self, *vars: VarNode) -> None:
+        """Makes ``vars`` outputs behind the present ones."""
+        outputs, kept = self.graph.roots
+        for var in vars:
+            if self._id_of(var) in outputs:
+                warnings.warn(f"Network.add_output: {var!r} is an output already", stacklevel=2)
+            else:
+                outputs.append(var.id)
+        self._set_roots(outputs, kept)
+
+    def remove_output(self, *vars: VarNode) -> None:
+        """``vars`` are outputs no longer; a warning for one that is none."""
+        outputs, kept = self.graph.roots
+        for var in vars:
+            if self._id_of(var) in outputs:
+                outputs.remove(var.id)
+            else:
+                warnings.warn(f"Network.remove_output: {var!r} is no output", stacklevel=2)
+        self._set_roots(outputs, kept)
+
+    def add_dep_oprs(self, *vars: VarNode) -> None:
+        """``vars``, and what they are made of, belong to the graph, though no output needs them."""
+        outputs, kept = self.graph.roots
+        self._set_roots(outputs, kept + [self._id_of(var) for var in vars])
+
+    # ---- edits
+
+    def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
+        """What reads an old variable (a key) reads the new one, but for operators that the new one is made from.
+
+        So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well.
+        """
+        pairs = [(self._id_of(old), self._id_of(new)) for old, new in repl_dict.items()]
+        self._edit("replace", pairs)
+
+    def replace_oprs(self, repl_dict: dict[OpNode, OpNode]) -> None:
+        """Outputs of an old operator (a key) are replaced by those of the new one, as ``replace_vars`` does."""
+        pairs = []
+        for old, new in repl_dict.items():
+            if len(old.outputs) != len(new.outputs):
+                raise ValueError(
+                    f"Network.replace_oprs: {old!r} has {len(old.outputs)} outputs, {new!r} has {len(new.outputs)}"
+                )
+            pairs += zip(map(self._id_of, old.outputs), map(self._id_of, new.outputs))
+        self._edit("replace", pairs)
+
+    def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
+        """Gives all inputs the leading extent ``batchsize``, but for those in ``blacklist`` (names or variables).
+
+        Reshapes and slices of the whole batch follow. ValueError that names the operator where others do not;
+        AssertionError unless the inputs have the same batch size now.
+        """
+        skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}
+        inputs = [var for var in self.input_vars if var.name not in skipped]
+        batches = {var.partial_shape[:1] for var in inputs}
+        assert len(batches) == 1 and batches != {()}, (
+            "Network.reset_batch_size: the inputs do not have one batch size: "
+            + ", ".join(map(repr, inputs))
+        )
+        ((before,),) = batches
+        self._edit("reset_batch", [var.id for var in inputs], before, int(batchsize))
+
+    def modify_opr_names(self, modifier: str | Callable[[str], str]) -> None:
+        """Renames operators: a text is put in front with a dot, a function gives the new name for the old one."""
+        if not isinstance(modifier, str) and not callable(modifier):
+            raise TypeError(f"Network.modify_opr_names: {modifier!r} is no text and no function")
+        for opr in self.all_oprs:
+            opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
+
+    def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs) -> list[VarNode]:
+        """The same values after whole-graph passes, as new variables; put them in place with ``replace_vars``.
+
+        kwargs: the ``enable_*`` options of dump, which change nothing here.
+        """
+        from ..jit.dump import checked_options
+
+        checked_options(kwargs)
+        numbers = self.graph.optimized([self._id_of(var) for var in dest_vars])
+        return [self._var(number) for number in numbers]
+
+    # ---- looking
+
+    @property
+    def all_oprs(self) -> list[OpNode]:
+        """Operators as they can run; constants and inputs directly before their first reader."""
+        if self._order is None:
+            self._order = self.graph.order()
+        return [self._opr(number) for number in self._order]
+
+    @property
+    def all_vars(self) -> list[VarNode]:
+        """What ``all_oprs`` make, in that order."""
+        return [var for opr in self.all_oprs for var in opr.outputs]
+
+    @property
+    def input_vars(self) -> list[VarNode]:
+        inputs = [opr for opr in self.all_oprs if isinstance(opr, Host2DeviceCopy)]
+        return [opr.outputs[0] for opr in sorted(inputs, key=lambda opr: opr.id)]
+
+    @property
+    def output_vars(self) -> list[VarNode]:
+        return [self._var(number) for number in self.graph.roots[0]]
+
+    dest_vars = output_vars
+
+    @property
+    def all_oprs_map(self) -> OrderedDict[int, OpNode]:
+        """By id."""
+        return OrderedDict((opr.id, opr) for opr in self.all_oprs)
+
+    @property
+    def all_vars_map(self) -> OrderedDict[int, VarNode]:
+        """By id."""
+        return OrderedDict((var.id, var) for var in self.all_vars)
+
+    @property
+    def all_oprs_dict(self) -> OrderedDict[str, OpNode]:
+        """By name."""
+        return self.opr_filter.as_dict()
+
+    @property
+    def all_vars_dict(self) -> OrderedDict[str, VarNode]:
+        """By name."""
+        return self.var_filter.as_dict()
+
+    @property
+    def opr_filter(self) -> NodeFilter:
+        return NodeFilter(self.all_oprs)
+
+    @property
+    def var_filter(self) -> NodeFilter:
+        return NodeFilter(self.all_vars)
+
+    @property
+    def params_filter(self) -> NodeFilter:
+        """Operators that hold parameters."""
+        return self.opr_filter.param_provider()
+
+    @property
+    def data_providers_filter(self) -> NodeFilter:
+        """Operators that stand for inputs."""
+        return self.opr_filter.data_provider()
+
+    def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True):
+        """The operator of a class (AssertionError unless there is one), or all of them."""
+        assert isinstance(oprcls, type) and issubclass(oprcls, OpNode), f"{oprcls!r} is no operator"
+        return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
+
+    def get_opr_by_name(self, name: str, unique: bool = True):
+        """The operator whose name fits a glob pattern (AssertionError unless there is one), or all of them."""
+        return _found(self.opr_filter.name(name), unique, name)
+
+    def get_var_by_name(self, name: str, unique: bool = True):
+        """The variable whose name fits a glob pattern (AssertionError unless there is one), or all of them."""
+        return _found(self.var_filter.name(name), unique, name)
+
+    def get_var_receive_oprs(self, var: VarNode) -> list[OpNode]:
+        """Operators that read ``var``."""
+        self._id_of(var)
+        return var.users
+
+    def get_dep_oprs(self, var: VarNode) -> list[OpNode]:
+        """Operators that ``var`` is made of, as they can run."""
+        return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
+
+
+def _found(nodes: NodeFilter, unique: bool, what: str):
+    found = nodes.as_list()
+    if not unique:
+        return found
+    assert len(found) == 1, f"Network: {len(found)} nodes fit {what!r}, not one"
+    return found[0]
+
+
+def set_symbolic_shape(option: bool) -> bool:
+    """Whether ``VarNode.shape`` is a Tensor; returns what was set before."""
+    old = network_node.shapes_are_tensors
+    network_node.shapes_are_tensors = bool(option)
+    return old
+
+
+def as_varnode(obj: VarNode | OpNode) -> VarNode:
+    """A variable as it is, an operator's only output. TypeError for others, ValueError for several outputs."""
+    if isinstance(obj, VarNode):
+        return obj
+    if not isinstance(obj, OpNode):
+        raise TypeError(f"as_varnode: {type(obj).__name__} is no node of a network")
+    if len(obj.outputs) != 1:
+        raise ValueError(f"as_varnode: {obj!r} has {len(obj.outputs)} outputs")
+    return obj.outputs[0]
+
+
+def as_oprnode(obj: VarNode | OpNode) -> OpNode:
+    """An operator as it is, the one that makes a variable. TypeError for others."""
+    if not isinstance(obj, (VarNode, OpNode)):
+        raise TypeError(f"as_oprnode: {type(obj).__name__} is no node of a network")
+    return obj if isinstance(obj, OpNode) else obj.owner

@@ -1,0 +1,291 @@
+"""Objects for what a :class:`~megengine.utils.network.Network` holds: variables and operators.
+
+They are views: the graph lies in the extension, and each look at an attribute reads it there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..tensor import Tensor
+
+__all__ = [
+    "ConstOpBase", "Host2DeviceCopy", "ImmutableTensor", "NetworkNode", "OpNode", "SharedDeviceTensor",
+    "VarNode", "str_to_mge_class",
+]  # fmt: skip
+
+shapes_are_tensors = False  # see network.set_symbolic_shape
+
+
+class NetworkNode:
+    """Base of variables and operators."""
+
+    _network: Any
+
+
+class VarNode(NetworkNode, Tensor):
+    """A value of a network. It is a Tensor without data: functions of it, and operators, extend the graph.
+
+    ``==`` compares elements, as for every Tensor; the result is a variable and counts as false, so that
+    ``var in a_list`` looks for the object. Networks make them; ``VarNode(var)`` gives ``var``.
+    """
+
+    def __new__(cls, var: VarNode, *, owner_opr: OpNode | None = None, name: str | None = None):
+        if not isinstance(var, VarNode):
+            raise TypeError(
+                f"VarNode: {type(var).__name__} is no variable of a network\n"
+                "  fix: use Network.make_input_node or Network.make_const"
+            )
+        if owner_opr is not None and owner_opr is not var.owner:
+            raise ValueError(f"VarNode: {owner_opr!r} does not make {var!r}")
+        if name is not None:
+            var.name = name
+        return var
+
+    def __init__(self, var, *, owner_opr=None, name=None):
+        pass
+
+    @property
+    def id(self) -> int:
+        """Its number, which stays."""
+        return _core.variable_link(self)[1]
+
+    @property
+    def name(self) -> str:
+        """What dump calls an input or an output."""
+        return self._network.graph.value_name(self.id)
+
+    @name.setter
+    def name(self, name: str):
+        self._network.graph.rename_value(self.id, name)
+        self._network._changed()
+
+    @property
+    def owner(self) -> OpNode:
+        """The operator that makes it."""
+        return self._network._opr(self._network.graph.owner(self.id))
+
+    @property
+    def users(self) -> list[OpNode]:
+        """Operators of the graph that read it."""
+        return [opr for opr in self._network.all_oprs if self.id in opr._input_ids]
+
+    @property
+    def graph(self) -> _core.GraphEditor:
+        return self._network.graph
+
+    @property
+    def shape(self):
+        """Extents: a tuple, or a constant Tensor after ``set_symbolic_shape(True)``."""
+        shape = self._tuple_shape
+        return _core.apply_const(np.array(shape, np.int32)) if shapes_are_tensors else shape
+
+    @property
+    def partial_shape(self) -> tuple[int, ...]:
+        """The shape; all extents of our graphs are known."""
+        return self._tuple_shape
+
+    def numpy(self) -> np.ndarray:
+        """The value of what depends on constants only. RuntimeError for others."""
+        return self._network.graph.constant_value(self.id).numpy()
+
+    def item(self, *args):
+        return self.numpy().item(*args)
+
+    def __bool__(self) -> bool:
+        return False
+
+    __index__ = None
+    __int__ = None
+    __float__ = None
+    __complex__ = None
+    __hash__ = object.__hash__
+
+    def __repr__(self):
+        return f"VarNode(name={self.name!r}, shape={self._tuple_shape}, dtype={self.dtype})"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"{self!r} is part of a network\n  fix: keep the network with Network.dump")
+
+
+class _Inputs(list):
+    """Operands of an operator; writing one changes the graph."""
+
+    def __init__(self, opr: OpNode):
+        super().__init__(map(opr._network._var, opr._input_ids))
+        self._opr = opr
+
+    def __setitem__(self, index: int, var: VarNode):
+        network = self._opr._network
+        index = range(len(self))[index]
+        network._edit("set_operand", self._opr.id, index, network._id_of(var))
+        super().__setitem__(index, var)
+
+
+class OpNode(NetworkNode):
+    """An operator of a network; made by functions of variables, and by the network."""
+
+    type = "OpNode"
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError(
+            f"{type(self).__name__}: operators are made by networks\n"
+            "  fix: call a function on variables, Network.make_input_node or Network.make_const"
+        )
+
+    @classmethod
+    def _of(cls, network, number: int) -> OpNode:
+        self = object.__new__(cls)
+        self._network = network
+        self._number = number
+        return self
+
+    @property
+    def id(self) -> int:
+        """Its number, which stays."""
+        return self._number
+
+    @property
+    def name(self) -> str:
+        return self._network.graph.node_name(self._number)
+
+    @name.setter
+    def name(self, name: str):
+        self._network.graph.rename_node(self._number, name)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Attributes of the operator, and for element-wise ones ``mode``."""
+        return self._network.graph.attrs(self._number)
+
+    @property
+    def _input_ids(self) -> list[int]:
+        return self._network.graph.inputs(self._number)
+
+    @property
+    def inputs(self) -> list[VarNode]:
+        """Operands; ``opr.inputs[0] = var`` makes it read another one."""
+        return _Inputs(self)
+
+    @property
+    def outputs(self) -> list[VarNode]:
+        return [self._network._var(number) for number in self._network.graph.outputs(self._number)]
+
+    def __repr__(self):
+        return f"{type(self).__name__}(name={self.name!r}, id={self._number})"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"{self!r} is part of a network\n  fix: keep the network with Network.dump")
+
+
+class Elemwise(OpNode):
+    """An element-wise operator; ``params["mode"]`` says which."""
+
+    type = "Elemwise"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        graph = self._network.graph
+        return {"mode": graph.type_name(self._number), **graph.attrs(self._number)}
+
+    def __repr__(self):
+        return f"Elemwise(mode={self.params['mode']}, name={self.name!r}, id={self._number})"
+
+
+class Host2DeviceCopy(OpNode):
+    """An input of the network."""
+
+    type = "Host2DeviceCopy"
+
+    shape = property(lambda self: self.outputs[0]._tuple_shape)
+    dtype = property(lambda self: self.outputs[0].dtype)
+    device = property(lambda self: self.outputs[0].device)
+
+
+class ConstOpBase(OpNode):
+    """A constant."""
+
+    type = "ConstOpBase"
+
+    shape = property(lambda self: self.outputs[0]._tuple_shape)
+    dtype = property(lambda self: self.outputs[0].dtype)
+    device = property(lambda self: self.outputs[0].device)
+
+    def numpy(self) -> np.ndarray:
+        return self.outputs[0].numpy()
+
+    def set_value(self, data, device=None) -> None:
+        """Other data, which may have another shape if the readers can take it."""
+        value = data if isinstance(data, Tensor) else Tensor(data, device=device)
+        self._network._edit("set_constant", self._number, value)
+
+
+class ImmutableTensor(ConstOpBase):
+    """A number or array of the program."""
+
+    type = "ImmutableTensor"
+
+
+class SharedDeviceTensor(ConstOpBase):
+    """A parameter."""
+
+    type = "SharedDeviceTensor"
+
+
+def _operator(name: str, type_name: str) -> type[OpNode]:
+    made = type(name, (OpNode,), {"type": type_name, "__module__": __name__})
+    made.__doc__ = f"The operator ``{type_name}``."
+    setattr(sys.modules[__name__], name, made)
+    return made
+
+
+# Classes by the names that dumped operators carry (type_name_of in jit/export.cpp). Those of other operators are called as these are,
+# and made at first use.
+_CLASSES = {
+    type_name: _operator(name, type_name)
+    for name, type_name in {
+        "AdaptivePoolingForward": "AdaptivePooling", "Argmax": "Argmax", "Argmin": "Argmin", "ArgsortForward": "Argsort",
+        "BatchNormForward": "BatchNorm", "Broadcast": "Broadcast", "Concat": "Concat", "ConvolutionBackwardData": "ConvTranspose",
+        "ConvolutionForward": "Convolution", "Dimshuffle": "Dimshuffle", "Identity": "Identity", "IndexingIncrMultiAxisVec": "IndexingIncrMultiAxisVec",
+        "IndexingMultiAxisVec": "IndexingMultiAxisVec", "IndexingOneHot": "IndexingOneHot", "IndexingSetMultiAxisVec": "IndexingSetMultiAxisVec",
+        "IndexingSetOneHot": "IndexingSetOneHot", "MatrixInverse": "MatrixInverse", "MatrixMul": "MatrixMul", "PoolingForward": "Pooling",
+        "Reduce": "Reduce", "Reshape": "Reshape", "SVD": "SVD", "SetSubtensor": "SetSubtensor", "Subtensor": "Subtensor", "TopK": "TopK",
+        "TypeCvt": "TypeCvt",
+    }.items()
+}  # fmt: skip
+_CLASSES["ConvolutionBackwardData"] = _CLASSES["ConvTranspose"]
+_KINDS = {"input": Host2DeviceCopy, "constant": ImmutableTensor, "parameter": SharedDeviceTensor}
+_ELEMENTWISE = {row["name"] for row in _core.op_table() if row["elementwise"]} - {"cast"}
+
+
+def class_of(graph: _core.GraphEditor, number: int) -> type[OpNode]:
+    """The class for the node ``number``."""
+    kind = graph.kind(number)
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind in _ELEMENTWISE:
+        return Elemwise
+    name = graph.type_name(number)
+    if name not in _CLASSES:
+        _CLASSES[name] = _operator(name, name)
+    return _CLASSES[name]
+
+
+def str_to_mge_class(classname: str) -> type:
+    """The class of this module with that name. ValueError when there is none."""
+    found = getattr(sys.modules[__name__], classname, None)
+    if not (isinstance(found, type) and issubclass(found, NetworkNode)):
+        raise ValueError(f"network_node: no class {classname!r}")
+    return found
+
+
+def as_list(nodes: Any) -> list:
+    """One node, or several."""
+    return (
+        list(nodes) if isinstance(nodes, Iterable) and not isinstance(nodes, VarNode) else [nodes]
+    )
