@@ -5,6 +5,7 @@ import numpy as np
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+import megengine.traced_module as tm
 
 
 def tensor(*shape, seed=0):
@@ -43,3 +44,9 @@ def same(actual, expected, **tolerance):
     np.testing.assert_allclose(
         actual.numpy(), expected.numpy(), **{"rtol": 1e-5, "atol": 1e-6, **tolerance}
     )
+
+
+def affine():
+    """exp(x) + 1, its graph, and its nodes x and exp(x) + 1."""
+    traced = tm.trace_module(Affine(), tensor(3))
+    return traced, traced.graph, traced.graph.inputs[1], traced.graph.outputs[0]

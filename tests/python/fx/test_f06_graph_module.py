@@ -1,10 +1,11 @@
-"""GraphModule: a normal module around a graph (F2, F6)."""
+"""F6: tracers of one's own, and GraphModule: a normal module around a graph."""
 
 import copy
 import pickle
 
 import numpy as np
 import pytest
+from programs import Affine, same, tensor
 
 import megengine as mge
 import megengine.functional as F
@@ -31,10 +32,6 @@ class Net(M.Module):
 
     def forward(self, x):
         return self.inner(x) + self.shift
-
-
-def tensor(*shape):
-    return mge.tensor(np.random.RandomState(0).randn(*shape).astype(np.float32))
 
 
 def test_it_holds_what_the_graph_names_under_the_same_paths():
@@ -105,24 +102,6 @@ def test_submodules_come_and_go():
     assert gm.delete_submodule("inner.bn") and not gm.delete_submodule("inner.bn")
 
 
-def test_the_readable_form(capsys):
-    gm = fx.symbolic_trace(lambda x: x + 1)
-    text = gm.print_readable()
-    assert (
-        "    def forward(self, x):\n        add = x + 1" in text and text in capsys.readouterr().out
-    )
-
-
-def test_tracebacks_show_the_generated_line():
-    import traceback
-
-    gm = fx.symbolic_trace(lambda x: F.reshape(x, (7, 7)))
-    with pytest.raises(Exception) as caught:  # noqa: PT011 (whatever reshape raises)
-        gm(tensor(3))
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "reshape = megengine.functional.reshape(x, (7, 7))" in shown
-
-
 def test_it_is_compiled_by_trace():
     gm, x = fx.symbolic_trace(Net()), tensor(1, 3, 4, 4)
     gm.eval()
@@ -135,3 +114,51 @@ def test_forward_has_the_inputs_of_the_graph():
 
     gm = fx.symbolic_trace(lambda x, scale=2: x * scale)
     assert list(inspect.signature(gm.forward).parameters) == ["x", "scale"]
+
+
+def test_a_tracer_says_what_is_a_leaf():
+    class Whole(fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return isinstance(m, Affine)
+
+    net = M.Sequential(Affine(), M.ReLU())
+    graph = Whole().trace(net)
+    assert graph.nodes.__len__() > 3 and ("call_module", "0") in [
+        (n.op, n.target) for n in graph.nodes
+    ]
+    same(fx.GraphModule(net, graph)(tensor(2, 4)), net(tensor(2, 4)))
+
+
+def test_a_tracer_may_answer_conditions():
+    class Yes(fx.Tracer):
+        def to_bool(self, obj):
+            return True
+
+    graph = Yes().trace(lambda x: F.relu(x) if x.sum() > 0 else x)
+    assert F.relu in [node.target for node in graph.nodes]
+
+
+def transform(m, tracer_class=fx.Tracer):
+    graph = tracer_class().trace(m)
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is F.add:
+            node.target = F.mul
+    graph.lint()
+    return fx.GraphModule(m, graph)
+
+
+def test_a_transformation_takes_any_tracer():
+    class Adds(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = mge.Parameter([2.0, 3.0])
+
+        def forward(self, x):
+            return F.add(x, self.scale)
+
+    class Own(fx.Tracer):
+        """Like the one that it extends."""
+
+    for module in (transform(Adds()), transform(Adds(), Own)):
+        assert module(mge.tensor([5.0, 7.0])).numpy().tolist() == [10, 21]
+        assert list(module.state_dict()) == ["scale"] and isinstance(module, M.Module)
