@@ -4,6 +4,7 @@
 """
 
 from ._export import export
+from ._load import load
 from ._proto import OnnxError
 
-__all__ = ["OnnxError", "export"]
+__all__ = ["OnnxError", "export", "load"]

@@ -41,6 +41,7 @@ class Emitter:
     def __init__(self, recording: Recording, opset: int) -> None:
         self.recording, self.opset = recording, opset
         self.nodes: list[Any] = []
+        self.leading: list[Any] = []  # nodes that stand before all others
         self.initializers: list[Any] = []
         self.line = ""  # the user's line that the nodes come from
         self._names: dict[int, str] = {}  # by recorded value
@@ -78,13 +79,15 @@ class Emitter:
         return name
 
     def constant(self, value: Any, dtype: Any = None) -> str:
-        """A stored tensor without a name of its own; equal small ones are stored once."""
+        """A tensor that is no parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
         array = np.asarray(value, dtype)
         if array.size > 64:
             return self.initializer(array, f"{self._base or 'graph'}.constant")
         key = (array.dtype.name, array.shape, array.tobytes())
         if key not in self._constants:
-            self._constants[key] = self.initializer(array, "constant")
+            name = self._constants[key] = self.fresh("constant")
+            tensor = onnx().numpy_helper.from_array(array, name)
+            self.leading.append(onnx().helper.make_node("Constant", [], [name], name, value=tensor))
         return self._constants[key]
 
     def ints(self, values: Sequence[int]) -> str:
@@ -155,7 +158,7 @@ class Emitter:
         ]
         shown = {name: self._type(value) for value, name in self._names.items() if name in made_here}
         graph = helper.make_graph(
-            self.nodes, name, inputs, results, self.initializers,
+            self.leading + self.nodes, name, inputs, results, self.initializers,
             value_info=[helper.make_tensor_value_info(n, *t) for n, t in shown.items() if n not in renamed],
         )  # fmt: skip
         opsets = [helper.make_opsetid("", self.opset)]

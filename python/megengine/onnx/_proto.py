@@ -19,10 +19,12 @@ def onnx() -> ModuleType:
     """The package, with what is used of it. ImportError that tells how to install it."""
     try:
         import onnx
-        import onnx.external_data_helper
         import onnx.helper
+        import onnx.inliner
         import onnx.numpy_helper
+        import onnx.reference
         import onnx.shape_inference
+        import onnx.version_converter
     except ImportError as error:
         raise ImportError(
             "megengine.onnx needs the package onnx\n  fix: pip install 'megjit[onnx]'"

@@ -1,0 +1,73 @@
+"""Values that are known while a model is loaded: shape arithmetic, which files spell out node by node."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ._builder import Operand, array_of
+from ._proto import onnx
+
+# Ops whose result is not larger than their operands broadcast together.
+_FOLDED = frozenset({
+    "Add", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather", "Greater", "Identity", "Less", "Max", "Min", "Mod", "Mul",
+    "Neg", "Not", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt",
+    "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+_MOST_ELEMENTS = 1024  # of an operand
+
+
+def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarray] | None:
+    """What the node gives, when that follows from what is known; else None."""
+    if node.op_type == "Constant":
+        return _constant(node)
+    if node.op_type in ("Shape", "Size") and inputs[0] is not None and inputs[0].shape is not None:
+        return [_extent_of(node, inputs[0].shape)]
+    if node.op_type not in _FOLDED | {"ConstantOfShape", "Range"} or not inputs:
+        return None
+    arrays = [operand.array for operand in inputs if operand is not None]
+    if any(array is None or array.size > _MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
+        return None
+    if any(operand is not None and operand.is_stored and operand.array.dtype.kind == "f" for operand in inputs):
+        return None  # a parameter stays one
+    if not _stays_small(node.op_type, arrays):
+        return None
+    helper = onnx().helper
+    feeds = {name: operand.array for name, operand in zip(node.input, inputs, strict=True) if name}
+    given = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in feeds.items()]
+    made = [helper.make_value_info(name, onnx().TypeProto()) for name in node.output]
+    model = helper.make_model(helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        return [np.asarray(value) for value in onnx().reference.ReferenceEvaluator(model).run(None, feeds)]
+    except Exception:  # running the model names the node
+        return None
+
+
+def _stays_small(op: str, arrays: list[np.ndarray]) -> bool:
+    if op == "ConstantOfShape":
+        return math.prod(int(extent) for extent in arrays[0]) <= _MOST_ELEMENTS
+    if op == "Range":
+        start, limit, step = (float(array) for array in arrays)
+        return step != 0 and (limit - start) / step <= _MOST_ELEMENTS
+    return True
+
+
+def _constant(node: Any) -> list[np.ndarray] | None:
+    for attribute in node.attribute:
+        value = onnx().helper.get_attribute_value(attribute)
+        if attribute.name == "value":
+            return [array_of(value)]
+        if attribute.name in ("value_float", "value_floats"):
+            return [np.asarray(value, np.float32)]
+        if attribute.name in ("value_int", "value_ints"):
+            return [np.asarray(value, np.int64)]
+    return None
+
+
+def _extent_of(node: Any, shape: tuple[int, ...]) -> np.ndarray:
+    if node.op_type == "Size":
+        return np.asarray(math.prod(shape), np.int64)
+    bounds = {attribute.name: attribute.i for attribute in node.attribute}
+    return np.asarray(shape[bounds.get("start", 0) : bounds.get("end")], np.int64)

@@ -1,0 +1,190 @@
+"""From a file or proto to a model that is safe to convert: checked, its tensors in memory, its ops those of opset 13 and up.
+
+Nothing that a file says of sizes or places is believed before it is compared with what is there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Container, Iterator
+from typing import Any
+
+import numpy as np
+
+from ._proto import OnnxError, onnx
+
+OLDEST_READ = 13  # older models are brought to it by the package's converter
+
+
+def read(source: Any) -> Any:
+    """The ModelProto of a path, an open binary file or bytes; a proto itself is copied. OnnxError for what is unsound."""
+    folder = None
+    if isinstance(source, onnx().ModelProto):
+        model = onnx().ModelProto()
+        model.CopyFrom(source)
+    elif isinstance(source, (str, os.PathLike)):
+        with open(source, "rb") as file:
+            model = _parsed(file.read(), os.fspath(source))
+        folder = os.path.dirname(os.path.abspath(source))
+    else:
+        data = source if isinstance(source, bytes) else source.read()
+        model = _parsed(data, str(getattr(source, "name", "the model")))
+    for tensor in _tensors(model):
+        _check_tensor(tensor, folder)
+    try:
+        onnx().checker.check_model(model)
+    except Exception as error:  # the checker raises its own class, and others for what it does not expect
+        raise OnnxError(f"load: the model is not sound\n  why: {error}") from None
+    return _modernized(model)
+
+
+def _parsed(data: bytes, name: str) -> Any:
+    model = onnx().ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as error:
+        raise OnnxError(f"load: {name} is no ONNX model\n  why: {error}") from None
+    if not model.HasField("graph"):
+        raise OnnxError(f"load: {name} is no ONNX model: it has no graph")
+    return model
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    yield graph
+    for node in graph.node:
+        yield from _graphs_of(node)
+
+
+def _graphs_of(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+            yield from _graphs(inner)
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    """Every tensor that the model holds: initializers, and attributes of nodes."""
+    nodes = [node for function in model.functions for node in function.node]
+    for graph in [*_graphs(model.graph), *(inner for node in nodes for inner in _graphs_of(node))]:
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        nodes += graph.node
+    for node in nodes:
+        for attribute in node.attribute:
+            yield from [attribute.t] if attribute.HasField("t") else []
+            yield from attribute.tensors
+
+
+def _check_tensor(tensor: Any, folder: str | None) -> None:
+    """OnnxError unless the tensor holds as many bytes as its shape asks for; what lies in another file is fetched."""
+    what = f"load: tensor {tensor.name!r}"
+    if any(extent < 0 for extent in tensor.dims):
+        raise OnnxError(f"{what} has the shape {list(tensor.dims)}")
+    if tensor.HasField("segment"):
+        raise OnnxError(f"{what} is stored in segments, which are not read")
+    size = math.prod(tensor.dims)
+    try:
+        dtype = np.dtype(onnx().helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    except (KeyError, ValueError):
+        dtype = None  # a string, or a kind that is not known: refused where it is used
+    if tensor.data_location == onnx().TensorProto.EXTERNAL:
+        if dtype is None or _bits(tensor.data_type, dtype) < 8:
+            raise OnnxError(f"{what} of such elements cannot lie in another file")
+        _fetch(tensor, folder, size * dtype.itemsize, what)
+    elif dtype is not None and tensor.HasField("raw_data"):
+        needed = -(-size * _bits(tensor.data_type, dtype) // 8)
+        if len(tensor.raw_data) != needed:
+            raise OnnxError(f"{what} of shape {list(tensor.dims)} needs {needed} bytes and has {len(tensor.raw_data)}")
+
+
+def _bits(element_type: int, dtype: np.dtype) -> int:
+    name = onnx().TensorProto.DataType.Name(element_type)
+    return int(name[-1]) if name[-4:] in ("INT4", "INT2") else 4 if name == "FLOAT4E2M1" else 8 * dtype.itemsize
+
+
+def _fetch(tensor: Any, folder: str | None, needed: int, what: str) -> None:
+    """Reads a tensor from a file beside the model; links and paths that lead elsewhere are refused."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise OnnxError(f"{what} lies in the file {location!r}\n  fix: load the model from its path")
+    root = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(root, location))
+    if not location or os.path.isabs(location) or os.path.commonpath([root, path]) != root or not os.path.isfile(path):
+        raise OnnxError(f"{what} lies in {location!r}, which is no file in the folder of the model")
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", needed))
+    except ValueError:
+        raise OnnxError(f"{what}: offset or length in {location!r} is no number") from None
+    if offset < 0 or length != needed or offset + length > os.path.getsize(path):
+        raise OnnxError(
+            f"{what} needs {needed} bytes; {length} from {offset} on were promised, and {location!r} has {os.path.getsize(path)}"
+        )
+    with open(path, "rb") as file:
+        file.seek(offset)
+        tensor.raw_data = file.read(length)
+    tensor.data_location = onnx().TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def opset_of(model: Any) -> int:
+    """The version of ONNX's own operators that the model uses."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+
+
+def _modernized(model: Any) -> Any:
+    if model.functions:
+        model = onnx().inliner.inline_local_functions(model)
+    if opset_of(model) >= OLDEST_READ or not any(node.domain in ("", "ai.onnx") for node in model.graph.node):
+        return model
+    try:
+        return onnx().version_converter.convert_version(model, OLDEST_READ)
+    except Exception as error:
+        raise OnnxError(
+            f"load: the model is of opset {opset_of(model)} and cannot be brought to {OLDEST_READ}\n  why: {error}"
+        ) from None
+
+
+def expanded(model: Any, known: Container[str]) -> Any:
+    """The model with operators that are not ``known`` replaced by the nodes by which ONNX defines them, where it does."""
+    done: set[str] = set()
+    while True:
+        used = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx") and node.op_type not in known}
+        lacking = {op for op in used - done if _is_defined_by_nodes(op, opset_of(model))}
+        if not lacking:
+            return model
+        done |= lacking
+        for node in model.graph.node:
+            if node.op_type in lacking:
+                _add_defaults(node, opset_of(model))
+        try:
+            model = onnx().inliner.inline_selected_functions(
+                with_types(model), [("", op) for op in sorted(lacking)], exclude=False, inline_schema_functions=True
+            )
+        except Exception:  # the package cannot: the op is refused with the others
+            return model
+
+
+def _is_defined_by_nodes(op: str, opset: int) -> bool:
+    try:
+        schema = onnx().defs.get_schema(op, opset)
+    except onnx().defs.SchemaError:
+        return False
+    return schema.has_function or schema.has_context_dependent_function
+
+
+def _add_defaults(node: Any, opset: int) -> None:
+    """The inliner leaves references to attributes that a node does not have."""
+    given = {attribute.name for attribute in node.attribute}
+    for name, row in onnx().defs.get_schema(node.op_type, opset).attributes.items():
+        if name not in given and row.default_value.name:
+            node.attribute.append(row.default_value)
+
+
+def with_types(model: Any) -> Any:
+    """The model with the types that can be inferred; without them where inference gives up."""
+    try:
+        return onnx().shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # a wrong shape: running the model names the node
+        return model

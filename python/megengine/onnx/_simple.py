@@ -1,0 +1,331 @@
+"""Nodes that are functions of `megengine.functional` as they stand. What is not here, or returns None, is a call of the
+counterpart in `megengine.onnx.functions`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import functional as F
+from .. import fx
+from ._builder import Builder, Operand
+from .functions import COUNTERPARTS
+from .functions._table import axis_of, dtype_of
+
+
+@dataclass
+class Application:
+    """A node with its operands, about to become nodes of ours."""
+
+    builder: Builder
+    node: Any
+    inputs: list[Operand | None]
+    attrs: dict[str, Any]
+    values: dict[str, Operand]
+
+    def __post_init__(self) -> None:
+        self.inputs = list(self.inputs)
+        while self.inputs and self.inputs[-1] is None:
+            self.inputs.pop()
+
+    @property
+    def result(self) -> Operand:
+        return self.values[self.node.output[0]]
+
+    def input(self, place: int) -> Operand | None:
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def known(self, place: int) -> Any:
+        """The numbers of an operand; None where there is none, ``...`` where they are not known yet."""
+        operand = self.input(place)
+        if operand is None:
+            return None
+        return operand.plain() if operand.array is not None else ...
+
+    def tensor(self, place: int) -> fx.Node:
+        return self.builder.tensor(self.inputs[place])
+
+    def tensors(self) -> list[fx.Node]:
+        return [self.builder.tensor(operand) for operand in self.inputs]
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        is_one = len(self.node.output) == 1 and not self.gives_several()
+        return self.builder.call(function, *args, name=self.node.output[0] if is_one else "", **kwargs)
+
+    def gives_several(self) -> bool:
+        """Does the counterpart return a sequence even when one result is wanted?"""
+        return self.node.op_type in _SEQUENCES
+
+    def number_or_tensor(self, place: int) -> Any:
+        """A 0-d constant as a number, if the other operand is a tensor."""
+        operand, others = self.inputs[place], [o for k, o in enumerate(self.inputs) if k != place and o is not None]
+        is_number = operand.array is not None and operand.array.ndim == 0 and not operand.is_stored
+        is_safe = is_number and operand.array.dtype.kind in "if" and any(o.array is None for o in others)
+        return operand.plain() if is_safe else self.builder.tensor(operand)
+
+    def generic(self) -> fx.Node:
+        """A call of the counterpart, with the attributes as keywords."""
+        row = COUNTERPARTS[self.node.op_type]
+        args: list[Any] = []
+        for place, operand in enumerate(self.inputs):
+            if operand is None:
+                args.append(None)
+            elif place in row.plain and operand.array is not None and operand.array.ndim <= 1:
+                args.append(operand.plain())
+            elif row.takes_numbers:
+                args.append(self.number_or_tensor(place))
+            else:
+                args.append(self.builder.tensor(operand))
+        kwargs = dict(self.attrs)
+        if row.counts_results and len(self.node.output) > 1:
+            kwargs["results"] = len(self.node.output)
+        return self.call(row.function, *args, **kwargs)
+
+
+_SEQUENCES = frozenset({"Split", "TopK", "Unique", "RNN", "GRU", "LSTM", "DynamicQuantizeLinear"})
+
+SIMPLE: dict[str, Callable[[Application], fx.Node | Operand | None]] = {}
+
+
+def simple(*ops: str) -> Callable:
+    """Puts a converter into the table."""
+
+    def put(converter: Callable[[Application], fx.Node | Operand | None]) -> Callable:
+        SIMPLE.update(dict.fromkeys(ops, converter))
+        return converter
+
+    return put
+
+
+# -- nothing to compute ---------------------------------------------------------------------------
+
+
+@simple("Identity")
+def _identity(a: Application) -> Operand:
+    return a.inputs[0]
+
+
+@simple("Dropout")
+def _dropout(a: Application) -> Operand | None:
+    return a.inputs[0] if len(a.node.output) == 1 and not a.known(2) else None
+
+
+# -- element-wise ---------------------------------------------------------------------------------
+
+_OF_REALS = {"Div": F.div, "Pow": F.pow}
+
+
+@simple(*_OF_REALS)
+def _of_reals(a: Application) -> fx.Node | None:
+    if not a.inputs[0].is_float or a.inputs[1].element_type != a.inputs[0].element_type:
+        return None
+    return a.call(_OF_REALS[a.node.op_type], a.number_or_tensor(0), a.number_or_tensor(1))
+
+
+@simple("Max", "Min", "Sum")
+def _of_two(a: Application) -> fx.Node | None:
+    function = {"Max": F.maximum, "Min": F.minimum, "Sum": F.add}[a.node.op_type]
+    return a.call(function, a.number_or_tensor(0), a.number_or_tensor(1)) if len(a.inputs) == 2 else None
+
+
+@simple("Clip")
+def _clip(a: Application) -> fx.Node | None:
+    bounds = [a.known(1), a.known(2)]
+    if any(bound is ... or isinstance(bound, tuple) for bound in bounds) or bounds == [None, None] or not a.inputs[0].is_float:
+        return None
+    if None not in bounds and bounds[0] > bounds[1]:
+        return None
+    return a.call(F.clip, a.tensor(0), *bounds)
+
+
+@simple("Cast")
+def _cast(a: Application) -> Operand | fx.Node:
+    dtype = dtype_of(a.attrs["to"])
+    if a.inputs[0].element_type and a.inputs[0].array is None and dtype_of(a.inputs[0].element_type) == dtype:
+        return Operand(a.node.output[0], a.tensor(0), None, False, a.attrs["to"], a.inputs[0].shape)
+    return a.builder.graph.call_method("astype", (a.tensor(0), dtype))
+
+
+@simple("LeakyRelu")
+def _leaky_relu(a: Application) -> fx.Node:
+    return a.call(F.nn.leaky_relu, a.tensor(0), a.attrs.get("alpha", 0.01))
+
+
+@simple("Gelu")
+def _gelu(a: Application) -> fx.Node | None:
+    return a.call(F.nn.gelu, a.tensor(0)) if a.attrs.get("approximate", "none") == "none" else None
+
+
+# -- arrangement ----------------------------------------------------------------------------------
+
+
+def _is_full(values: Any) -> bool:
+    return isinstance(values, tuple) and len(values) > 0
+
+
+@simple("Reshape")
+def _reshape(a: Application) -> fx.Node | None:
+    """Extents of 0 are those of the operand."""
+    shape = a.known(1)
+    if shape is ... or (0 in shape and a.inputs[0].shape is None) or (a.inputs[0].shape or (1,)).count(0):
+        return None
+    if not a.attrs.get("allowzero"):
+        shape = tuple(a.inputs[0].shape[place] if extent == 0 else extent for place, extent in enumerate(shape))
+    return a.call(F.reshape, a.tensor(0), shape) if 0 not in shape else None
+
+
+@simple("Flatten")
+def _flatten(a: Application) -> fx.Node | None:
+    shape = a.inputs[0].shape
+    return a.call(F.flatten, a.tensor(0), 1) if a.attrs.get("axis", 1) == 1 and shape and len(shape) > 1 else None
+
+
+@simple("Transpose")
+def _transpose(a: Application) -> fx.Node | None:
+    return a.call(F.transpose, a.tensor(0), tuple(a.attrs["perm"])) if _is_full(a.attrs.get("perm")) else None
+
+
+@simple("Concat")
+def _concat(a: Application) -> fx.Node:
+    return a.call(F.concat, a.tensors(), axis=a.attrs["axis"])
+
+
+@simple("Squeeze", "Unsqueeze")
+def _one_axis(a: Application) -> fx.Node | None:
+    axes = a.known(1)
+    if not _is_full(axes) or len(axes) != 1:
+        return None
+    return a.call(F.squeeze if a.node.op_type == "Squeeze" else F.expand_dims, a.tensor(0), axes[0])
+
+
+@simple("Slice")
+def _slice(a: Application) -> fx.Node | None:
+    """As Python writes it, where steps are forward ones."""
+    starts, ends, axes, steps = (a.known(place) for place in range(1, 5))
+    shape = a.inputs[0].shape
+    if ... in (starts, ends, axes, steps) or shape is None:
+        return None
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if any(step <= 0 for step in steps):
+        return None
+    cut = [slice(None)] * len(shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = axis_of(axis, len(shape))
+        cut[axis] = slice(*slice(start, end, step).indices(shape[axis]))
+        if cut[axis] == slice(0, shape[axis], 1):
+            cut[axis] = slice(None)
+        elif step == 1:
+            cut[axis] = slice(cut[axis].start, cut[axis].stop)
+    while cut and cut[-1] == slice(None):
+        cut.pop()
+    return a.call(operator.getitem, a.tensor(0), tuple(cut)) if cut else None
+
+
+@simple("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
+def _reduce(a: Application) -> fx.Node | None:
+    axes = a.attrs.get("axes", a.known(1))
+    if not _is_full(axes) or a.inputs[0].element_type != 1:  # float32, whose mean and sum are
+        return None
+    function = {"ReduceMean": F.mean, "ReduceSum": F.sum, "ReduceMax": F.max, "ReduceMin": F.min}[a.node.op_type]
+    return a.call(function, a.tensor(0), axis=tuple(axes), keepdims=bool(a.attrs.get("keepdims", 1)))
+
+
+# -- layers ---------------------------------------------------------------------------------------
+
+
+def _even_padding(a: Application, dims: int) -> tuple[int, ...] | None:
+    """The padding of an axis when both sides have as much."""
+    pads = tuple(a.attrs.get("pads", (0,) * 2 * dims))
+    is_even = a.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and pads[:dims] == pads[dims:]
+    return pads[:dims] if is_even and min(pads, default=0) >= 0 else None
+
+
+@simple("Conv")
+def _conv(a: Application) -> fx.Node | None:
+    """Weights of groups have them as their first axis here, biases the axes of the result."""
+    w, bias, groups = a.inputs[1], a.input(2), a.attrs.get("group", 1)
+    dims = len(w.shape or ()) - 2
+    padding = _even_padding(a, dims) if 1 <= dims <= 3 else None
+    if padding is None or w.array is None or (bias is not None and bias.array is None):
+        return None
+    function = {1: F.nn.conv1d, 2: F.nn.conv2d, 3: F.nn.conv3d}[dims]
+    weight = a.tensor(1) if groups == 1 else _stored_as(a, 1, (groups, w.shape[0] // groups, *w.shape[1:]))
+    if weight is None:
+        return None
+    more = [] if bias is None else [_stored_as(a, 2, (1, w.shape[0]) + (1,) * dims)]
+    if None in more:
+        return None
+    spread = lambda name: _window(a.attrs.get(name, (1,) * dims))  # noqa: E731
+    window = {"stride": spread("strides"), "padding": _window(padding), "dilation": spread("dilations"), "groups": groups}
+    return a.call(function, a.tensor(0), weight, *more, **window)
+
+
+def _window(values: Any) -> Any:
+    """One number for one axis."""
+    values = tuple(values)
+    return values[0] if len(values) == 1 else values
+
+
+def _stored_as(a: Application, place: int, shape: tuple[int, ...]) -> fx.Node | None:
+    """A constant in another shape, under its own name; None when another node reads it as it is."""
+    operand = a.inputs[place]
+    if operand.node is not None:
+        held = a.builder.attributes[operand.node.target]
+        return operand.node if held._tuple_shape == shape else None
+    operand.node = a.builder.store(operand.name, operand.array.reshape(shape))
+    return operand.node
+
+
+@simple("MaxPool", "AveragePool")
+def _pool(a: Application) -> fx.Node | None:
+    kernel = tuple(a.attrs["kernel_shape"])
+    padding = _even_padding(a, len(kernel))
+    plain = len(kernel) == 2 and padding is not None and all(p < k for p, k in zip(padding, kernel, strict=True))
+    plain = plain and not a.attrs.get("ceil_mode") and set(a.attrs.get("dilations", (1,))) == {1} and len(a.node.output) == 1
+    if not plain or not a.inputs[0].is_float:
+        return None
+    window = (kernel, tuple(a.attrs.get("strides", (1, 1))), padding)
+    if a.node.op_type == "MaxPool":
+        return a.call(F.nn.max_pool2d, a.tensor(0), *window)
+    mode = "average" if a.attrs.get("count_include_pad") else "average_count_exclude_padding"
+    return a.call(F.nn.avg_pool2d, a.tensor(0), *window, mode)
+
+
+@simple("BatchNormalization")
+def _batch_norm(a: Application) -> fx.Node | None:
+    if a.attrs.get("training_mode") or len(a.node.output) > 1:
+        return None
+    x, weight, bias, mean, var = a.tensors()
+    return a.call(F.nn.batch_norm, x, mean, var, weight, bias, eps=a.attrs.get("epsilon", 1e-5))
+
+
+@simple("LayerNormalization")
+def _layer_norm(a: Application) -> fx.Node | None:
+    scale, axis = a.inputs[1], a.attrs.get("axis", -1)
+    if len(a.node.output) > 1 or len(a.inputs) < 3 or scale.shape is None or axis >= 0 or len(scale.shape) != -axis:
+        return None
+    x, weight, bias = a.tensors()
+    return a.call(F.nn.layer_norm, x, scale.shape, True, weight, bias, a.attrs.get("epsilon", 1e-5))
+
+
+@simple("Softmax", "LogSoftmax")
+def _softmax(a: Application) -> fx.Node:
+    return a.call(F.nn.softmax if a.node.op_type == "Softmax" else F.nn.logsoftmax, a.tensor(0), a.attrs.get("axis", -1))
+
+
+@simple("MatMul")
+def _matmul(a: Application) -> fx.Node | None:
+    shapes = [operand.shape for operand in a.inputs]
+    return a.call(F.matmul, *a.tensors()) if None not in shapes and all(len(shape) > 1 for shape in shapes) else None
+
+
+@simple("Gemm")
+def _gemm(a: Application) -> fx.Node | None:
+    bias, columns = a.input(2), a.inputs[1].shape
+    fits = a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
+    if not fits or columns is None or (bias is not None and bias.shape != columns[:1]):
+        return None
+    return a.call(F.nn.linear, *a.tensors())

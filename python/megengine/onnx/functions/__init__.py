@@ -1,0 +1,10 @@
+"""The operators of ONNX as functions of Tensors, where `megengine.functional` has none that means the same.
+
+Inputs are positional, attributes are keywords of their ONNX names. Loaded graphs call these.
+`COUNTERPARTS` is the table: op type -> function of ours. 64-bit tensors of ONNX are 32-bit ones here.
+"""
+
+from . import arrays, elementwise, indices, layers, quantized, recurrent, resizing, windows  # noqa: F401
+from ._table import COUNTERPARTS, Counterpart
+
+__all__ = ["COUNTERPARTS", "Counterpart"]

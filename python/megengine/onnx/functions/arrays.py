@@ -1,0 +1,302 @@
+"""Operators that arrange elements: shapes, slices, padding, reductions over axes, products of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...core import ops
+from ...tensor import Tensor
+from ._table import axis_of, counterpart, dtype_of, ints, is_float, number
+
+_MOST = 2**31 - 1  # of an int32
+
+
+@counterpart("Reshape", plain=(1,))
+def reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Tensor:
+    """0 keeps an extent, unless allowzero; -1 is what is left."""
+    extents = list(ints(shape))
+    if not allowzero:
+        extents = [x.shape[place] if extent == 0 else extent for place, extent in enumerate(extents)]
+    if -1 in extents:
+        rest = math.prod(extent for extent in extents if extent != -1)
+        extents[extents.index(-1)] = x.size // rest if rest else 0
+    return F.reshape(x, tuple(extents))
+
+
+@counterpart("Shape")
+def shape_of(x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
+    return Tensor(np.asarray(x._tuple_shape[start:end], np.int32))
+
+
+@counterpart("Size")
+def size_of(x: Tensor) -> Tensor:
+    return Tensor(np.asarray(math.prod(x._tuple_shape), np.int32))
+
+
+@counterpart("Transpose")
+def transpose(x: Tensor, *, perm: Any = None) -> Tensor:
+    return F.transpose(x, tuple(range(x.ndim))[::-1] if perm is None else tuple(perm)) if x.ndim else x
+
+
+@counterpart("Squeeze", plain=(1,))
+def squeeze(x: Tensor, axes: Any = None) -> Tensor:
+    kept = _axes(axes, x.ndim) if axes is not None else {axis for axis, extent in enumerate(x.shape) if extent == 1}
+    if any(x.shape[axis] != 1 for axis in kept):
+        raise ValueError(f"Squeeze: axes {sorted(kept)} of {tuple(x.shape)} are not all of extent 1")
+    return F.reshape(x, tuple(extent for axis, extent in enumerate(x.shape) if axis not in kept))
+
+
+@counterpart("Unsqueeze", plain=(1,))
+def unsqueeze(x: Tensor, axes: Any) -> Tensor:
+    new = _axes(axes, x.ndim + len(ints(axes)))
+    extents = iter(x._tuple_shape)
+    return F.reshape(x, tuple(1 if axis in new else next(extents) for axis in range(x.ndim + len(new))))
+
+
+def _axes(axes: Any, rank: int) -> set[int]:
+    return {axis_of(axis, rank) for axis in ints(axes)}
+
+
+@counterpart("Flatten")
+def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
+    """Two axes: those before ``axis``, and the rest."""
+    axis = axis if axis >= 0 else axis + x.ndim
+    return F.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@counterpart("Concat")
+def concat(*xs: Tensor, axis: int) -> Tensor:
+    return F.concat(list(xs), axis=axis_of(axis, xs[0].ndim))
+
+
+@counterpart("Split", plain=(1,), counts_results=True)
+def split(x: Tensor, split: Any = None, *, axis: int = 0, num_outputs: int | None = None, results: int = 1) -> list[Tensor]:
+    axis = axis_of(axis, x.ndim)
+    if split is None:
+        size = -(-x.shape[axis] // (num_outputs or results))
+        split = [size] * ((num_outputs or results) - 1)
+        split.append(x.shape[axis] - sum(split))
+    parts, begin = [], 0
+    for size in ints(split):
+        parts.append(x[(slice(None),) * axis + (slice(begin, begin + size),)])
+        begin += size
+    if begin != x.shape[axis]:
+        raise ValueError(f"Split: parts of {ints(split)} for an axis of {x.shape[axis]} elements")
+    return parts
+
+
+@counterpart("Slice", plain=(1, 2, 3, 4))
+def slice_(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Tensor:
+    starts, ends = ints(starts), ints(ends)
+    axes = range(len(starts)) if axes is None else ints(axes)
+    steps = [1] * len(starts) if steps is None else ints(steps)
+    cut = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        start, end = (max(-_MOST, min(_MOST, place)) for place in (start, end))
+        cut[axis_of(axis, x.ndim)] = slice(*slice(start, end, step).indices(x.shape[axis]))
+        if step < 0 and cut[axis_of(axis, x.ndim)].stop < 0:
+            cut[axis_of(axis, x.ndim)] = slice(cut[axis_of(axis, x.ndim)].start, None, step)
+    return x[tuple(cut)] if cut else x
+
+
+@counterpart("Expand", plain=(1,))
+def expand(x: Tensor, shape: Any) -> Tensor:
+    return F.broadcast_to(x, np.broadcast_shapes(x._tuple_shape, ints(shape)))
+
+
+@counterpart("Tile", plain=(1,))
+def tile(x: Tensor, repeats: Any) -> Tensor:
+    return F.tile(x, ints(repeats)) if x.ndim else x
+
+
+@counterpart("Pad", plain=(1, 2, 3))
+def pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Tensor:
+    """Negative widths cut."""
+    widths = ints(pads)
+    named = range(x.ndim) if axes is None else [axis_of(axis, x.ndim) for axis in ints(axes)]
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for place, axis in enumerate(named):
+        before[axis], after[axis] = widths[place], widths[place + len(widths) // 2]
+    if min(*before, *after, 0) < 0:
+        x = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape, strict=True))]
+        before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
+    if mode == "wrap":
+        for axis, (b, a) in enumerate(zip(before, after, strict=True)):
+            places = np.arange(-b, x.shape[axis] + a) % x.shape[axis]
+            x = ops.index_get(x, Tensor(places.astype(np.int32)), axes=(axis,)) if a or b else x
+        return x
+    fill = 0.0 if value is None else float(number(value))
+    return ops.pad(x, before=tuple(before), after=tuple(after), mode=mode, value=fill)
+
+
+@counterpart("ConstantOfShape", plain=(0,))
+def constant_of_shape(shape: Any, *, value: np.ndarray | None = None) -> Tensor:
+    filler = Tensor(np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(1))
+    return F.broadcast_to(F.reshape(filler, (1,) * len(ints(shape))), ints(shape))
+
+
+@counterpart("Range")
+def arange(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    computed = np.float32 if is_float(start) else np.int32
+    return Tensor(np.arange(number(start), number(limit), number(delta), computed)).astype(start.dtype)
+
+
+@counterpart("EyeLike")
+def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
+    return Tensor(np.eye(*x.shape, k=k, dtype=np.float32)).astype(x.dtype if dtype is None else dtype_of(dtype))
+
+
+@counterpart("Trilu", plain=(1,))
+def trilu(x: Tensor, k: Any = 0, *, upper: int = 1) -> Tensor:
+    k, (rows, columns) = int(number(0 if k is None else k)), x._tuple_shape[-2:]
+    lower = np.tri(rows, columns, max(-rows, min(columns, k - 1 if upper else k)), dtype=bool)
+    kept = Tensor(~lower if upper else lower)
+    return F.where(F.broadcast_to(kept, x._tuple_shape), x, F.zeros_like(x))
+
+
+@counterpart("DepthToSpace")
+def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    n, c, h, w = x._tuple_shape
+    b, rest = blocksize, c // blocksize**2
+    if mode == "DCR":
+        y = F.transpose(F.reshape(x, (n, b, b, rest, h, w)), (0, 3, 4, 1, 5, 2))
+    else:
+        y = F.transpose(F.reshape(x, (n, rest, b, b, h, w)), (0, 1, 4, 2, 5, 3))
+    return F.reshape(y, (n, rest, h * b, w * b))
+
+
+@counterpart("SpaceToDepth")
+def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    n, c, h, w = x._tuple_shape
+    b = blocksize
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    y = F.transpose(F.reshape(x, (n, c, h // b, b, w // b, b)), order)
+    return F.reshape(y, (n, c * b * b, h // b, w // b))
+
+
+# -- reductions -----------------------------------------------------------------------------------
+
+
+def _reduction(op: str, reduce: Callable[..., Tensor]) -> None:
+    """The op over axes that are an attribute (up to opset 17) or an input; without any, over all of them."""
+
+    def reduction(
+        x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> Tensor:
+        found = () if axes is None else ints(axes)
+        if not found and noop_with_empty_axes:
+            return reduce(x, (), 1)
+        wanted = tuple(sorted(_axes(found, x.ndim))) if found else tuple(range(x.ndim))
+        return reduce(x, wanted, keepdims)
+
+    reduction.__name__ = reduction.__qualname__ = f"reduce_{op[6:].lower()}"
+    globals()[reduction.__name__] = reduction  # so that graphs that call it can be saved
+    counterpart(op, plain=(1,))(reduction)
+
+
+def _plain(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, axes, keepdims: op(x, axes=axes, keepdims=int(keepdims)).astype(x.dtype)
+
+
+_sum, _max, _min = _plain(ops.reduce_sum), _plain(ops.reduce_max), _plain(ops.reduce_min)
+
+
+def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
+    def reduce(x: Tensor, axes: tuple, keepdims: int) -> Tensor:
+        if x.size:
+            return op(x, axes, keepdims)
+        shape = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
+        if x.dtype.kind == "b":
+            return F.full(tuple(shape), not is_max, dtype="bool")
+        return F.full(tuple(shape), -math.inf if is_max else math.inf, dtype=x.dtype)
+
+    return reduce
+
+
+def _log_sum_exp(x: Tensor, axes: tuple, keepdims: int) -> Tensor:
+    if not x.size or not axes:
+        return F.log(_sum(F.exp(x), axes, keepdims))
+    top = _max(x, axes, 1)
+    top = F.where(F.isinf(top), F.zeros_like(top), top)
+    low = F.log(_sum(F.exp(x - top), axes, 1)) + top
+    return low if keepdims else F.reshape(low, tuple(n for a, n in enumerate(low.shape) if a not in axes))
+
+
+for _op, _reduce in {
+    "ReduceSum": _sum, "ReduceMean": _plain(ops.reduce_mean), "ReduceProd": _plain(ops.reduce_prod),
+    "ReduceMax": _extreme(_max, True), "ReduceMin": _extreme(_min, False),
+    "ReduceL1": lambda x, *how: _sum(F.abs(x), *how), "ReduceL2": lambda x, *how: F.sqrt(_sum(F.square(x), *how)).astype(x.dtype),
+    "ReduceSumSquare": lambda x, *how: _sum(F.square(x), *how),
+    "ReduceLogSum": lambda x, *how: F.log(_sum(x, *how)), "ReduceLogSumExp": _log_sum_exp,
+}.items():  # fmt: skip
+    _reduction(_op, _reduce)
+
+
+@counterpart("CumSum", plain=(1,))
+def cumsum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    axis = axis_of(int(number(axis)), x.ndim)
+    return ops.cumsum(x, axis=axis, exclusive=exclusive, reverse=reverse)
+
+
+@counterpart("CumProd", plain=(1,))
+def cumprod(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    axis = axis_of(int(number(axis)), x.ndim)
+    lines = [x[(slice(None),) * axis + (slice(i, i + 1),)] for i in range(x.shape[axis])]
+    lines = lines[::-1] if reverse else lines
+    product, products = F.ones_like(lines[0]), []
+    for line in lines:
+        products.append(product)
+        product = product * line
+    products = products if exclusive else [*products[1:], product]
+    return F.concat(products[::-1] if reverse else products, axis=axis)
+
+
+# -- products -------------------------------------------------------------------------------------
+
+
+@counterpart("MatMul")
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    if a.ndim == 1 and b.ndim == 1:
+        return F.sum(a * b)
+    return F.matmul(a, b)
+
+
+@counterpart("Gemm")
+def gemm(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
+) -> Tensor:
+    y = F.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
+    y = y if alpha == 1 else (y * alpha).astype(y.dtype)
+    if c is None:
+        return y
+    return y + (c if beta == 1 else (c * beta).astype(c.dtype))
+
+
+@counterpart("Einsum")
+def einsum(*xs: Tensor, equation: str) -> Tensor:
+    return F.einsum(equation.replace(" ", ""), *xs)
+
+
+@counterpart("Det")
+def determinant(x: Tensor) -> Tensor:
+    """Gaussian elimination with the largest pivot of each column."""
+    *batch, n, _ = x._tuple_shape
+    rows = F.reshape(x, (-1, n, n))
+    result = F.ones((rows.shape[0],))
+    for step in range(n):
+        places = F.argmax(F.abs(rows[:, :, 0]), axis=1)
+        swapped = (places > 0).astype("float32")
+        chosen = F.nn.one_hot(places, n - step).astype("float32")
+        pivot = F.matmul(F.expand_dims(chosen, 1), rows)[:, 0]
+        rows = rows + F.expand_dims(chosen, 2) * F.expand_dims(rows[:, 0] - pivot, 1)  # row 0 takes the pivot's place
+        head = pivot[:, :1]
+        result = result * head[:, 0] * (1 - 2 * swapped)
+        safe = F.where(F.equal(head, 0), F.ones_like(head), head)
+        factors = rows[:, 1:, :1] / F.expand_dims(safe, 1)
+        rows = (rows[:, 1:] - factors * F.expand_dims(pivot, 1))[:, :, 1:]
+    return F.reshape(result, tuple(batch))

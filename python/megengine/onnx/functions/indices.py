@@ -1,0 +1,178 @@
+"""Operators that read and write at places, and those whose result's shape depends on values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...core import ops
+from ...tensor import Tensor
+from ._table import axis_of, counterpart, ints, number
+
+
+def _places(indices: Tensor) -> Tensor:
+    return indices if indices.dtype == np.int32 else indices.astype("int32")
+
+
+@counterpart("Gather")
+def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    return ops.index_get(x, _places(indices), axes=(axis_of(axis, x.ndim),))
+
+
+@counterpart("GatherElements")
+def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    return F.gather(x, axis_of(axis, x.ndim), _places(indices))
+
+
+def _columns(indices: Tensor, batch_dims: int) -> list[Tensor]:
+    """Index tensors, one for each axis that the last axis of ``indices`` and the batch axes name."""
+    shape = indices._tuple_shape[:-1]
+    lines = [np.arange(extent).reshape([-1 if a == b else 1 for a in range(len(shape))]) for b, extent in enumerate(shape[:batch_dims])]
+    batch = [Tensor(np.broadcast_to(line, shape).astype(np.int32)) for line in lines]
+    return batch + [_places(indices[..., column]) for column in range(indices.shape[-1])]
+
+
+@counterpart("GatherND")
+def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    columns = _columns(indices, batch_dims)
+    return ops.index_get(x, *columns, axes=tuple(range(len(columns))))
+
+
+_COMBINED = {"mul": F.mul, "max": F.maximum, "min": F.minimum}
+
+
+def _combined(x: Tensor, places: np.ndarray, updates: Tensor, reduction: str) -> Tensor:
+    """Writes at flat places, in rounds in which no place stands twice."""
+    flat, updates = F.reshape(x, (-1,)), F.reshape(updates, (-1,))
+    places = places.reshape(-1)
+    order = np.argsort(places, kind="stable")
+    starts = np.searchsorted(places[order], places[order])
+    rounds = np.empty_like(order)
+    rounds[order] = np.arange(order.size) - starts  # how often the place stood before
+    for number_of_round in range(int(rounds.max(initial=-1)) + 1):
+        chosen = np.flatnonzero(rounds == number_of_round).astype(np.int32)
+        there, fresh = Tensor(places[chosen].astype(np.int32)), ops.index_get(updates, Tensor(chosen), axes=(0,))
+        held = ops.index_get(flat, there, axes=(0,))
+        flat = ops.index_set(flat, _COMBINED[reduction](held, fresh).astype(flat.dtype), there, axes=(0,))
+    return F.reshape(flat, x._tuple_shape)
+
+
+@counterpart("ScatterElements", "Scatter")
+def scatter_elements(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none") -> Tensor:
+    axis = axis_of(axis, x.ndim)
+    if reduction == "none":
+        return ops.scatter(x, _places(indices), updates, axis=axis)
+    if reduction == "add":
+        return ops.scatter_add(x, _places(indices), updates, axis=axis)
+    held = indices.numpy() % x.shape[axis]
+    grid = [held if a == axis else line for a, line in enumerate(np.indices(held.shape, sparse=True))]
+    return _combined(x, np.ravel_multi_index(np.broadcast_arrays(*grid), x._tuple_shape), updates, reduction)
+
+
+@counterpart("ScatterND")
+def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    if reduction in ("none", "add"):
+        columns = _columns(indices, 0)
+        write = ops.index_set if reduction == "none" else ops.index_add
+        return write(x, updates, *columns, axes=tuple(range(len(columns))))
+    held = indices.numpy()
+    depth = held.shape[-1]
+    inner = math.prod(x.shape[depth:])
+    outer = np.ravel_multi_index(tuple(np.moveaxis(held % np.asarray(x.shape[:depth]), -1, 0)), x._tuple_shape[:depth])
+    return _combined(x, outer[..., None] * inner + np.arange(inner), updates, reduction)
+
+
+@counterpart("OneHot", plain=(1,))
+def one_hot(indices: Tensor, depth: Any, values: Tensor, *, axis: int = -1) -> Tensor:
+    """values: what stands elsewhere, and what at the index. Places outside of the depth are nowhere."""
+    depth, rank = int(number(depth)), indices.ndim + 1
+    axis = axis_of(axis, rank)
+    wanted = F.expand_dims(_places(indices), axis)
+    wanted = F.where(wanted < 0, wanted + depth, wanted)
+    line = Tensor(np.arange(depth, dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(rank)]))
+    hot = F.equal(wanted, line)
+    off, on = (F.broadcast_to(F.reshape(values[i], (1,) * rank), hot._tuple_shape) for i in (0, 1))
+    return F.where(hot, on, off)
+
+
+@counterpart("ArgMax")
+def arg_max(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+    return _arg(F.argmax, x, axis, keepdims, select_last_index)
+
+
+@counterpart("ArgMin")
+def arg_min(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+    return _arg(F.argmin, x, axis, keepdims, select_last_index)
+
+
+def _arg(find: Any, x: Tensor, axis: int, keepdims: int, last: int) -> Tensor:
+    axis = axis_of(axis, x.ndim)
+    if not last:
+        return find(x, axis=axis, keepdims=bool(keepdims))
+    backwards = x[(slice(None),) * axis + (slice(None, None, -1),)]
+    return x.shape[axis] - 1 - find(backwards, axis=axis, keepdims=bool(keepdims))
+
+
+@counterpart("TopK", plain=(1,))
+def top_k(x: Tensor, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
+    return tuple(ops.topk(x, k=ints(k)[0], axis=axis_of(axis, x.ndim), descending=largest))
+
+
+@counterpart("ReverseSequence")
+def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+    times = np.arange(x.shape[time_axis])
+    counts = np.asarray(ints(lengths))[:, None]
+    places = np.where(times < counts, counts - 1 - times, times)  # [batch, time]
+    places = places if batch_axis == 0 else places.T
+    index = np.broadcast_to(places.reshape(places.shape + (1,) * (x.ndim - 2)), x._tuple_shape)
+    return F.gather(x, time_axis, Tensor(np.ascontiguousarray(index, np.int32)))
+
+
+# -- results whose shape depends on values --------------------------------------------------------
+
+
+@counterpart("NonZero")
+def non_zero(x: Tensor) -> Tensor:
+    return F.transpose(F.non_zero(x.astype("bool")), (1, 0))
+
+
+@counterpart("Compress")
+def compress(x: Tensor, condition: Tensor, *, axis: int | None = None) -> Tensor:
+    x, axis = (F.reshape(x, (-1,)), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    places = np.flatnonzero(condition.numpy()).astype(np.int32)
+    return ops.index_get(x, Tensor(places), axes=(axis,))
+
+
+@counterpart("Unique")
+def unique(x: Tensor, *, axis: int | None = None, sorted: int = 1) -> tuple[Tensor, ...]:
+    values, first, inverse, counts = np.unique(x.numpy(), True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first)
+        values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return tuple(Tensor(part) for part in (values, *(part.astype(np.int32) for part in (first, inverse, counts))))
+
+
+@counterpart("NonMaxSuppression", plain=(2, 3, 4))
+def non_max_suppression(
+    boxes: Tensor, scores: Tensor, most: Any = 0, iou_threshold: Any = 0.0, score_threshold: Any = None, *, center_point_box: int = 0
+) -> Tensor:
+    """[selected, 3]: batch, class and box."""
+    most, found = int(number(0 if most is None else most)), []
+    corners = boxes.numpy().astype(np.float32)
+    if center_point_box:
+        middle, half = corners[..., :2], corners[..., 2:] / 2
+        corners = np.concatenate([middle - half, middle + half], -1)
+    corners = np.concatenate([np.minimum(corners[..., :2], corners[..., 2:]), np.maximum(corners[..., :2], corners[..., 2:])], -1)
+    held = scores.numpy()
+    for batch, kind in np.ndindex(*held.shape[:2]) if most > 0 else ():
+        line = held[batch, kind]
+        allowed = np.flatnonzero(line > (-np.inf if score_threshold is None else number(score_threshold)))
+        if allowed.size:
+            kept = F.vision.nms(Tensor(corners[batch][allowed]), Tensor(line[allowed]), float(number(iou_threshold or 0.0)), most)
+            found += [(batch, kind, place) for place in allowed[kept.numpy()]]
+    return Tensor(np.asarray(found, np.int32).reshape(-1, 3))

@@ -1,0 +1,107 @@
+"""Operators of quantized integers. Integer products are made in int32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import functional as F
+from ...tensor import Tensor
+from ._table import axis_of, counterpart, dtype_of
+from .elementwise import round_half_even
+from .windows import conv
+
+_RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
+
+
+def _spread(part: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
+    """A scale or zero point for each element: one for all, one for each place of the axis, or one for each block."""
+    part = part.astype("float32") if part.dtype.name != "float32" else part
+    if block_size:
+        axis = axis_of(axis, x.ndim)
+        wide = F.repeat(part, block_size, axis=axis)
+        return wide[(slice(None),) * axis + (slice(0, x.shape[axis]),)]
+    if part.ndim != 1 or part.shape[0] == 1:
+        return F.reshape(part, ()) if part.size == 1 else part
+    return F.reshape(part, [-1 if a == axis_of(axis, x.ndim) else 1 for a in range(x.ndim)])
+
+
+@counterpart("QuantizeLinear")
+def quantize_linear(
+    x: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
+    precision: int = 0, saturate: int = 1,
+) -> Tensor:  # fmt: skip
+    dtype = zero_point.dtype.name if zero_point is not None else dtype_of(output_dtype) if output_dtype else "uint8"
+    levels = round_half_even(x.astype("float32") / _spread(scale, x, axis, block_size))
+    if zero_point is not None:
+        levels = levels + _spread(zero_point, x, axis, block_size)
+    return F.clip(levels, *_RANGES[dtype]).astype(dtype)
+
+
+@counterpart("DequantizeLinear")
+def dequantize_linear(
+    x: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Tensor:
+    real = x.astype("float32")
+    if zero_point is not None:
+        real = real - _spread(zero_point, x, axis, block_size)
+    real = real * _spread(scale, x, axis, block_size)
+    return real.astype(dtype_of(output_dtype) if output_dtype else scale.dtype)
+
+
+@counterpart("DynamicQuantizeLinear")
+def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    low, high = F.minimum(F.min(x), 0), F.maximum(F.max(x), 0)
+    scale = (high - low) / 255
+    scale = F.where(F.equal(scale, 0), F.ones_like(scale), scale)
+    zero_point = round_half_even(F.clip(0 - low / scale, 0, 255)).astype("uint8")
+    return quantize_linear(x, scale, zero_point), scale, zero_point
+
+
+def _centred(x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
+    x = x.astype("int32")
+    if zero_point is None:
+        return x
+    zero = zero_point.astype("int32")
+    if zero.size == 1:
+        return x - F.reshape(zero, ())
+    return x - (F.reshape(zero, [-1 if a == axis_of(axis, x.ndim) else 1 for a in range(x.ndim)]) if zero.ndim == 1 else zero)
+
+
+@counterpart("MatMulInteger")
+def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    return F.matmul(_centred(a, a_zero, -2), _centred(b, b_zero, -1))
+
+
+@counterpart("QLinearMatMul")
+def qlinear_matmul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor, y_zero: Tensor
+) -> Tensor:
+    product = matmul_integer(a, b, a_zero, b_zero).astype("float32")
+    factor = a_scale.astype("float32") * b_scale.astype("float32")
+    return quantize_linear(product * factor, y_scale.astype("float32"), y_zero)
+
+
+@counterpart("ConvInteger")
+def conv_integer(x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, **window: Any) -> Tensor:
+    """Sums of at most 2^24 / 2^16 products are exact in float32; longer ones are added from parts that are."""
+    x, w = (_centred(part, zero, 0).astype("float32") for part, zero in ((x, x_zero), (w, w_zero)))
+    step = max(1, 256 // math.prod(w._tuple_shape[2:])) if window.get("group", 1) == 1 else w.shape[1]
+    parts = [conv(x[:, k : k + step] if step < w.shape[1] else x, w[:, k : k + step], **window) for k in range(0, w.shape[1], step)]
+    total = parts[0].astype("int32")
+    for part in parts[1:]:
+        total = total + part.astype("int32")
+    return total
+
+
+@counterpart("QLinearConv")
+def qlinear_conv(
+    x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor, y_zero: Tensor,
+    b: Tensor | None = None, **window: Any,
+) -> Tensor:  # fmt: skip
+    product = conv_integer(x, w, x_zero, w_zero, **window)
+    across = (1, -1) + (1,) * (x.ndim - 2)
+    if b is not None:
+        product = product + F.reshape(b, across)
+    factor = F.reshape(x_scale * w_scale, across if w_scale.size > 1 else (1,) * x.ndim)
+    return quantize_linear(product.astype("float32") * factor, y_scale, y_zero)

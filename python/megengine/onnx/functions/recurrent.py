@@ -1,0 +1,179 @@
+"""RNN, GRU and LSTM, one step after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ...core import ops
+from ...tensor import Tensor
+from ._table import counterpart, ints
+
+_ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
+    "Relu": lambda x, a, b: F.relu(x),
+    "Tanh": lambda x, a, b: F.tanh(x),
+    "Sigmoid": lambda x, a, b: F.sigmoid(x),
+    "Affine": lambda x, a, b: x * a + b,
+    "LeakyRelu": lambda x, a, b: F.nn.leaky_relu(x, a),
+    "ThresholdedRelu": lambda x, a, b: F.where(x >= a, x, F.zeros_like(x)),
+    "ScaledTanh": lambda x, a, b: F.tanh(x * b) * a,
+    "HardSigmoid": lambda x, a, b: F.clip(x * a + b, 0, 1),
+    "Elu": lambda x, a, b: ops.elu(x, alpha=a),
+    "Softsign": lambda x, a, b: x / (1 + F.abs(x)),
+    "Softplus": lambda x, a, b: F.nn.softplus(x),
+}
+_DEFAULTS = {"LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0)}
+
+Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
+
+
+def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> list[Callable[[Tensor], Tensor]]:
+    """The functions by name; alpha and beta are given to those that have them, in order."""
+    found, alphas, betas = [], list(alphas or ()), list(betas or ())
+    for name in names:
+        key = next((known for known in _ACTIVATIONS if known.lower() == name.lower()), name)
+        if key not in _ACTIVATIONS:
+            raise ValueError(f"there is no activation {name}")
+        alpha, beta = _DEFAULTS.get(key, (1.0, 1.0))
+        has_alpha = key in _DEFAULTS or key in ("Affine", "ScaledTanh")
+        alpha = alphas.pop(0) if alphas and has_alpha else alpha
+        beta = betas.pop(0) if betas and key in ("Affine", "ScaledTanh", "HardSigmoid") else beta
+        found.append(_limited(_ACTIVATIONS[key], alpha, beta, clip))
+    return found
+
+
+def _limited(function: Callable, alpha: float, beta: float, clip: float | None) -> Callable[[Tensor], Tensor]:
+    return lambda x: function(x if clip is None else F.clip(x, -clip, clip), alpha, beta)
+
+
+def _directed(direction: str) -> list[bool]:
+    """Is each run a backward one?"""
+    return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+
+
+def _run(x: Tensor, state: tuple[Tensor, ...], lengths: Any, backward: bool, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """x: [t, n, size]. The hidden states of all steps, [t, n, hidden], and the last state; sequences may end early."""
+    times = x.shape[0]
+    limits = None if lengths is None else np.asarray(ints(lengths))
+    results: list[Tensor] = [x] * times
+    for time in reversed(range(times)) if backward else range(times):
+        fresh = step(x[time], state)
+        if limits is not None and (limits <= time).any():
+            runs = Tensor((limits > time).reshape(-1, 1))
+            wide = [F.broadcast_to(runs, part._tuple_shape) for part in fresh]
+            state = tuple(F.where(w, new, old) for w, new, old in zip(wide, fresh, state, strict=True))
+            results[time] = F.where(wide[0], fresh[0], F.zeros_like(fresh[0]))
+        else:
+            state = fresh
+            results[time] = fresh[0]
+    return F.stack(results, axis=0), state
+
+
+def _all_directions(
+    x: Tensor, direction: str, lengths: Any, initial: list[Tensor | None], hidden: int, layout: int, step_for: Callable[[int], Step]
+) -> tuple[Tensor, ...]:
+    """Y, and the last of each part of the state."""
+    if layout:
+        x = F.transpose(x, (1, 0, 2))
+        initial = [part if part is None else F.transpose(part, (1, 0, 2)) for part in initial]
+    lines, ends = [], []
+    for number, backward in enumerate(_directed(direction)):
+        zero = F.zeros((x.shape[1], hidden)).astype(x.dtype)
+        state = tuple(zero if part is None else part[number] for part in initial)
+        line, end = _run(x, state, lengths, backward, step_for(number))
+        lines.append(line)
+        ends.append(end)
+    y = F.stack(lines, axis=1)  # [t, directions, n, hidden]
+    last = [F.stack(list(parts), axis=0) for parts in zip(*ends, strict=True)]
+    if layout:
+        y = F.transpose(y, (2, 0, 1, 3))
+        last = [F.transpose(part, (1, 0, 2)) for part in last]
+    return (y, *last)
+
+
+def _biases(b: Tensor | None, number: int, gates: int, hidden: int) -> tuple[Any, Any]:
+    if b is None:
+        return 0.0, 0.0
+    return b[number][: gates * hidden], b[number][gates * hidden :]
+
+
+@counterpart("RNN")
+def rnn(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None, *,
+    activation_alpha: Any = None, activation_beta: Any = None, activations: Any = None, clip: float | None = None,
+    direction: str = "forward", hidden_size: int = 0, layout: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    hidden = r.shape[-1]
+    functions = _activations(activations or ["Tanh"] * len(_directed(direction)), activation_alpha, activation_beta, clip)
+
+    def step_for(number: int) -> Step:
+        bw, br = _biases(b, number, 1, hidden)
+        return lambda xt, state: (functions[number](F.nn.linear(xt, w[number]) + F.nn.linear(state[0], r[number]) + bw + br),)
+
+    return _all_directions(x, direction, lengths, [h], hidden, layout, step_for)
+
+
+@counterpart("GRU")
+def gru(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None, *,
+    activation_alpha: Any = None, activation_beta: Any = None, activations: Any = None, clip: float | None = None,
+    direction: str = "forward", hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    hidden, two = r.shape[-1], 2 * r.shape[-1]
+    names = activations or ["Sigmoid", "Tanh"] * len(_directed(direction))
+    functions = _activations(names, activation_alpha, activation_beta, clip)
+
+    def step_for(number: int) -> Step:
+        gate, update = functions[2 * number : 2 * number + 2]
+        bw, br = _biases(b, number, 3, hidden)
+        wd, rd = w[number], r[number]
+
+        def step(xt: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            (old,) = state
+            given = F.nn.linear(xt, wd) + bw
+            held = F.nn.linear(old, rd[:two]) + (br if b is None else br[:two])
+            z, reset = gate(given[:, :hidden] + held[:, :hidden]), gate(given[:, hidden:two] + held[:, hidden:])
+            bias = br if b is None else br[two:]
+            if linear_before_reset:
+                inner = reset * (F.nn.linear(old, rd[two:]) + bias)
+            else:
+                inner = F.nn.linear(reset * old, rd[two:]) + bias
+            return ((1 - z) * update(given[:, two:] + inner) + z * old,)
+
+        return step
+
+    return _all_directions(x, direction, lengths, [h], hidden, layout, step_for)
+
+
+@counterpart("LSTM")
+def lstm(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None,
+    c: Tensor | None = None, p: Tensor | None = None, *, activation_alpha: Any = None, activation_beta: Any = None,
+    activations: Any = None, clip: float | None = None, direction: str = "forward", hidden_size: int = 0,
+    input_forget: int = 0, layout: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Gates stand in the order input, output, forget, cell; p holds peephole weights of the first three."""
+    hidden = r.shape[-1]
+    names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
+    functions = _activations(names, activation_alpha, activation_beta, clip)
+
+    def step_for(number: int) -> Step:
+        gate, update, squash = functions[3 * number : 3 * number + 3]
+        bw, br = _biases(b, number, 4, hidden)
+        peep = [0.0] * 3 if p is None else [p[number][k * hidden : (k + 1) * hidden] for k in range(3)]
+
+        def step(xt: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            old, cell = state
+            joint = F.nn.linear(xt, w[number]) + F.nn.linear(old, r[number]) + bw + br
+            i, o, f, g = (joint[:, k * hidden : (k + 1) * hidden] for k in range(4))
+            i = gate(i + cell * peep[0])
+            f = 1 - i if input_forget else gate(f + cell * peep[2])
+            cell = f * cell + i * update(g)
+            return gate(o + cell * peep[1]) * squash(cell), cell
+
+        return step
+
+    return _all_directions(x, direction, lengths, [h, c], hidden, layout, step_for)

@@ -1,0 +1,294 @@
+"""Import: graphs of our functions that compute what the file says; hostile files are refused."""
+
+import operator
+import os
+import pickle
+
+import numpy as np
+import onnx
+import pytest
+from judge import run
+from onnx import TensorProto, helper, numpy_helper
+from op_samples import SAMPLES
+from zoo import SMALL
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+from megengine import fx
+from megengine.onnx import OnnxError, export, load
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def model_of(nodes, inputs, outputs, initializers=(), opset=18):
+    """inputs, outputs: name -> shape, of float32."""
+    infos = [[helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in part.items()] for part in (inputs, outputs)]
+    graph = helper.make_graph(nodes, "g", *infos, [numpy_helper.from_array(a, name) for name, a in dict(initializers).items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def one(op, *, shape=(2, 3), inputs=("x",), initializers=(), opset=18, **attrs):
+    return model_of([helper.make_node(op, list(inputs), ["y"], **attrs)], {"x": shape}, {"y": ("a", "b")}, initializers, opset)
+
+
+# ---- round trips
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_network_comes_back_the_same(name):
+    make, describe = SMALL[name]
+    net, shape = make(), describe(2)[0]
+    net.eval()
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 50, shape).astype(np.int32) if name in ("bert", "gpt2") else rng.normal(size=shape).astype(np.float32)
+    module = load(export(net, mge.Tensor(x)))
+    assert isinstance(module, fx.GraphModule)
+    np.testing.assert_allclose(module(mge.Tensor(x)).numpy(), net(mge.Tensor(x)).numpy(), rtol=1e-5, atol=1e-5)
+    own = net.state_dict()
+    for key, value in module.state_dict().items():
+        if key in own:
+            np.testing.assert_array_equal(np.ravel(value), np.ravel(own[key]))
+
+
+@pytest.mark.parametrize("opset", [17, 21])
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name not in ("matinv", "svd")], ids=repr)
+def test_a_function_comes_back_the_same(sample, opset):
+    tensors = [mge.Tensor(np.asarray(array)) for array in sample.inputs]
+    expected = sample.call(*tensors)
+    found = load(export(sample.call, tensors, opset=opset))(*tensors)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=2e-5, atol=2e-6)
+
+
+def test_a_quantized_network_comes_back_the_same():
+    from megengine.quantization import min_max_fakequant_qconfig, quantize, quantize_qat
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    net = M.Sequential(M.QuantStub(), M.ConvRelu2d(3, 8, 3), M.DequantStub())
+    qat = quantize_qat(net, qconfig=min_max_fakequant_qconfig)
+    qat(mge.Tensor(x))
+    qat.eval()
+    proto = export(quantize(qat), mge.Tensor(x))
+    (expected,) = run(proto, x)
+    np.testing.assert_allclose(load(proto)(mge.Tensor(x)).numpy(), expected, atol=np.diff(np.unique(expected)).min() * 1.01)
+
+
+# ---- what the graph is
+
+
+def test_layers_become_functions_and_parameters_keep_their_names():
+    net = M.Sequential(M.Conv2d(3, 4, 3, groups=1), M.ReLU(), M.MaxPool2d(2), M.Conv2d(4, 8, 1, groups=2))
+    x = mge.Tensor(np.ones((1, 3, 8, 8), np.float32))
+    module = load(export(net, x))
+    called = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    assert called == [F.nn.conv2d, F.relu, F.nn.max_pool2d, F.nn.conv2d]
+    assert {k: v.shape for k, v in module.state_dict().items()} == {k: v.shape for k, v in net.state_dict().items()}
+    assert all(isinstance(p, mge.Parameter) for p in module.parameters())
+
+
+def test_shape_arithmetic_is_done_while_loading():
+    def forward(x):
+        n = x.shape[0]
+        return F.flatten(x, 1).reshape(n, -1)
+
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    proto = model_of(nodes, {"x": (2, 3, 4)}, {"y": (2, 12)}, {"zero": np.array([0]), "rest": np.array([-1])})
+    module = load(proto)
+    assert [node.target for node in module.graph.nodes if node.op == "call_function"] == [F.reshape]
+
+
+def test_shapes_that_are_not_known_are_taken_from_the_input():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], end=1),
+        helper.make_node("Concat", ["s", "rest"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    module = load(model_of(nodes, {"x": ("n", 3, 4)}, {"y": ("n", 12)}, {"rest": np.array([-1])}))
+    for n in (1, 5):
+        assert module(mge.Tensor(np.zeros((n, 3, 4), np.float32))).shape == (n, 12)
+
+
+def test_several_outputs_are_a_tuple_and_names_of_the_file_name_nodes():
+    nodes = [helper.make_node("Split", ["x"], ["left/1", "right"], axis=1, num_outputs=2)]
+    module = load(model_of(nodes, {"x": (2, 4)}, {"left/1": ("a", "b"), "right": ("a", "b")}))
+    left, right = module(mge.Tensor(np.arange(8, dtype=np.float32).reshape(2, 4)))
+    np.testing.assert_array_equal(left.numpy(), [[0, 1], [4, 5]])
+    assert right.shape == (2, 2)
+    assert [n.name for n in module.graph.nodes if n.target is operator.getitem] == ["left_1", "right"]
+
+
+def test_a_module_can_be_edited_trained_and_pickled():
+    module = load(export(M.Linear(3, 2), mge.Tensor(X)))
+    again = pickle.loads(pickle.dumps(module))
+    np.testing.assert_array_equal(again(mge.Tensor(X)).numpy(), module(mge.Tensor(X)).numpy())
+    gm = mge.autodiff.GradManager().attach(module.parameters())
+    with gm:
+        gm.backward(module(mge.Tensor(X)).sum())
+    assert module.weight.grad is not None
+
+
+def test_names_that_would_hide_parts_of_a_module_are_changed():
+    names = ("forward", "__class__", "a", "a.b", "training", "..", "a b")
+    nodes, last = [], "x"
+    for place, name in enumerate(names):
+        nodes.append(helper.make_node("Add", [last, name], [f"y{place}"]))
+        last = f"y{place}"
+    values = {name: np.full(3, 10.0**place, np.float32) for place, name in enumerate(names)}
+    module = load(model_of(nodes, {"x": (2, 3)}, {last: ("a", "b")}, values))
+    np.testing.assert_allclose(module(mge.Tensor(X)).numpy(), X + 1111111, rtol=1e-6)
+    assert len(module.state_dict()) == len(names) and module.training is True
+
+
+def test_older_opsets_are_brought_up():
+    squeeze = model_of([helper.make_node("Squeeze", ["x"], ["y"], axes=[0])], {"x": (1, 3)}, {"y": (3,)}, opset=11)
+    assert load(squeeze)(mge.Tensor(X[:1])).shape == (3,)
+
+
+def test_functions_of_the_model_are_inlined():
+    twice = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)])
+    proto = model_of([helper.make_node("Twice", ["x"], ["y"], domain="own")], {"x": (2, 3)}, {"y": ("a", "b")})
+    proto.functions.append(twice)
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    np.testing.assert_array_equal(load(proto)(mge.Tensor(X)).numpy(), X + X)
+
+
+def test_paths_files_and_bytes_are_read(tmp_path):
+    proto = one("Relu")
+    path = tmp_path / "m.onnx"
+    onnx.save_model(proto, path)
+    for source in (path, str(path), path.read_bytes(), open(path, "rb"), proto):
+        np.testing.assert_array_equal(load(source)(mge.Tensor(X)).numpy(), np.maximum(X, 0))
+
+
+# ---- refusals
+
+
+def test_all_operators_without_a_counterpart_are_listed():
+    nodes = [
+        helper.make_node("StringNormalizer", ["x"], ["a"], name="first"),
+        helper.make_node("Own", ["a"], ["b"], domain="com.us", name="second"),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("Cast", ["c"], ["y"], to=TensorProto.STRING, name="third"),
+    ]
+    proto = model_of(nodes, {"x": (2, 3)}, {"y": ("a", "b")})
+    proto.opset_import.append(helper.make_opsetid("com.us", 1))
+    with pytest.raises(OnnxError, match="3 kinds") as error:
+        load(proto)
+    for line in ("StringNormalizer: first", "com.us.Own: second", "no tensors of string: third"):
+        assert line in str(error.value)
+
+
+def without(proto, change):
+    change(proto)
+    return proto
+
+
+def cyclic():
+    nodes = [helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    return model_of(nodes, {"x": (2, 3)}, {"b": ("c", "d")})
+
+
+def with_tensor(**fields):
+    proto = one("Add", inputs=("x", "w"), initializers={"w": np.ones(3, np.float32)})
+    tensor = proto.graph.initializer[0]
+    for name, value in fields.items():
+        if name == "dims":
+            tensor.dims[:] = value
+        else:
+            setattr(tensor, name, value)
+    return proto
+
+
+@pytest.mark.parametrize(
+    "proto, words",
+    [
+        (cyclic(), "not sound"),
+        (one("Add", inputs=("x", "nowhere")), "not sound"),
+        (one("Conv", inputs=("x",)), "not sound"),
+        (one("Relu", alpha=1.0), "not sound"),
+        (model_of([], {"x": (2, 3)}, {"y": ("a", "b")}), "nothing makes|not sound"),
+        (with_tensor(dims=[-3]), r"shape \[-3\]"),
+        (with_tensor(dims=[2**40, 2**40]), "needs .* bytes and has 12"),
+        (with_tensor(dims=[4]), "needs 16 bytes and has 12"),
+        (with_tensor(data_type=99), "tensors"),
+        (b"not a model at all", "no ONNX model"),
+        (b"", "no graph"),
+        (one("Relu").SerializeToString()[:-7], "no ONNX model|no graph|not sound"),
+    ],
+)
+def test_an_unsound_model_is_refused(proto, words):
+    with pytest.raises(OnnxError, match=words):
+        load(proto)
+
+
+def test_a_wrong_shape_is_an_error_of_the_node_when_the_model_runs():
+    module = load(one("Add", inputs=("x", "w"), initializers={"w": np.ones(5, np.float32)}))
+    with pytest.raises(ValueError, match="cannot broadcast"):
+        module(mge.Tensor(X))
+
+
+def test_a_huge_result_is_no_memory_before_it_is_asked_for():
+    module = load(one("Expand", inputs=("x", "s"), initializers={"s": np.array([2**20, 2**20, 2, 3])}))
+    with pytest.raises((MemoryError, ValueError, RuntimeError)):
+        module(mge.Tensor(X))
+
+
+# ---- tensors in other files
+
+
+def external(tmp_path, **entries):
+    """A model whose tensor w lies in another file."""
+    proto = with_tensor()
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=str(value))
+    folder = tmp_path / "inner"
+    folder.mkdir(exist_ok=True)
+    path = folder / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_tensors_in_a_file_beside_the_model_are_read(tmp_path):
+    path = external(tmp_path, location="w.bin", offset=4, length=12)
+    (path.parent / "w.bin").write_bytes(np.float32([9, 1, 2, 3]).tobytes())
+    np.testing.assert_array_equal(load(path)(mge.Tensor(X)).numpy(), X + [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "entries, words",
+    [
+        ({"location": "../secret"}, "no file in the folder"),
+        ({"location": "link"}, "no file in the folder"),
+        ({"location": "missing"}, "no file in the folder"),
+        ({"location": ""}, "no file in the folder"),
+        ({"location": "w.bin", "offset": 8}, "needs 12 bytes"),
+        ({"location": "w.bin", "offset": -4}, "needs 12 bytes"),
+        ({"location": "w.bin", "length": 2**60}, "needs 12 bytes"),
+        ({"location": "w.bin", "offset": "x"}, "is no number"),
+    ],
+)
+def test_tensors_that_lie_elsewhere_are_refused(tmp_path, entries, words):
+    (tmp_path / "secret").write_bytes(bytes(12))
+    path = external(tmp_path, **entries)
+    (path.parent / "w.bin").write_bytes(bytes(12))
+    os.symlink(tmp_path / "secret", path.parent / "link")
+    with pytest.raises(OnnxError, match=words):
+        load(path)
+
+
+def test_an_absolute_path_is_refused(tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(12))
+    with pytest.raises(OnnxError, match="no file in the folder"):
+        load(external(tmp_path, location=tmp_path / "secret"))
+    with pytest.raises(OnnxError, match="from its path"):
+        load(external(tmp_path, location="w.bin").read_bytes())

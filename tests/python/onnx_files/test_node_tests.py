@@ -1,0 +1,36 @@
+"""ONNX's own tests of single operators, on what ``load`` makes of them. MEGJIT_ONNX_NODES=1 runs all of them."""
+
+import os
+from collections import Counter
+
+import pytest
+from node_cases import KNOWN, of_modules, outcome
+
+# Those whose counterparts have most ways to be wrong; one module of the package makes the tests of one op.
+MODULES = (
+    "averagepool batch_normalization cast clip concat conv convtranspose depthtospace dequantizelinear div einsum expand gather gathernd "
+    "gelu gemm groupnormalization gru layernormalization lppool lstm matmul maxpool mod nonmaxsuppression onehot pad "
+    "prelu qlinearconv quantizelinear reduce_log_sum_exp reducemean reshape resize rnn scatterelements scatternd slice softmax "
+    "split squeeze topk transpose trilu unsqueeze where"
+).split()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_operator_does_what_its_tests_say(module):
+    wrong = {
+        case.name: why
+        for case in of_modules(module)
+        for kind, why in [outcome(case)]
+        if kind not in ("passed", "types") and case.name not in KNOWN
+    }
+    assert not wrong
+
+
+@pytest.mark.skipif("MEGJIT_ONNX_NODES" not in os.environ, reason="half a minute: set MEGJIT_ONNX_NODES=1")
+def test_all_node_tests():
+    results = {case.name: outcome(case) for case in of_modules()}
+    counts = Counter(kind for kind, _ in results.values())
+    failed = {name: why for name, (kind, why) in results.items() if kind == "failed"}
+    print(dict(counts))
+    assert set(failed) <= set(KNOWN), failed
+    assert counts["passed"] >= 1500
