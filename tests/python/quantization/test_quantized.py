@@ -28,6 +28,11 @@ from megengine.quantization import (
 RNG = np.random.default_rng(11)
 
 
+@pytest.fixture(autouse=True)
+def same_weights_each_time():
+    mge.random.seed(3)
+
+
 def random(*shape):
     return mge.Tensor(RNG.normal(size=shape).astype(np.float32))
 
@@ -87,7 +92,6 @@ LAYERS = {
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_integers_are_those_of_the_fake_quantized_layer(name):
-    mge.random.seed(3)
     make, shape = LAYERS[name]
     x = random(*shape)
     qat, integers = both(Between(make()), x)
