@@ -105,7 +105,16 @@ def test_a_write_leaves_other_handles_alone():
     np.testing.assert_array_equal(part.numpy(), A[0])
 
 
-def test_an_ellipsis_replaces_the_whole_value_and_its_shape():
+@pytest.mark.parametrize("value", [2.0, Tensor(2.0), [2.0, 3.0, 4.0], np.float32([[1], [2]])])
+def test_an_ellipsis_broadcasts_what_fits(value):
+    # A number used to make the tensor 0-d.
+    x, want = Tensor(np.zeros((2, 3), np.float32)), np.zeros((2, 3), np.float32)
+    x[...] = value
+    want[...] = value.numpy() if isinstance(value, Tensor) else value
+    np.testing.assert_array_equal(x.numpy(), want)
+
+
+def test_an_ellipsis_takes_the_whole_value_and_its_shape_where_it_does_not_fit():
     x = Tensor([1, 2, 3])
     x[...] = [[4.7]]
     assert x.shape == (1, 1) and x.dtype == np.int32 and x.item() == 4

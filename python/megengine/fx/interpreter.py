@@ -88,7 +88,7 @@ class Interpreter:
         if target.startswith("**"):
             return {}
         if target.startswith("*"):
-            return list(self.args_iter)
+            return tuple(self.args_iter)
         value = next(self.args_iter, _NONE_GIVEN)
         if value is not _NONE_GIVEN:
             return value

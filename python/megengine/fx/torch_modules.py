@@ -266,7 +266,7 @@ MODULES = {
     "ConvTranspose3d": _transposed_convolution(M.ConvTranspose3d),
     "Linear": _linear, "NonDynamicallyQuantizableLinear": _linear, "Embedding": _embedding,
     "BatchNorm1d": _batch_norm(M.BatchNorm1d), "BatchNorm2d": _batch_norm(M.BatchNorm2d),
-    "BatchNorm3d": _batch_norm(M.SyncBatchNorm), "SyncBatchNorm": _batch_norm(M.SyncBatchNorm),
+    "BatchNorm3d": _batch_norm(M.BatchNorm3d), "SyncBatchNorm": _batch_norm(M.SyncBatchNorm),
     "LayerNorm": _layer_norm, "GroupNorm": _group_norm, "InstanceNorm1d": _instance_norm,
     "InstanceNorm2d": _instance_norm, "InstanceNorm3d": _instance_norm,
     "RMSNorm": _functional(networks.rms_norm, ("normalized_shape", "eps"), ("weight",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -187,13 +188,13 @@ class Tracer:
 
         concrete_args: argument name -> value with which the program is traced; the graph takes the
             argument still, but refuses other values.
-        TraceError, naming a node and a line, where the program depends on a value. TypeError for a
-        forward with ``*args``.
+        A forward with ``*args`` sees a proxy of the tuple: ``args[0]`` is known, how many there are is not.
+        TraceError, naming a node and a line, where the program depends on a value.
         """
         function = self._start(root)
         self.graph = Graph()
         self._checked: list[tuple[Node, Any, str]] = []
-        args, kwargs = self._inputs(function, dict(concrete_args or {}))
+        function, args, kwargs = self._inputs(function, dict(concrete_args or {}))
         for check in self._checked:  # after the last input
             self.create_node("call_function", check_concrete_arg, check, {})
         with _intercept.tracing(self):
@@ -214,25 +215,25 @@ class Tracer:
         self.root, self._modules, self._tensors = M.Module(), {}, {}
         return root
 
-    def _inputs(self, function: Callable, concrete: dict[str, Any]) -> tuple[list, dict[str, Any]]:
+    def _inputs(
+        self, function: Callable, concrete: dict[str, Any]
+    ) -> tuple[Callable, list, dict[str, Any]]:
+        """What to call, and with what."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+        packed: list[Proxy] = []
         for name, parameter in inspect.signature(function).parameters.items():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                continue
             if parameter.kind is parameter.VAR_POSITIONAL:
-                raise TypeError(
-                    f"forward takes *{name}, so the number of its inputs is not known while tracing\n"
-                    "  fix: trace a function that calls it with as many arguments as you want"
-                )
-            value = self._input(name, parameter.default, concrete)
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                kwargs[name] = value
-            else:
-                args.append(value)
+                packed.append(self.proxy(self.create_node("placeholder", f"*{name}", (), {})))
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                kwargs[name] = self._input(name, parameter.default, concrete)
+            elif parameter.kind is not parameter.VAR_KEYWORD:
+                args.append(self._input(name, parameter.default, concrete))
         if concrete:
             raise ValueError(f"concrete_args names {sorted(concrete)}, which forward does not take")
-        return args, kwargs
+        if packed:
+            return _taking_a_tuple(function), [*args, *kwargs.values(), *packed], {}
+        return function, args, kwargs
 
     def _input(self, name: str, default: Any, concrete: dict[str, Any]) -> Any:
         if name in concrete:
@@ -243,6 +244,28 @@ class Tracer:
             return value
         given = () if default is inspect.Parameter.empty else (self.create_arg(default),)
         return self.proxy(self.create_node("placeholder", name, given, {}))
+
+
+def _taking_a_tuple(function: Callable) -> Callable:
+    """``function`` with its ``*args`` as one last parameter, and all others given by position, keyword-only ones last.
+
+    TypeError for what is no plain Python function.
+    """
+    plain = inspect.unwrap(function) is function and getattr(function, "__func__", function)
+    if not isinstance(plain, types.FunctionType):
+        raise TypeError(
+            f"forward takes *args and is no plain function: {function!r}\n"
+            "  fix: trace a function that calls it with as many arguments as you want"
+        )
+    code = plain.__code__
+    code = code.replace(
+        co_argcount=code.co_argcount + code.co_kwonlyargcount + 1,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~inspect.CO_VARARGS,
+    )
+    packed = types.FunctionType(code, plain.__globals__, plain.__name__, None, plain.__closure__)
+    return packed if plain is function else types.MethodType(packed, function.__self__)
 
 
 def symbolic_trace(

@@ -4,7 +4,7 @@ from . import init
 from .activation import GELU, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax
 from .adaptive_pooling import AdaptiveAvgPool2d, AdaptiveMaxPool2d
 from .batch_matmul_activation import BatchMatMulActivation
-from .batchnorm import BatchNorm1d, BatchNorm2d, SyncBatchNorm
+from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from .concat import Concat
 from .conv import (
     Conv1d,
@@ -75,6 +75,7 @@ __all__ = [
     "BatchMatMulActivation",
     "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
     "Concat",
     "Conv1d",
     "Conv2d",

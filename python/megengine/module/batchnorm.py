@@ -11,7 +11,7 @@ from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
 class _BatchNorm(Module):
@@ -120,6 +120,12 @@ class BatchNorm2d(_BatchNorm):
     """Batch normalization of (N, C, H, W) inputs."""
 
     _ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalization of (N, C, D, H, W) inputs."""
+
+    _ranks = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):

@@ -190,17 +190,18 @@ class Module(Holder):
             if parameter.grad is not None:
                 parameter.grad.reset_zero()
 
-    def train(self, mode: bool = True, recursive: bool = True) -> None:
-        """Set ``training`` of this module and, if recursive, of all below it."""
+    def train(self, mode: bool = True, recursive: bool = True) -> Module:
+        """Set ``training`` of this module and, if recursive, of all below it; returns this module."""
         if not recursive:
             self.training = mode
-            return
+            return self
         for module in list(self.modules()):
             module.train(mode, recursive=False)
+        return self
 
-    def eval(self) -> None:
+    def eval(self) -> Module:
         """``train(False)``."""
-        self.train(False)
+        return self.train(False)
 
     def disable_quantize(self, value: bool = True) -> None:
         """Set ``quantize_disabled`` of this module and all below it."""

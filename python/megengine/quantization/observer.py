@@ -47,10 +47,10 @@ class Observer(Module, QParamsModuleMixin):
         """Watch no longer."""
         self.enabled = False
 
-    def train(self, mode: bool = True, recursive: bool = True) -> None:
+    def train(self, mode: bool = True, recursive: bool = True) -> Observer:
         """Also enables (training) or disables (evaluation)."""
-        super().train(mode, recursive)
         self.enabled = mode
+        return super().train(mode, recursive)
 
     @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:

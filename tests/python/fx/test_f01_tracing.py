@@ -1,5 +1,6 @@
 """F1: what a program does becomes nodes, without values of its inputs."""
 
+import functools
 import operator
 import pickle
 import threading
@@ -180,11 +181,36 @@ def test_two_threads_trace_at_once():
     assert len(codes) == 4 and len(set(codes)) == 1
 
 
-def test_keyword_only_inputs_and_stars():
+def test_keyword_only_inputs():
     gm = fx.symbolic_trace(lambda x, *, scale=2: x * scale)
     same(gm(tensor(3), scale=3), tensor(3) * 3)
-    with pytest.raises(TypeError, match="forward takes \\*xs"):
-        fx.symbolic_trace(lambda *xs: xs[0])
+
+
+class Joined(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.relu = M.ReLU()
+
+    def forward(self, first, *others, axis=0):
+        return self.relu(F.concat([first, others[1]], axis)), F.stack(others, 0)
+
+
+def test_a_forward_with_stars_takes_any_number_of_inputs():
+    net, gm = Joined(), fx.symbolic_trace(Joined())
+    inputs = [tensor(2, 3) for _ in range(4)]
+    for actual, expected in zip(gm(*inputs, axis=1), net(*inputs, axis=1)):
+        same(actual, expected)
+    for actual, expected in zip(fx.Interpreter(gm).run(*inputs), net(*inputs)):
+        same(actual, expected)
+
+
+def test_how_many_inputs_there_are_is_not_known():
+    with pytest.raises(fx.TraceError, match="how many|the length|a loop over the items"):
+        fx.symbolic_trace(lambda *xs: sum(xs))
+    with pytest.raises(TypeError, match="is no plain function"):
+        fx.symbolic_trace(functools.wraps(lambda *xs: xs)(lambda *xs: xs[0]))
+    with pytest.raises(TypeError, match="is no plain function"):
+        fx.symbolic_trace(functools.partial(lambda *xs: xs[0]))
 
 
 def test_random_numbers_are_drawn_in_each_run():

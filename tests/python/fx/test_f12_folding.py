@@ -17,7 +17,8 @@ from megengine.utils.fusion import fuse_conv_bn_eval, fuse_conv_bn_weights
 CONVS = {
     "1d": (lambda **kw: M.Conv1d(4, 6, 3, **kw), M.BatchNorm1d, (2, 4, 7)),
     "2d": (lambda **kw: M.Conv2d(4, 6, 3, **kw), M.BatchNorm2d, (2, 4, 7, 7)),
-    "3d": (lambda **kw: M.Conv3d(4, 6, 3, **kw), M.SyncBatchNorm, (2, 4, 5, 5, 5)),
+    "3d": (lambda **kw: M.Conv3d(4, 6, 3, **kw), M.BatchNorm3d, (2, 4, 5, 5, 5)),
+    "3d in processes": (lambda **kw: M.Conv3d(4, 6, 3, **kw), M.SyncBatchNorm, (2, 4, 5, 5, 5)),
     "2d grouped": (lambda **kw: M.Conv2d(4, 6, 3, groups=2, **kw), M.BatchNorm2d, (2, 4, 7, 7)),
     "2d depthwise": (lambda **kw: M.Conv2d(4, 4, 3, groups=4, **kw), M.BatchNorm2d, (2, 4, 7, 7)),
 }

@@ -1,6 +1,8 @@
-"""F14: the helpers of a fuser that is written by hand."""
+"""F14: fusers that are written by hand, a published one among them (conv_bn_fuser.py)."""
 
 import copy
+import runpy
+from pathlib import Path
 
 from programs import close, tensor, warmed
 
@@ -89,3 +91,14 @@ def test_a_model_that_begins_with_a_normalization_is_left_as_it_is(capsys):
     model = warmed(M.Sequential(M.BatchNorm2d(1), M.Conv2d(1, 1, 1)))
     close(fuse_by_hand(model)(tensor(5, 1, 1, 1)), model(tensor(5, 1, 1, 1)))
     assert capsys.readouterr().out == ""
+
+
+def test_the_published_fuser_fuses_all_three_pairs(capsys):
+    runpy.run_path(str(Path(__file__).with_name("conv_bn_fuser.py")))
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "Modules[].conv1 <- Conv2d\nModules[].conv2 <- Conv2d\nModules[nested].1 <- Conv2d\n"
+        "The `forward` code after fusion:"
+    )
+    assert "bn1" not in printed and "mod" not in printed.split("fusion:")[1]
+    assert printed.endswith("Fuse successfully\n")

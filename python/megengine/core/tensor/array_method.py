@@ -88,7 +88,12 @@ class ArrayMethodMixin:
         if index is Ellipsis:
             if not isinstance(value, _Tensor):
                 value = type(self)._plain(value, dtype=self.dtype, device=str(self.device))
-            self._assign(value)
+            shape = self._tuple_shape
+            if value._tuple_shape != shape and shapes.broadcasts(value._tuple_shape, shape):
+                value = ops.broadcast_to(value, shape=shape)
+            self._assign(
+                value
+            )  # a value that fits no other way takes the place of the old one, shape and all
         else:
             self._reset(setitem(self, index, value))
 

@@ -149,6 +149,12 @@ def transpose(x, pattern):
     return ops.reshape(y, shape=tuple(out))
 
 
+def broadcasts(old: tuple, new: tuple) -> bool:
+    """Whether a tensor of shape ``old`` can be repeated to ``new``."""
+    offset = len(new) - len(old)
+    return offset >= 0 and all(a in (b, 1) for a, b in zip(old, new[offset:], strict=True))
+
+
 def broadcast_to(x, shape):
     """``x`` repeated along new and size-1 axes; None keeps the size of an axis of ``x``."""
     old = x._tuple_shape
@@ -162,8 +168,7 @@ def broadcast_to(x, shape):
         return ops.identity(x)
     if any(s < 0 for s in shape):
         raise ValueError(f"broadcast_to: {list(shape)} has a negative extent")
-    offset = len(shape) - len(old)
-    if offset < 0 or any(a != b and a != 1 for a, b in zip(old, shape[offset:], strict=False)):
+    if not broadcasts(old, shape):
         raise RuntimeError(
             f"broadcast_to: {list(old)} does not broadcast to {list(shape)}\n"
             "  fix: trailing axes must be equal, or 1 in the tensor"

@@ -28,6 +28,7 @@ __all__ = [
 _FOLDED = [
     (M.Conv1d, M.BatchNorm1d),
     (M.Conv2d, M.BatchNorm2d),
+    (M.Conv3d, M.BatchNorm3d),
     (M.Conv1d, M.SyncBatchNorm),
     (M.Conv2d, M.SyncBatchNorm),
     (M.Conv3d, M.SyncBatchNorm),

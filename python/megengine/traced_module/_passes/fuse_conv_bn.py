@@ -5,14 +5,14 @@ A convolution whose result others read, that is called twice, or that trains, st
 
 from __future__ import annotations
 
-from ...module import BatchNorm1d, BatchNorm2d, Conv1d, Conv2d, Conv3d, SyncBatchNorm
+from ...module import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, SyncBatchNorm
 from ...utils.fusion import fuse_conv_bn_eval
 from ..expr import CallMethod, is_call_module
 from ..traced_module import TracedModule
 from .surgery import forget, only_user, replace_layer, take_over
 
 _CONVOLUTIONS = (Conv1d, Conv2d, Conv3d)
-_NORMALIZATIONS = (BatchNorm1d, BatchNorm2d, SyncBatchNorm)
+_NORMALIZATIONS = (BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm)
 
 
 def fuse_conv_bn(top: TracedModule) -> None:
