@@ -288,3 +288,26 @@ def test_fx_traces_while_exprs_are_inserted_and_the_other_way_round():
     assert "concat" in gm.code
     again = tm.trace_module(M.Sequential(Affine()), tensor(3))
     assert again.graph.get_function_by_type(F.exp).as_count() == 1
+
+
+class Around(M.Module):
+    """Something before, a traced module, and something behind it."""
+
+    def __init__(self, traced):
+        super().__init__()
+        self.traced = traced
+
+    def forward(self, x, y):
+        return self.traced(x * y) / y
+
+
+def test_tracing_again_with_more_around_it_changes_no_bit():
+    inner, x, y = (
+        tm.trace_module(ConvNet(), tensor(2, 3, 4, 4)),
+        tensor(2, 3, 4, 4),
+        mge.tensor(2.0),
+    )
+    inner.eval()
+    for net in (Around(inner), Around(tm.trace_module(Around(inner), x, y).traced)):
+        traced = tm.trace_module(net, x, y)
+        np.testing.assert_array_equal(traced(x, y).numpy(), (inner(x * y) / y).numpy())

@@ -3,8 +3,10 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 from nets import ConvNet, Scale, same, tensor
+from surgeries import SURGERIES, Net
 
 import megengine.functional as F
 import megengine.module as M
@@ -59,3 +61,18 @@ def test_a_function_that_is_gone_is_a_name_until_it_is_called():
     loaded = pickle.loads(data)
     with pytest.raises(AttributeError, match="softplux"):
         loaded(tensor(2))
+
+
+@pytest.mark.parametrize("name", SURGERIES)
+def test_edits_of_a_pickled_copy_are_those_of_the_original(name):
+    edit, arguments = SURGERIES[name]
+    net = Net()
+    net.eval()
+    traced = tm.trace_module(net, arguments[0])
+    copied = pickle.loads(pickle.dumps(traced))
+    edit(traced)
+    edit(copied)
+    copied.graph.lint()
+    assert repr(copied.flatten().graph) == repr(traced.flatten().graph)
+    np.testing.assert_array_equal(copied(*arguments).numpy(), traced(*arguments).numpy())
+    same(traced(*arguments), net(arguments[0]), atol=5e-2)

@@ -1,8 +1,11 @@
 """G13: layers are moved to half precision, with casts around them."""
 
+import pickle
+
 import numpy as np
 import pytest
 from nets import ConvNet, same, tensor
+from surgeries import halve_large_layers
 
 import megengine.module as M
 import megengine.traced_module as tm
@@ -31,5 +34,18 @@ def test_a_linear_layer_is_moved_to_half_precision():
     graph.replace_node({expr.outputs[0]: whole})
     graph.compile()
     graph.lint()
+    assert traced(x).dtype == np.float32
+    same(traced(x), wanted, atol=5e-2)
+
+
+def test_only_large_layers_are_moved():
+    net = M.Sequential(M.Linear(3, 8), M.Sequential(M.ReLU(), M.Linear(8, 64)))
+    x = tensor(2, 3)
+    wanted = net(x)
+    traced = pickle.loads(pickle.dumps(tm.trace_module(net, x)))
+    halve_large_layers(traced, 256)
+    small, large = (node.owner for node in traced.graph.get_module_by_type(M.Linear))
+    assert small.weight.dtype == np.float32 and large.weight.dtype == large.bias.dtype == np.float16
+    assert traced.graph.get_method_by_type("astype").as_count() == 2
     assert traced(x).dtype == np.float32
     same(traced(x), wanted, atol=5e-2)

@@ -48,3 +48,20 @@ def test_a_child_called_twice_is_inlined_twice():
     same(flat(tensor(2, 3)), traced(tensor(2, 3)))
     names = [node.name for node in flat.graph.nodes()]
     assert len(set(names)) == len(names)
+
+
+def test_the_inputs_of_a_concat_are_named_by_what_made_them():
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.bn = M.Conv2d(3, 16, 1, bias=False), M.BatchNorm2d(16)
+            self.conv_bn = M.Sequential(M.Conv2d(16, 16, 1, bias=False), M.BatchNorm2d(16))
+
+        def forward(self, x):
+            x = self.bn(self.conv(x))
+            return F.concat((x, self.conv_bn(x)), 1)
+
+    flat = tm.trace_module(Net(), tensor(1, 3, 4, 4)).flatten()
+    cat = flat.graph.get_function_by_type(F.concat).as_unique()
+    assert repr(cat) == "%8:\tconcat_out = tensor.concat((bn_out, conv_bn_out), 1, )"
+    assert [node._orig_name for node in cat.inputs] == ["bn_out", "conv_bn.1_out"]
