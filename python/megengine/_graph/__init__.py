@@ -12,9 +12,11 @@ from .names import Namespace
 from .rows import Measured, Row, link, nested, type_text
 from .text import dot, table
 from .tree import FrozenDict, FrozenList, freeze, map_leaves, map_values, values_in
+from .unknown import Unknown, users_line
 from .value import Value
 
 __all__ = [
-    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Value", "copy_calls",
-    "dot", "freeze", "link", "map_leaves", "map_values", "nested", "table", "type_text", "values_in",
+    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Unknown", "Value",
+    "copy_calls", "dot", "freeze", "link", "map_leaves", "map_values", "nested", "table", "type_text", "users_line",
+    "values_in",
 ]  # fmt: skip

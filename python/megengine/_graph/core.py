@@ -69,6 +69,12 @@ class Call:
 
     def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Replace args and kwargs together."""
+        if not isinstance(args, (tuple, list)) or not isinstance(kwargs, dict):
+            raise TypeError(
+                f"{self.describe()}: args must be a tuple and kwargs a dict, got {args!r} and {kwargs!r}"
+            )
+        if not all(isinstance(key, str) for key in kwargs):
+            raise TypeError(f"{self.describe()}: the keys of kwargs must be str, got {list(kwargs)}")
         args, kwargs = freeze(tuple(args)), freeze(dict(kwargs))
         for value in self._inputs:
             value.users.pop(self, None)
@@ -203,6 +209,8 @@ class Graph:
         before: this graph before an edit, or another one: both are shown side by side, with what was removed, added
             and changed.
         """
+        if not isinstance(before, Graph | None):
+            raise TypeError(f"html: before must be a graph, got {type(before).__name__}")
         note = f"median of {runs} runs" if inputs else ""
         rows = self._rows(inputs, runs)
         if before is None:
@@ -268,9 +276,15 @@ def copy_calls(
     """Copy ``calls`` in order; ``env`` maps old values to new ones and is added to.
 
     clone: makes the copy of a call from its arguments, in which values are new ones already; returns a
-        call with as many outputs. KeyError for an input that neither ``env`` nor an earlier call gives.
+        call with as many outputs.
+    GraphError for an input that neither ``env`` nor an earlier call gives.
     """
     for call in calls:
+        for value in call.inputs:
+            if value not in env:
+                raise GraphError(
+                    f"{call.describe()} reads {value.name!r}, which is not copied before it\n  fix: graph.lint()"
+                )
         args, kwargs = map_values((call.args, call.kwargs), env.__getitem__)
         copied = clone(call, args, kwargs)
         env.update(zip(call.outputs, copied.outputs, strict=True))

@@ -147,6 +147,8 @@ class _Writer:
         if node.op == "call_module":
             return f"{self.path(self.root, node.target)}({self.arguments(node)})"
         if node.op == "call_method":
+            if not node.args:
+                raise GraphError(f"{node.describe()} calls a method of nothing: args is empty")
             method = self.path(self.operand(node.args[0]), node.target)
             return f"{method}({self.arguments(node, skip=1)})"
         return self.call_function(node)
@@ -178,8 +180,11 @@ class _Writer:
         done_at: dict[Node, list[Node]] = {}
         for value, reader in last_reader.items():
             done_at.setdefault(reader, []).append(value)
-        lines, made = [], set()
+        lines, made, names = [], set(), set()
         for node in self.graph:
+            if node.name in names:
+                raise GraphError(f"two nodes are called {node.describe()}")
+            names.add(node.name)
             for value in node.all_input_nodes:
                 if value not in made:
                     raise GraphError(self.graph._why_not_made(node, value))

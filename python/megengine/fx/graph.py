@@ -324,6 +324,7 @@ class Graph(_graph.Graph):
 
     def __getstate__(self) -> dict[str, list[tuple]]:
         """The nodes as plain records: a file holds the graph itself, and reading it runs no forward."""
+        self.check()
         places = self.positions()
         return {"nodes": [
             (node.op, _saved(node.target), node.name, node.type, node.meta, node.source,

@@ -27,6 +27,11 @@ def compile_forward(graph: Graph) -> tuple[str, Any]:
     return code.src, namespace["forward"]
 
 
+def _check_graph(graph: Any) -> None:
+    if not isinstance(graph, Graph):
+        raise TypeError(f"graph of a GraphModule must be a Graph, got {type(graph).__name__}")
+
+
 class GraphModule(M.Module):
     """A module that runs ``graph``.
 
@@ -55,6 +60,7 @@ class GraphModule(M.Module):
         class_name: str = "GraphModule",
     ) -> None:
         super().__init__()
+        _check_graph(graph)
         self.__dict__["_class_name"] = class_name
         self.training = getattr(root, "training", True)
         named = [node for node in graph.nodes if node.op in ("call_module", "get_attr")]
@@ -94,6 +100,29 @@ class GraphModule(M.Module):
             holder = below
         setattr(holder, last, thing)
 
+    # -- running ---------------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Run forward, with hooks. What a node raises is raised, with a note that names the node and its line."""
+        try:
+            return super().__call__(*inputs, **kwargs)
+        except Exception as error:
+            self._note_node(error)
+            raise
+
+    def _note_node(self, error: Exception) -> None:
+        code = self.forward.__func__.__code__
+        step = error.__traceback__
+        while step is not None and step.tb_frame.f_code is not code:
+            step = step.tb_next
+        if step is None:
+            return
+        statement = self._code.splitlines()[step.tb_lineno - 1].strip()
+        name = statement.partition(" = ")[0]
+        for node in self._graph.nodes:
+            if node.name == name:
+                error.add_note(f"while running {node.describe()}: {node.format_node()}")
+
     # -- graph and code --------------------------------------------------------------------------
 
     @property
@@ -103,8 +132,7 @@ class GraphModule(M.Module):
 
     @graph.setter
     def graph(self, graph: Graph) -> None:
-        if not isinstance(graph, Graph):
-            raise TypeError(f"graph of a GraphModule must be a Graph, got {type(graph).__name__}")
+        _check_graph(graph)
         self.__dict__["_graph"] = graph
         graph.owning_module = self
         self.recompile()

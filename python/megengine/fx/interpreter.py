@@ -39,7 +39,12 @@ class Interpreter:
         self, module: M.Module, garbage_collect_values: bool = True, graph: Graph | None = None
     ) -> None:
         self.module = module
-        self.graph = graph if graph is not None else module.graph
+        self.graph = graph if graph is not None else getattr(module, "graph", None)
+        if not isinstance(self.graph, Graph):
+            raise TypeError(
+                f"Interpreter runs a GraphModule, got {type(module).__name__}\n"
+                "  fix: fx.symbolic_trace(module)"
+            )
         self.submodules = dict(module.named_modules())
         self.garbage_collect_values = garbage_collect_values
         self.env: dict[Node, Any] = {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-import os
 import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import random
-from .._graph import Call, GraphError, Value, map_values
+from .._graph import Call, GraphError, Value, map_values, users_line
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -24,7 +23,6 @@ OPCODES = ("placeholder", "get_attr", "call_function", "call_method", "call_modu
 
 MODULE = "module"  # key of Node.meta: the path of the module whose forward the node is a part of
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WRITERS = frozenset(
     [operator.setitem, operator.delitem]
     + [getattr(operator, f"i{name}") for name in (
@@ -64,14 +62,6 @@ def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
     from .._graph import map_leaves
 
     return map_leaves(tree, fn)
-
-
-def users_line() -> str:
-    """ "file:line" of the nearest caller outside this package, or ""."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 def is_public_random(target: Any) -> bool:
@@ -120,11 +110,8 @@ class Node(Call, Value):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> None:
-        if op not in OPCODES:
-            raise ValueError(
-                f"node {name!r}: unknown opcode {op!r}\n  fix: use one of {', '.join(OPCODES)}\n"
-                f"  at:  {users_line()}"
-            )
+        self.name = name
+        self.op = op
         if op == "call_function":
             if not callable(target):
                 raise ValueError(
@@ -132,24 +119,36 @@ class Node(Call, Value):
                 )
         elif not isinstance(target, str):
             raise ValueError(f"node {name!r}: the target of {op} must be a str, got {target!r}")
-        self.op = op
         self.target = target
-        self.name = name
         self.type = type_expr
         self.meta: dict[str, Any] = {}
         self.source = users_line()
         self._maker = graph
         super().__init__(args, kwargs)
 
+    @property
+    def op(self) -> str:
+        """The opcode. ValueError when set to an unknown one."""
+        return self._op
+
+    @op.setter
+    def op(self, op: str) -> None:
+        if op not in OPCODES:
+            raise ValueError(
+                f"node {self.name!r}: unknown opcode {op!r}\n  fix: use one of {', '.join(OPCODES)}\n"
+                f"  at:  {users_line()}"
+            )
+        self._op = op
+
     def set_arguments(self, args: tuple, kwargs: dict[str, Any]) -> None:
         super().set_arguments(args, kwargs)
         for node in self._inputs:
-            if node._maker is not self._maker:
+            if getattr(node, "_maker", None) is not self._maker:
                 for other in self._inputs:
                     other.users.pop(self, None)
                 self._args, self._kwargs, self._inputs = (), {}, {}
                 raise GraphError(
-                    f"node {self.describe()} cannot read {node.describe()}: that is a node of another graph\n"
+                    f"node {self.describe()} cannot read {node!r}: that is a node of another graph\n"
                     "  fix: copy it with graph.node_copy first"
                 )
 
@@ -208,7 +207,12 @@ class Node(Call, Value):
     def update_arg(self, idx: int, arg: Argument) -> None:
         """Replace the positional argument ``idx``."""
         args = list(self.args)
-        args[idx] = arg
+        try:
+            args[idx] = arg
+        except IndexError:
+            raise IndexError(
+                f"node {self.describe()} has {len(args)} positional arguments, none at {idx}"
+            ) from None
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .node import Node, users_line
+from .._graph import Unknown, users_line
+from .node import Node
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -29,14 +30,13 @@ def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
     )
 
 
-class Proxy:
+class Proxy(Unknown):
     """A value of the traced program. Operators, methods, attributes and functions of it become nodes.
 
     node: the node that makes the value. tracer: what records.
     TraceError for what needs the value: conditions, ``len``, loops.
     """
 
-    __array_ufunc__ = None  # ndarray + Proxy is left to Proxy
     __hash__ = object.__hash__
 
     def __init__(self, node: Node, tracer: Tracer) -> None:
@@ -85,28 +85,18 @@ class Proxy:
             "call fx.wrap('len') at the top of the module, or pass the length in concrete_args",
         )
 
-    def __contains__(self, item: Any) -> bool:
-        raise unknown(self, "`in`", "compare with ==, or put the code into a leaf module")
-
-    def _number(self) -> Any:
-        raise unknown(
-            self,
-            "a Python number",
-            "use functions of tensors (not those of math or numpy), or pass the number in concrete_args",
-        )
-
-    __index__ = __int__ = __float__ = __complex__ = __round__ = __trunc__ = _number
-
     def __format__(self, spec: str) -> str:
         if spec:
             raise unknown(self, "a formatted text", "print values in a run, not while tracing")
         return repr(self)
 
-    def numpy(self) -> Any:
-        """TraceError: a value on the host is not known while tracing."""
-        raise unknown(self, "numpy()", "stay with tensors, or put the code into a leaf module")
+    def __round__(self, ndigits: int = 0) -> Any:
+        return self._number()
 
-    item = tolist = numpy
+    __trunc__ = __round__
+
+    def _asked(self, what: str, fix: str) -> TraceError:
+        return unknown(self, what, f"{fix}, or put the code into a leaf module")
 
 
 class Attribute(Proxy):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._graph import Call, map_values, values_in
+from .._graph import Call, GraphError, map_values, users_line, values_in
 from .._graph.redirect import original_of
 from ..core.ops import builtin
 from ..module import Module
@@ -48,7 +48,11 @@ class Expr(Call):
     # -- what goes in ----------------------------------------------------------------------------
 
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
-        """Replace all arguments; for a method or a module, the first is the object."""
+        """Replace all arguments; for a method or a module, the first is the object.
+
+        ValueError for a node that is made after this expr, or in another graph.
+        """
+        self._check_made_before(values_in((args, kwargs)))
         self.set_arguments(args, kwargs)
 
     def replace_inputs(self, repl_dict: dict[Node, Node]) -> None:
@@ -56,22 +60,31 @@ class Expr(Call):
 
         ValueError when a new node is made after this expr, or in another graph.
         """
-        graph = self.top_graph
-        places = graph.positions() if graph is not None else {}
         for old, new in repl_dict.items():
             assert isinstance(old, Node) and isinstance(new, Node), (
                 f"replace_inputs: takes nodes, got {old!r}: {new!r}"
             )
+        self._check_made_before(repl_dict.values())
+        for old, new in repl_dict.items():
+            self.replace_input(old, new)
+
+    def _check_made_before(self, nodes: Iterable[Node]) -> None:
+        """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
+        graph = self.top_graph
+        nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
+        places = graph.positions() if nodes else {}
+        for new in nodes:
             if new.top_graph is not graph:
                 raise ValueError(
-                    f"replace_inputs: {new.name!r} is not in the graph of {self.describe()}"
+                    f"{new.name!r} is not in the graph of {self.describe()}, which shall read it\n"
+                    f"  at:  {users_line()}"
                 )
-            if places and places[new.expr] >= places[self]:
+            if places[new.expr] >= places[self]:
                 raise ValueError(
-                    f"replace_inputs: {new.name!r} is made after {self.describe()} reads it\n"
-                    "  fix: insert it earlier, with graph.insert_exprs(expr)"
+                    f"{new.name!r} is made after {self.describe()} reads it\n"
+                    "  fix: insert it earlier, with graph.insert_exprs(expr)\n"
+                    f"  at:  {users_line()}"
                 )
-            self.replace_input(old, new)
 
     def _parameters(self) -> inspect.Signature | None:
         return None
@@ -95,6 +108,7 @@ class Expr(Call):
 
     def set_arg(self, name: str, val: Any) -> None:
         """Replace the argument of the callee's parameter ``name``. AssertionError for an unknown name."""
+        self._check_made_before(values_in(val))
         signature = self._parameters()
         if signature is None:
             assert name in self.named_args, f"{self.describe()} has no argument {name!r}"
@@ -120,11 +134,11 @@ class Expr(Call):
     @property
     def const_val(self) -> list[tuple[ArgsIndex, Any]]:
         """The arguments without nodes in them, with their places."""
-        found = [(ArgsIndex(i), a) for i, a in enumerate(self.args) if not any(values_in(a))]
+        found = [(ArgsIndex(i), a) for i, a in enumerate(self.args) if next(values_in(a), None) is None]
         return found + [
             (ArgsIndex(len(self.args) + i, k), v)
             for i, (k, v) in enumerate(self.kwargs.items())
-            if not any(values_in(v))
+            if next(values_in(v), None) is None
         ]
 
     @property
@@ -203,7 +217,12 @@ class Expr(Call):
 
     def run(self, env: dict[Node, Any]) -> None:
         """Compute from the values in ``env`` and add the results to it."""
-        args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+        try:
+            args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+        except KeyError as missing:
+            raise GraphError(
+                f"{self.describe()} reads {missing.args[0].name!r}, which has no value\n  fix: graph.lint()"
+            ) from None
         bind(self._result, self.compute(unpack(args), unpack(kwargs)), env, self)
 
     def interpret(self, *inputs: Any) -> list[Any]:
@@ -388,6 +407,8 @@ class CallFunction(Expr):
 
     @func.setter
     def func(self, func: Callable) -> None:
+        if not callable(func):
+            raise TypeError(f"a CallFunction calls a function, got {func!r}")
         self._func = func
 
     def _saved(self) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from .._graph import map_values, values_in
+from .._graph import map_values, users_line, values_in
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import CallMethod, Constant, Expr, GetAttr, Input, run_method
+from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module, run_method
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
@@ -80,19 +80,34 @@ class Inserter(Recorder):
     def _record(
         self, expr: Expr, arguments: tuple[tuple, dict], compute: Callable, base: str, qualname: str
     ) -> Any:
-        with suspended():
-            result = compute(*self._example(arguments))
+        try:
+            with suspended():
+                result = compute(*self._example(arguments))
+        except Exception as error:
+            error.add_note(self._told(expr, arguments))
+            expr.set_arguments((), {})  # it stands in no graph: no node has it as a user
+            raise
         if result is NotImplemented:
             raise TypeError(f"{expr.name}: unsupported operands {list(arguments[0])}")
         self.finish(expr, arguments, result, base, qualname)
         self._place(expr)
         return expr.return_val
 
+    def _told(self, expr: Expr, arguments: tuple[tuple, dict]) -> str:
+        """What was to be inserted, for what was raised while it was computed on examples."""
+        nodes = ", ".join(
+            f"{node.name}: {node.dtype}{list(node._example().shape)}"
+            for node in dict.fromkeys(values_in(arguments))
+            if isinstance(node, TensorNode)
+        )
+        callee = expr.args[0].name if is_call_module(expr) else expr.name
+        return f"while inserting {callee} into {self._graph.name}, with {nodes}\n  at:  {users_line()}"
+
     # -- what is called --------------------------------------------------------------------------
 
     def call_function(self, func: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
         args, kwargs = listed(args, kwargs)
-        if not any(values_in((args, kwargs))):
+        if next(values_in((args, kwargs)), None) is None:
             with suspended():
                 return original(*args, **kwargs)
         expr, args = function_expr(func, args)
@@ -108,7 +123,7 @@ class Inserter(Recorder):
         self, name: str, args: tuple, kwargs: dict, original: Callable | None = None
     ) -> Any:
         args, kwargs = listed(args, kwargs)
-        if not any(values_in((args, kwargs))):
+        if next(values_in((args, kwargs)), None) is None:
             with suspended():
                 return original(*args, **kwargs)
         arguments = self.arguments(args, kwargs)
@@ -135,7 +150,7 @@ class Inserter(Recorder):
         return read
 
     def call_module(self, module: Module | ModuleNode, args: tuple, kwargs: dict) -> Any:
-        if not any(values_in((args, kwargs))):
+        if next(values_in((args, kwargs)), None) is None:
             with suspended():
                 return module(*args, **kwargs)
         node = module if isinstance(module, ModuleNode) else self._child(module)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._files import admitted
 from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
 from ..module import Module
+from ..tensor import Tensor
 from .expr import CallMethod, Expr, GetAttr, Input
 from .filters import ExprFilter, NodeFilter
 from .node import ModuleNode, Node, TensorNode
@@ -124,7 +125,9 @@ class InternalGraph(Graph):
 
     def get_module_by_type(self, module_cls: type[Module], recursive: bool = True) -> NodeFilter:
         """Nodes of modules of class ``module_cls``."""
-        assert issubclass(module_cls, Module), f"{module_cls!r} is not a class of modules"
+        assert isinstance(module_cls, type) and issubclass(module_cls, Module), (
+            f"get_module_by_type: {module_cls!r} is not a class of modules"
+        )
         return self.nodes(recursive).type(module_cls)
 
     def get_node_by_id(self, node_id: Any = None, recursive: bool = True) -> NodeFilter:
@@ -157,7 +160,9 @@ class InternalGraph(Graph):
         """
         from .inserting import Inserter
 
-        assert expr is None or expr.top_graph is self, f"{expr!r} is not in {self.name}"
+        assert expr is None or isinstance(expr, Expr) and expr.top_graph is self, (
+            f"insert_exprs: {expr!r} is not an expr of {self.name}"
+        )
         return Inserter(self, expr)
 
     def replace_node(self, repl_dict: dict[Node, Node]) -> None:
@@ -194,6 +199,12 @@ class InternalGraph(Graph):
         )
 
     def erase(self, call: Expr) -> None:
+        """Take an expr out. GraphError, naming the users, while another one or the result reads it."""
+        for node in self.outputs:
+            if node.expr is call:
+                raise GraphError(
+                    f"cannot erase {call.describe()}: {self.name} gives {node.name!r}\n  fix: reset_outputs first"
+                )
         super().erase(call)
         for node in call.outputs:
             self._names.drop(node._name)
@@ -236,6 +247,7 @@ class InternalGraph(Graph):
     def add_output_node(self, node: TensorNode) -> None:
         """Give (what is given now, ``node``). Only of the top graph."""
         self._must_be_top("add_output_node")
+        assert isinstance(node, TensorNode), f"add_output_node: takes a TensorNode, got {node!r}"
         self.reset_outputs((unpack(self._result), node))
 
     def _must_be_top(self, what: str) -> None:
@@ -281,8 +293,7 @@ class InternalGraph(Graph):
             checked.add(graph)
             graph.check()
             for expr in graph:
-                if isinstance(expr, GetAttr):
-                    _check_attribute(expr)
+                _check_callee(expr)
                 inner = expr.graph if isinstance(expr, CallMethod) else None
                 if inner is not None:
                     waiting.append(inner)
@@ -311,7 +322,11 @@ class InternalGraph(Graph):
         left = {node: 0 for node in self.outputs}  # these stay; others go after their last use
         for expr in self:
             if not isinstance(expr, Input):
-                run_expr(expr, env)
+                try:
+                    run_expr(expr, env)
+                except Exception as error:
+                    error.add_note(f"while running {expr.describe()}")
+                    raise
                 if watch is not None:
                     watch.see(expr.outputs, env)
             for node in expr._outputs:
@@ -398,11 +413,21 @@ class InternalGraph(Graph):
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
 
 
-def _check_attribute(expr: GetAttr) -> None:
-    try:
-        expr.interpret(expr.args[0].owner)
-    except (AttributeError, KeyError, IndexError) as error:
-        raise GraphError(f"{expr.describe()}: the module has no such attribute") from error
+def _check_callee(expr: Expr) -> None:
+    """GraphError unless what an expr reads or calls is there."""
+    if isinstance(expr, GetAttr):
+        kind = Module if isinstance(expr.outputs[0], ModuleNode) else Tensor
+        try:
+            (found,) = expr.interpret(expr.args[0].owner)
+        except (AttributeError, KeyError, IndexError) as error:
+            raise GraphError(f"{expr.describe()}: the module has no such attribute") from error
+        if not isinstance(found, kind):
+            raise GraphError(
+                f"{expr.describe()}: the attribute is of type {type(found).__name__}, not a {kind.__name__}"
+            )
+    elif isinstance(expr, CallMethod) and isinstance(expr.args[0], TensorNode):
+        if not hasattr(Tensor, expr.method):
+            raise GraphError(f"{expr.describe()}: a Tensor has no method {expr.method!r}")
 
 
 def _node_state(node: Node) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import functional as F
-from .._graph import Value
+from .._graph import GraphError, Unknown, Value, users_line
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -133,8 +134,11 @@ class ModuleNode(Node):
         return module_tracer.inserting(f"{self._name}()").call_module(self, args, kwargs)
 
 
-class TensorNode(Node):
-    """A tensor, with shape and dtype as they were while tracing."""
+class TensorNode(Unknown, Node):
+    """A tensor, with shape and dtype as they were while tracing.
+
+    GraphError for what needs its value, such as a condition, while exprs are inserted.
+    """
 
     def __init__(
         self,
@@ -159,7 +163,10 @@ class TensorNode(Node):
 
     @shape.setter
     def shape(self, shape: Sequence[int]) -> None:
-        self._shape = tuple(shape)
+        try:
+            self._shape = tuple(map(operator.index, shape))
+        except TypeError:
+            raise TypeError(f"{self._name!r}: a shape is a tuple of int, got {shape!r}") from None
 
     @property
     def dtype(self) -> np.dtype | None:
@@ -195,9 +202,11 @@ class TensorNode(Node):
 
     @value.setter
     def value(self, value: Tensor | None) -> None:
-        self._value = value
         if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{self._name!r}: value must be a Tensor or None, got {value!r}")
             self._describe(value)
+        self._value = value
 
     def _describe(self, value: Tensor) -> None:
         """Note shape, dtype, device and quantization parameters of ``value``."""
@@ -218,11 +227,31 @@ class TensorNode(Node):
 
     def __getattr__(self, name: str) -> Any:
         if name not in module_tracer.TENSOR_METHODS or name.startswith("_"):
-            raise AttributeError(f"TensorNode has no attribute {name!r}")
+            named = self.__dict__.get("_name")
+            raise AttributeError(f"{named!r} is a TensorNode, which has no attribute {name!r}")
         recorder = module_tracer.inserting(f"node.{name}")
         return lambda *args, **kwargs: recorder.call_method(name, (self, *args), kwargs)
 
     __hash__ = object.__hash__
+
+    # -- what needs the value --------------------------------------------------------------------
+
+    def _asked(self, what: str, fix: str) -> GraphError:
+        maker = f" ({self.expr.source})" if self.expr is not None and self.expr.source else ""
+        if module_tracer.active_module_tracer() is None:
+            fix = "compute with nodes under `with graph.insert_exprs():`"
+        return GraphError(
+            f"{what} of {self._name!r}{maker}: a node has no value yet\n  fix: {fix}\n  at:  {users_line()}"
+        )
+
+    def __bool__(self) -> bool:
+        recorder = module_tracer.active_module_tracer()
+        if recorder is None or not recorder.inserts:
+            return True
+        raise self._asked("the truth", "choose with functional.where")
+
+    def __len__(self) -> int:
+        raise self._asked("len()", "node.shape[0] is the number while tracing")
 
 
 def _operator(name: str) -> Any:

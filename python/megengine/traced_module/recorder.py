@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from .. import random
-from .._graph import Value, map_leaves
+from .._graph import Value, map_leaves, users_line
 from ..core.ops import builtin
 from ..random import RNG
 from ..tensor import Tensor
@@ -18,16 +16,6 @@ from .internal_graph import InternalGraph
 from .node import TensorNode
 from .packing import pack
 from .pytree import tree_flatten
-
-_PACKAGE = str(Path(__file__).parents[1])
-
-
-def user_line() -> str:
-    """The innermost line outside of this package, as "file:line"."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
-        frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def has_tensor(tree: Any) -> bool:
@@ -92,7 +80,7 @@ class Recorder:
         expr.set_arguments(*arguments)
         expr._result = map_leaves(pack(result), node_for)
         expr._outputs = [node for _, node in made]
-        expr.source = user_line()
+        expr.source = users_line()
         return made
 
 

@@ -49,6 +49,9 @@ class _Stopwatch:
 
 
 def _measure(graph: InternalGraph, inputs: tuple, runs: int) -> Measured:
+    for value in inputs:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"html: {graph.name} takes tensors, got {value!r}")
     stopwatch = _Stopwatch()
     module = graph._module
     with kept_tensors([*module.tensors(), *inputs]):
@@ -83,7 +86,7 @@ def _rows_of(
         link(row, [made[node] for node in expr.inputs if node in made])
         if isinstance(expr, Input) and isinstance(expr.outputs[0], TensorNode):
             _take(row, next(arguments, None))
-        inner = expr.graph if isinstance(expr, CallMethod) else None
+        inner = _called_graph(expr)
         if inner is not None:
             args, kwargs = unpack(expr.args[1:]), unpack(dict(expr.kwargs))
             leaves, _ = tree_flatten(expr.args[0].owner._canonical(args, kwargs))
@@ -128,12 +131,22 @@ def _row(expr: Expr) -> Row:
     return Row(kind, name, callee, call, about, source=expr.source)
 
 
+def _called_graph(expr: Expr) -> InternalGraph | None:
+    """None also where the module that is called is gone: broken graphs are looked at, too."""
+    try:
+        return expr.graph if isinstance(expr, CallMethod) else None
+    except (AttributeError, KeyError, IndexError):
+        return None
+
+
 def _module_text(node: ModuleNode) -> str:
     """Class and settings of a module."""
     try:
         module: Module = node.owner
     except (AttributeError, KeyError, IndexError):
         return "missing"
+    if not isinstance(module, Module):
+        return type(module).__name__
     if hasattr(module, "argdef_graph_map"):
         return module._class_name
     return f"{type(module).__name__}({module._module_info_string()})"

@@ -44,8 +44,8 @@ def is_builtin(module: Module) -> bool:
     return kind.__module__.startswith(_BUILTIN_PACKAGES) and kind not in (Sequential, Module)
 
 
-class _EndReached(Exception):
-    """All end points are computed."""
+class _EndReached(BaseException):
+    """All end points are computed. No error: nothing notes or handles it on its way."""
 
 
 class _Watch:
@@ -131,7 +131,10 @@ class TracedModule(Module):
         """Arguments passed by position where that is possible, so that both ways are one signature."""
         if self.argspec is None:
             return tuple(args), kwargs
-        bound = self.argspec.bind(*args, **kwargs)
+        try:
+            bound = self.argspec.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._class_name}: {error}\n  it takes {self.argspec}") from None
         return bound.args, bound.kwargs
 
     def _by_name(self, args: tuple, kwargs: dict[str, Any]) -> list[tuple[str, Any]]:

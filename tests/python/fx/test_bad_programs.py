@@ -1,8 +1,12 @@
 """Programs that cannot be traced are refused, with the node and the user's line."""
 
+import math
+
+import numpy as np
 import pytest
 from programs import Affine
 
+import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import fx
@@ -17,7 +21,23 @@ def opaque(x):
     ("program", "asked"),
     [
         (lambda x: 1 if x else 2, "the truth of 'x'"),
+        (lambda x: x if x.sum() > 0 else -x, "the truth of 'gt'"),
+        (lambda x: x and 1, "the truth of 'x'"),
+        (lambda x: max(x, 3), "the truth of 'lt'"),
+        (lambda x: x in [1, 2], "the truth of 'eq'"),
         (lambda x: [item for item in x], "a loop over the items of 'x'"),
+        (lambda x: F.concat([*x]), "a loop over the items of 'x'"),
+        (lambda x: sum(x), "a loop over the items of 'x'"),
+        (lambda x: [0 for _ in range(x.shape[0])], "a Python number of 'getitem'"),
+        (lambda x: [1, 2][x], "a Python number of 'x'"),
+        (lambda x: len(x.shape), "len\\(\\) of 'getattr_1'"),
+        (lambda x: math.sin(x), "a Python number of 'x'"),
+        (lambda x: np.sin(x), "numpy.sin of 'x'"),
+        (lambda x: np.add.reduce(x), "numpy.add of 'x'"),
+        (lambda x: np.array(x), "an array of NumPy of 'x'"),
+        (lambda x: mge.tensor(x), "an array of NumPy of 'x'"),
+        (lambda x: x.item(), "item\\(\\) of 'x'"),
+        (lambda x: f"{x:.3f}", "a formatted text of 'x'"),
         (lambda x: range(x), "a Python number of 'x'"),
         (lambda x: 3 in x, "`in` of 'x'"),
         (lambda x: dict(**x), "the keys of 'x'"),

@@ -68,6 +68,7 @@ def test_edits_of_a_pickled_copy_are_those_of_the_original(name):
     edit, arguments = SURGERIES[name]
     net = Net()
     net.eval()
+    wanted = net(arguments[0])
     traced = tm.trace_module(net, arguments[0])
     copied = pickle.loads(pickle.dumps(traced))
     edit(traced)
@@ -75,4 +76,4 @@ def test_edits_of_a_pickled_copy_are_those_of_the_original(name):
     copied.graph.lint()
     assert repr(copied.flatten().graph) == repr(traced.flatten().graph)
     np.testing.assert_array_equal(copied(*arguments).numpy(), traced(*arguments).numpy())
-    same(traced(*arguments), net(arguments[0]), atol=5e-2)
+    same(traced(*arguments), wanted, atol=5e-2)

@@ -1,0 +1,67 @@
+"""Values that are known in a run only, and what a program may not ask of them before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# What NumPy calls an operator when an array stands on its left -> the method of the value on the right.
+_REFLECTED = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__", "matmul": "__rmatmul__",
+    "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__", "greater_equal": "__le__",
+    "equal": "__eq__", "not_equal": "__ne__", "bitwise_and": "__rand__", "bitwise_or": "__ror__",
+    "bitwise_xor": "__rxor__", "left_shift": "__rlshift__", "right_shift": "__rrshift__",
+}  # fmt: skip
+
+
+def users_line() -> str:
+    """ "file:line" of the nearest caller outside of this package, or ""."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+class Unknown:
+    """Refuses what needs the value: numbers of Python, `in`, functions of NumPy, arrays.
+
+    An operator with an array of NumPy on its left is that of this class.
+    """
+
+    def _asked(self, what: str, fix: str) -> Exception:
+        """The error for asking for ``what``."""
+        raise NotImplementedError
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        name = _REFLECTED.get(ufunc.__name__)
+        if name is None or method != "__call__" or kwargs or inputs[-1] is not self:
+            raise self._asked(f"numpy.{ufunc.__name__}", "use megengine.functional")
+        return getattr(self, name)(inputs[0])
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._asked("an array of NumPy", "stay with tensors")
+
+    def __contains__(self, item: Any) -> bool:
+        raise self._asked("`in`", "use functions of tensors")
+
+    def _number(self) -> Any:
+        raise self._asked(
+            "a Python number", "use functions of tensors (not those of math or numpy)"
+        )
+
+    __index__ = __int__ = __float__ = __complex__ = _number
+
+    def numpy(self) -> Any:
+        """Refused."""
+        raise self._asked("numpy()", "stay with tensors")
+
+    def item(self) -> Any:
+        """Refused."""
+        raise self._asked("item()", "stay with tensors")
+
+    def tolist(self) -> Any:
+        """Refused."""
+        raise self._asked("tolist()", "stay with tensors")
