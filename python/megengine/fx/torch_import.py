@@ -174,6 +174,7 @@ class _Import(Tracer):
         if function is None:
             raise ValueError("no function of ours stands for it")
         args, kwargs = self._ours((node.args, node.kwargs))
+        kwargs.pop("out", None)
         if not args:
             first = [kwargs.pop(key) for key in ("input", "self") if key in kwargs]
             args = tuple(first)
@@ -250,5 +251,5 @@ def _attribute(value: Any, name: str) -> Any:
     if name == "device":
         return None
     if name == "mT":
-        return FUNCTIONS["transpose"](value, -1, -2)
+        return FUNCTIONS[name](value)
     return value if name == "data" else getattr(value, name)

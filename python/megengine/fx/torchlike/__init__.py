@@ -22,8 +22,7 @@ _HINTS = (
     "sym_constrain_range_for_size", "_set_grad_enabled",
 )  # fmt: skip
 _OWN = ("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp",
-        "expm1", "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "logical_and", "logical_not", "logical_or",
-        "logical_xor", "maximum", "minimum", "neg", "round", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
+        "expm1", "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg", "round", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
         "tan", "tanh")  # fmt: skip
 
 FUNCTIONS = {
@@ -34,7 +33,7 @@ FUNCTIONS = {
     # arithmetic
     "add": e.add, "sub": e.sub, "subtract": e.sub, "rsub": e.rsub, "mul": lambda input, other: input * other,
     "multiply": lambda input, other: input * other, "div": e.div, "divide": e.div, "true_divide": e.div,
-    "floor_divide": lambda input, other: input // other, "remainder": lambda input, other: input % other,
+    "floor_divide": lambda input, other: input // other, "fmod": e.fmod, "remainder": lambda input, other: input % other,
     "pow": lambda input, exponent: input**exponent, "negative": F.neg, "absolute": F.abs, "rsqrt": e.rsqrt,
     "reciprocal": e.reciprocal, "trunc": e.trunc, "fix": e.trunc, "clamp": e.clamp, "clip": e.clamp,
     "clamp_min": lambda input, min: F.maximum(input, min), "clamp_max": lambda input, max: F.minimum(input, max),
@@ -44,24 +43,28 @@ FUNCTIONS = {
     "eq": F.equal, "ne": F.not_equal, "lt": F.less, "le": F.less_equal, "gt": F.greater, "ge": F.greater_equal,
     "bitwise_and": lambda input, other: input & other, "bitwise_or": lambda input, other: input | other,
     "bitwise_xor": lambda input, other: input ^ other, "bitwise_not": lambda input: ~input,
-    "where": e.where, "masked_fill": e.masked_fill,
+    "__and__": lambda input, other: input & other, "__or__": lambda input, other: input | other,
+    "__xor__": lambda input, other: input ^ other,
+    "logical_not": lambda input: input == 0, "logical_and": lambda input, other: (input != 0) & (other != 0),
+    "logical_or": lambda input, other: (input != 0) | (other != 0),
+    "logical_xor": lambda input, other: (input != 0) ^ (other != 0), "where": e.where, "masked_fill": e.masked_fill,
     # activations
     "relu": e.relu, "relu6": e.relu6, "silu": e.silu, "mish": e.mish, "gelu": e.gelu, "elu": e.elu, "celu": e.celu,
     "selu": e.selu, "leaky_relu": e.leaky_relu, "prelu": e.prelu, "softplus": e.softplus, "softsign": e.softsign,
     "logsigmoid": lambda input: F.logsigmoid(input), "log_sigmoid": lambda input: F.logsigmoid(input),
     "hardtanh": e.hardtanh, "hardsigmoid": e.hardsigmoid, "hardswish": e.hardswish, "hardshrink": e.hardshrink,
-    "softshrink": e.softshrink, "tanhshrink": e.tanhshrink, "threshold": e.threshold, "softmax": e.softmax,
+    "softshrink": e.softshrink, "tanhshrink": e.tanhshrink, "threshold": e.threshold, "_threshold": e.threshold, "softmax": e.softmax,
     "log_softmax": e.log_softmax, "softmin": e.softmin, "glu": i.glu,
     # reductions and order
     "sum": e.sum, "mean": e.mean, "prod": e.prod, "amax": e.amax, "amin": e.amin, "max": e.max, "min": e.min,
     "argmax": e.argmax, "argmin": e.argmin, "any": e.any, "all": e.all, "var": e.var, "std": e.std,
-    "var_mean": e.var_mean, "norm": e.norm, "vector_norm": e.norm, "normalize": e.normalize,
+    "var_mean": e.var_mean, "norm": e.norm, "linalg_vector_norm": e.norm, "normalize": e.normalize,
     "cosine_similarity": e.cosine_similarity, "logsumexp": e.logsumexp, "cumsum": e.cumsum, "topk": e.topk,
     "sort": e.sort, "argsort": e.argsort,
     # shapes
     "size": s.size, "sym_size": s.size, "dim": s.ndim, "numel": s.numel, "view": s.view, "_unsafe_view": s.reshape,
     "reshape": s.reshape, "view_as": s.view_as, "reshape_as": s.view_as, "flatten": s.flatten, "unflatten": s.unflatten,
-    "transpose": s.transpose, "swapaxes": s.transpose, "swapdims": s.transpose, "t": s.t, "permute": s.permute,
+    "transpose": s.transpose, "swapaxes": s.transpose, "swapdims": s.transpose, "t": s.t, "mT": s.mT, "numpy_T": s.T, "permute": s.permute,
     "movedim": s.movedim, "moveaxis": s.movedim, "unsqueeze": s.unsqueeze, "squeeze": s.squeeze, "expand": s.expand,
     "broadcast_to": s.expand, "expand_as": s.expand_as, "repeat": s.repeat, "tile": s.repeat,
     "repeat_interleave": s.repeat_interleave, "roll": s.roll, "flip": s.flip, "meshgrid": s.meshgrid,
@@ -107,5 +110,5 @@ OPERATORS = {
     "reflection_pad2d": aten.reflection_pad, "replication_pad1d": aten.replication_pad,
     "replication_pad2d": aten.replication_pad, "_to_copy": aten.to_copy, "index": s.index,
     "_unsafe_index": s.index, "_adaptive_avg_pool2d": p.adaptive_avg_pool2d,
-    "_adaptive_avg_pool3d": p.adaptive_avg_pool3d,
+    "_adaptive_avg_pool3d": p.adaptive_avg_pool3d, "adaptive_max_pool2d": aten.adaptive_max_pool2d, "elu": aten.elu,
 }  # fmt: skip

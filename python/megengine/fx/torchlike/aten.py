@@ -43,13 +43,15 @@ def instance_norm(
     )
 
 
-def native_batch_norm(input, weight, bias, running_mean, running_var, *settings):
-    """In inference: (result, None, None)."""
-    training, momentum, eps = (False, *settings)[-3:]
-    if training:
-        raise ValueError("batch normalization that returns its statistics, in training mode")
-    mean_and_var = running_mean, running_var
-    return networks.batch_norm(input, *mean_and_var, weight, bias, False, momentum, eps), None, None
+def native_batch_norm(input, weight, bias, *settings):
+    """(result, None, None). settings: running statistics, if any; training, if not known; momentum, eps."""
+    *running, momentum, eps = settings
+    training = running.pop() if len(running) in (1, 3) else False
+    if training and running:
+        raise ValueError("batch normalization in training that updates its statistics by itself")
+    mean, var = running or (None, None)
+    y = networks.batch_norm(input, mean, var, weight, bias, training, momentum, eps)
+    return y, None, None
 
 
 @wrap
@@ -110,6 +112,15 @@ def log_softmax_int(input, dim, dtype=None):
     return elementwise.log_softmax(input, dim, dtype=dtype)
 
 
+def elu(input, alpha=1, scale=1, input_scale=1):
+    below = alpha * F.expm1(F.minimum(input * input_scale, 0))
+    return F.where(input > 0, input, below) * scale
+
+
+def adaptive_max_pool2d(input, output_size):
+    return pooling.adaptive_max_pool2d(input, output_size), None
+
+
 def constant_pad(input, pad, value=0):
     return images.pad(input, pad, "constant", value)
 
@@ -135,9 +146,9 @@ def _upsample(mode: str, corners: bool):
 
 UPSAMPLING = {
     "upsample_nearest1d": _upsample("nearest", False), "upsample_nearest2d": _upsample("nearest", False),
-    "upsample_nearest3d": _upsample("nearest", False), "upsample_linear1d": _upsample("linear", True),
-    "upsample_bilinear2d": _upsample("bilinear", True), "upsample_trilinear3d": _upsample("trilinear", True),
-    "upsample_bicubic2d": _upsample("bicubic", True),
+    "upsample_nearest3d": _upsample("nearest", False), "_upsample_nearest_exact2d": _upsample("nearest-exact", False),
+    "upsample_linear1d": _upsample("linear", True), "upsample_bilinear2d": _upsample("bilinear", True),
+    "upsample_trilinear3d": _upsample("trilinear", True), "upsample_bicubic2d": _upsample("bicubic", True),
 }  # fmt: skip
 
 

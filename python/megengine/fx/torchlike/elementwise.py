@@ -35,6 +35,10 @@ def div(input, other, *, rounding_mode=None):
     return input // other if rounding_mode == "floor" else trunc(input / other)
 
 
+def fmod(input, other):
+    return F.sign(input) * (F.abs(input) % abs(other))
+
+
 def addcmul(input, tensor1, tensor2, *, value=1):
     return input + tensor1 * tensor2 * value
 
@@ -299,7 +303,9 @@ def variance(input: Tensor, axis: Any, correction: float, keepdims: bool) -> Ten
 
 
 @wrap
-def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+def norm(
+    input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     """(sum of |x| ** p) ** (1 / p) over axes; all of them by default."""
     p = 2 if p in (None, "fro") else p
     size, axis = F.abs(input), _axis(dim)

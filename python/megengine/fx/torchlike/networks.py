@@ -40,7 +40,7 @@ def einsum(equation, *operands):
     return F.einsum(equation, *operands)
 
 
-def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, *options):
+def embedding(input, weight, padding_idx=None, max_norm=None, *options, **others):
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
     return F.embedding(input, weight)

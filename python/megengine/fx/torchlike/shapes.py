@@ -79,6 +79,14 @@ def t(input):
     return F.swapaxes(input, 0, -1)
 
 
+def mT(input):
+    return F.swapaxes(input, -1, -2)
+
+
+def T(input):
+    return input.T
+
+
 def permute(input, *dims):
     return F.transpose(input, _sizes(dims))
 

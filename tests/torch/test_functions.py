@@ -1,0 +1,132 @@
+"""Each function, method and operator of the tables gives torch's results, traced and exported."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from agree import assert_agree, check
+
+from megengine import fx
+
+IMAGE, ROWS = (2, 4, 7, 9), (3, 6)
+WEIGHT = {shape: torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in [
+    (6, 4, 3, 3), (6, 2, 3, 3), (4, 3, 2, 2), (4, 2, 2, 2), (6,), (4,), (9,), (7, 9), (9, 5), (5, 9), (5,), (10, 3), (6, 4, 3), (4, 3, 2),
+    (6, 4, 1, 3, 3), (4, 3, 1, 2, 2),
+]}  # fmt: skip
+W = WEIGHT.__getitem__
+
+UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp exp2 expm1 floor log1p neg reciprocal round sigmoid sign sin sinh "
+    "square tan tanh trunc relu isnan isfinite logical_not"
+).split()
+
+
+def of_one(function, positive=False):
+    return lambda x: function(x * x + 1.5 if positive else x)
+
+
+def of_two(function):
+    return lambda x: function(x[0], x[1])
+
+
+# name -> (function of x, shape of x)
+FUNCTIONS = {
+    **{name: (of_one(getattr(torch, name)), ROWS) for name in UNARY},
+    **{f"positive {name}": (of_one(getattr(torch, name), positive=True), ROWS) for name in (
+        "log", "log2", "log10", "sqrt", "rsqrt", "acosh")},
+    **{f"two tensors {name}": (of_two(getattr(torch, name)), ROWS) for name in (
+        "maximum", "minimum", "atan2", "logaddexp", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_xor")},
+    "operators": (lambda x: (-x + 2 * x - x / 3) ** 2 // 0.5 % 2 + (1 - x), ROWS),
+    "operators on bools": (lambda x: ((x > 0) & (x < 1)) | ~(x > -1), ROWS),
+    "add with alpha": (lambda x: torch.add(x, x * x, alpha=2) + torch.sub(x, 1, alpha=3) + torch.rsub(x, 1), ROWS),
+    "div rounded": (lambda x: torch.div(x, 0.3, rounding_mode="floor") + torch.div(x, 0.3, rounding_mode="trunc"), ROWS),
+    "addcmul, addcdiv, lerp": (lambda x: torch.addcmul(x, x, x, value=2) + torch.addcdiv(x, x, x * x + 1) + x.lerp(x * 2, 0.3), ROWS),
+    "clamp": (lambda x: x.clamp(-0.5, 0.5) + x.clamp(min=0) + torch.clamp(x, max=0.1) + x.clamp_min(0.2), ROWS),
+    "pow": (lambda x: x.pow(3) + torch.pow(2.0, x) + x**2, ROWS),
+    "where, masked_fill": (lambda x: torch.where(x > 0, x, -1.0) + x.masked_fill(x < 0, 2.0), ROWS),
+    "leaky activations": (lambda x: F.leaky_relu(x, 0.2) + F.elu(x, 1.5) + F.celu(x, 2.0) + F.selu(x), ROWS),
+    "smooth activations": (lambda x: F.silu(x) + F.mish(x) + F.gelu(x) + F.gelu(x, approximate="tanh") + F.softplus(x), ROWS),
+    "softplus with beta": (lambda x: F.softplus(x, beta=2) + F.softsign(x) + F.logsigmoid(x), ROWS),
+    "hard activations": (lambda x: F.hardtanh(x, -0.3, 0.6) + F.hardswish(3 * x) + F.hardsigmoid(3 * x) + F.relu6(5 * x), ROWS),
+    "shrinking": (lambda x: F.hardshrink(x) + F.softshrink(x) + F.tanhshrink(x) + F.threshold(x, 0.1, 2.0), ROWS),
+    "prelu": (lambda x: F.prelu(x, W((4,)).abs()), IMAGE),
+    "glu": (lambda x: F.glu(x, 1), IMAGE),
+    "softmax": (lambda x: F.softmax(x, dim=-1) + x.softmax(1) + torch.softmax(x, 0) + F.log_softmax(x, dim=1), ROWS),
+    "softmax in another dtype": (lambda x: x.half().softmax(-1, torch.float32) + F.softmax(x, dim=0, dtype=torch.float32), ROWS),
+    "sum": (lambda x: [x.sum(), x.sum(1), x.sum((2, 3), keepdim=True), torch.sum(x, dim=-1), (x > 0).sum(0)], IMAGE),
+    "mean": (lambda x: [x.mean(), x.mean(1), x.mean([2, 3], keepdim=True), torch.mean(x, dim=-1)], IMAGE),
+    "var, std": (lambda x: [x.var(), x.var(1), x.var(1, unbiased=False), x.std(-1, keepdim=True), torch.var_mean(x, 1)], IMAGE),
+    "amax, amin": (lambda x: [x.amax(), x.amax(1), x.amin((2, 3), keepdim=True)], IMAGE),
+    "max, min": (lambda x: [x.max(), x.max(1), x.min(-1, keepdim=True).values, torch.max(x, -x), torch.max(x, dim=2)[1]], IMAGE),
+    "argmax, argmin": (lambda x: [x.argmax(), x.argmax(1), x.argmin(-1, keepdim=True)], IMAGE),
+    "any, all": (lambda x: [(x > 0).any(), (x > 1).any(1), (x > -2).all(-1), (x > -1).all()], ROWS),
+    "prod, cumsum, logsumexp": (lambda x: [x.prod(1), x.cumsum(1), torch.logsumexp(x, 1), x.logsumexp((0, 1))], ROWS),
+    "norm": (lambda x: [x.norm(), x.norm(dim=1), torch.linalg.vector_norm(x, 1, 1), F.normalize(x, dim=1), F.normalize(x, 1.0, 0)], ROWS),
+    "cosine_similarity": (lambda x: F.cosine_similarity(x[:, :1], x[:, 1:2], dim=-1), IMAGE),
+    "topk, sort": (lambda x: [x.topk(2, 1), x.topk(2, largest=False), torch.sort(x, 1), x.sort(descending=True)[0], x.argsort(0)], ROWS),
+    "view, reshape": (lambda x: [x.view(x.size(0), -1), x.reshape(2, 4, 63), x.flatten(1), torch.flatten(x), x.view_as(x)], IMAGE),
+    "transposes": (lambda x: [x.transpose(1, -1), x.permute(0, 2, 3, 1), torch.permute(x, (3, 2, 1, 0)), x.swapaxes(0, 1), x.mT], IMAGE),
+    "movedim": (lambda x: [x.movedim(1, -1), torch.movedim(x, (0, 1), (2, 0)), x[0, 0].t(), x[0, 0].T], IMAGE),
+    "new axes": (lambda x: [x.unsqueeze(0), x.unsqueeze(-1), x[:1].squeeze(0), x[:, :1].squeeze(), x.squeeze(1), x[None]], IMAGE),
+    "unflatten": (lambda x: [x.unflatten(1, (2, 2)), x.unflatten(-1, (3, -1))], IMAGE),
+    "expand, repeat": (lambda x: [x[:, :1].expand(-1, 3, -1, -1), x[:1].expand_as(x), x.repeat(2, 1, 1, 2), x.repeat_interleave(2, 1)], IMAGE),
+    "roll, flip": (lambda x: [x.roll((1, -2), (2, 3)), torch.roll(x, 2, 1), x.flip(1), x.flip((0, -1))], IMAGE),
+    "cat, stack": (lambda x: [torch.cat([x, x * 2], 1), torch.cat((x, x), dim=-1), torch.stack([x, x], 1), torch.concat([x, x])], IMAGE),
+    "pieces": (lambda x: [x.chunk(2, 1), x.chunk(4, -1), x.split(3, -1), x.split([1, 3], 1), x.unbind(1), x.select(1, 2), x.narrow(2, 1, 3)], IMAGE),
+    "indexing": (lambda x: [x[0], x[:, 1:3], x[..., -1], x[:, None], x[:, :, ::2], x[:, [0, 2]]], IMAGE),
+    "index_select, gather": (lambda x: [x.index_select(1, torch.tensor([2, 0])), x.gather(3, (x[..., :2] > 0).long())], IMAGE),
+    "tril, triu": (lambda x: [x.tril(), x.triu(1), torch.tril(x, -1)], IMAGE),
+    "dtypes": (lambda x: [x.half(), x.to(torch.float16).to(x.dtype), x.int(), x.long().type_as(x), (x > 0).float(), x.to("cpu"), x.double()], ROWS),
+    "new tensors": (lambda x: [torch.zeros(2, 3), torch.ones(x.size(0)), torch.full((2,), 3.5), x.new_zeros(2, 2), torch.zeros_like(x), torch.arange(x.size(1)), torch.full_like(x, 2)], ROWS),
+    "ranges": (lambda x: [torch.arange(5), torch.arange(1, 4, 0.5), torch.linspace(0, 1, 5) + x[0, 0], torch.arange(x.shape[1], device=x.device)], ROWS),
+    "meshgrid": (lambda x: torch.meshgrid(x[0], x[1], indexing="ij"), ROWS),
+    "linear": (lambda x: F.linear(x, W((5, 9)), W((5,))) + F.linear(x, W((5, 9))), IMAGE),
+    "matmul": (lambda x: [x @ W((9, 5)), torch.matmul(x, W((9,))), torch.bmm(x[0], x[1].transpose(1, 2)), torch.mm(x[0, 0], W((9, 5)))], IMAGE),
+    "addmm": (lambda x: [torch.addmm(W((5,)), x[0, 0], W((9, 5)), beta=2, alpha=0.5), torch.outer(x[0, 0, 0], x[0, 0, 1])], IMAGE),
+    "einsum": (lambda x: [torch.einsum("bchw,hw->bc", x, W((7, 9))), torch.einsum("bchw,bdhw->bcd", x, x)], IMAGE),
+    "embedding": (lambda x: F.embedding((x * 2).long().clamp(0, 9), W((10, 3))), ROWS),
+    "one_hot": (lambda x: F.one_hot((x * 2).long().clamp(0, 4), 5), ROWS),
+    "conv2d": (lambda x: F.conv2d(x, W((6, 4, 3, 3)), W((6,)), 2, 1), IMAGE),
+    "grouped conv2d": (lambda x: F.conv2d(x, W((6, 2, 3, 3)), None, (1, 2), padding=(1, 0), dilation=(1, 2), groups=2), IMAGE),
+    "conv1d": (lambda x: F.conv1d(x[:, :, 0], W((6, 4, 3)), W((6,)), stride=2, padding=1), IMAGE),
+    "conv3d": (lambda x: F.conv3d(x.unsqueeze(2), W((6, 4, 1, 3, 3)), padding=(0, 1, 1)), IMAGE),
+    "conv_transpose": (lambda x: [F.conv_transpose2d(x, W((4, 3, 2, 2)), None, 2, 1, 1), F.conv_transpose2d(x, W((4, 2, 2, 2)), groups=2), F.conv_transpose1d(x[:, :, 0], W((4, 3, 2)), stride=2)], IMAGE),
+    "max_pool": (lambda x: [F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 3, 2, 1, 1, True), F.max_pool2d(x, 2, 1, dilation=2), F.max_pool1d(x[:, 0], 3, 2, ceil_mode=True)], IMAGE),
+    "avg_pool": (lambda x: [F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.avg_pool2d(x, 4, 3, 1, ceil_mode=True), F.avg_pool2d(x, 4, 3, 1, True, False), F.avg_pool1d(x[:, 0], 2)], IMAGE),
+    "3-d pooling": (lambda x: [F.max_pool3d(x, 2, padding=1), F.avg_pool3d(x, 2), F.adaptive_avg_pool3d(x, (2, 3, 4))], IMAGE),
+    "adaptive pooling": (lambda x: [F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (3, 4)), F.adaptive_avg_pool2d(x, (None, 2)), F.adaptive_avg_pool1d(x[:, 0], 4), F.adaptive_max_pool2d(x, (2, 5))], IMAGE),
+    "batch_norm": (lambda x: F.batch_norm(x, W((4,)), W((4,)).abs(), W((4,)), W((4,)), eps=1e-3), IMAGE),
+    "other norms": (lambda x: [F.layer_norm(x, (9,), W((9,)), W((9,))), F.layer_norm(x, (7, 9)), F.group_norm(x, 2, W((4,)), W((4,))), F.instance_norm(x), F.rms_norm(x, (9,), W((9,)), 1e-5), F.local_response_norm(x, 3)], IMAGE),
+    "attention": (lambda x: [F.scaled_dot_product_attention(x, x + 1, x), F.scaled_dot_product_attention(x, x, x, is_causal=True), F.scaled_dot_product_attention(x, x, x, torch.ones(7, 7, dtype=torch.bool).tril(), scale=0.3), F.scaled_dot_product_attention(x, x, x, W((7, 9))[:, :7])], IMAGE),
+    "pad": (lambda x: [F.pad(x, (1, 2)), F.pad(x, (1, 2, 0, 3), value=2.0), F.pad(x, (1, 2, 2, 0), "reflect"), F.pad(x, (2, 1, 1, 1), "replicate"), F.pad(x, (2, 1, 1, 1), "circular"), F.pad(x, (-1, 2))], IMAGE),
+    "interpolate": (lambda x: [F.interpolate(x, scale_factor=2), F.interpolate(x, (5, 13)), F.interpolate(x, (5, 13), mode="bilinear"), F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), F.interpolate(x, (5, 13), mode="bicubic"), F.interpolate(x[:, 0], 4, mode="linear"), F.interpolate(x, (5, 13), mode="nearest-exact")], IMAGE),
+    "shuffles": (lambda x: [F.pixel_shuffle(x, 2), F.pixel_unshuffle(x[..., :6, :6], 2)], IMAGE),
+    "in eval mode": (lambda x: F.dropout(x, 0.5, training=False) + F.dropout2d(x, 0.5, training=False), IMAGE),
+    "in place": (lambda x: [F.relu(x + 1, inplace=True), (x * 2).add_(1).mul_(x).clamp_(-1, 1), torch.relu_(x * 3)], ROWS),
+    "sizes": (lambda x: x.reshape(x.shape[0] * x.size(1), x.shape[-1] // 3, 3 * x.size()[2]) * x.dim() + x.numel(), IMAGE),
+}  # fmt: skip
+
+
+class Program(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_give_torchs_results(name):
+    function, shape = FUNCTIONS[name]
+    torch.manual_seed(0)
+    check(Program(function), torch.rand(shape) * 1.8 - 0.9)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_exported_functions_give_torchs_results(name):
+    function, shape = FUNCTIONS[name]
+    torch.manual_seed(0)
+    x = torch.rand(shape) * 1.8 - 0.9
+    program = torch.export.export(Program(function), (x,))
+    assert_agree(function, fx.from_torch(program), x)
+    assert_agree(function, fx.from_torch(program.run_decompositions()), x)
