@@ -52,9 +52,14 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
         raise TypeError(
             f"from_torch takes a torch.fx.GraphModule, a torch.export.ExportedProgram or a torch.nn.Module, got {gm!r}"
         )
+    name = type(gm).__name__
+    modes = {path: module.training for path, module in gm.named_modules()}
     if not isinstance(gm, torch.fx.GraphModule):
         gm = torch.fx.symbolic_trace(gm)
-    return _Import(torch, gm, rules).run(type(gm).__name__)
+    converted = _Import(torch, gm, rules).run(name)
+    for path, module in converted.named_modules():
+        module.training = modes.get(path, module.training)
+    return converted
 
 
 class _Import(Tracer):
@@ -84,11 +89,7 @@ class _Import(Tracer):
                 + "\n  fix: pass rules={class, function or name of a method: what stands for it on our tensors}"
             )
         constants = {k: v for k, v in vars(self.root).items() if k.startswith("_tensor_constant")}
-        result = GraphModule(constants | self._things, self.graph, name)
-        modes = {path: module.training for path, module in self._gm.named_modules()}
-        for path, module in result.named_modules():
-            module.training = modes.get(path, module.training)
-        return result
+        return GraphModule(constants | self._things, self.graph, name)
 
     # -- nodes -----------------------------------------------------------------------------------
 

@@ -168,6 +168,10 @@ def _along(dim: int, index: Any) -> tuple:
     return (Ellipsis, index, *(slice(None),) * (-1 - dim))
 
 
+def _end(end: Any) -> Any:
+    return None if isinstance(end, int) and end == _LAST else end
+
+
 def cat(tensors, dim=0):
     return F.concat(tensors, axis=dim)
 
@@ -181,7 +185,7 @@ def select(input, dim, index):
 
 
 def slice_(input, dim=0, start=None, end=None, step=1):
-    return input[_along(dim, slice(start, None if end == _LAST else end, step))]
+    return input[_along(dim, slice(start, _end(end), step))]
 
 
 def narrow(input, dim, start, length):
@@ -221,7 +225,7 @@ def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
     """``input`` with ``src`` in a slice of an axis."""
-    return _written(input, _along(dim, slice(start, None if end == _LAST else end, step)), src)
+    return _written(input, _along(dim, slice(start, _end(end), step)), src)
 
 
 def gather(input, dim, index, *, sparse_grad=False):
