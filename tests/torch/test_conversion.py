@@ -18,7 +18,6 @@ import megengine.module as M
 from megengine import fx
 from megengine.fx.experimental.optimization import fuse, remove_dropout
 
-
 # -- the documents' example ------------------------------------------------------------------------
 
 

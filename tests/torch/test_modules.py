@@ -1,5 +1,7 @@
 """Each layer of the table gives torch's results and has torch's names of parameters."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -97,13 +99,16 @@ def test_layers_give_torchs_results(layer, shape, cls):
     assert set(converted.state_dict()) == names
 
 
-@pytest.mark.parametrize("index", range(0, len(LAYERS), 6))
-def test_layers_stay_one_node_when_traced_again(index):
-    layer, shape, _ = LAYERS[index]
-    converted = fx.from_torch(filled(One(layer)))
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("layer, shape, cls", LAYERS, ids=[repr(layer).split("\n")[0] for layer, *_ in LAYERS])
+def test_layers_stay_one_node_when_traced_again_and_come_back_from_files(layer, shape, cls, tmp_path):
+    module = filled(One(layer))
+    converted = fx.from_torch(module)
     again = fx.symbolic_trace(converted)
     assert [node.op for node in again.graph.nodes] == ["placeholder", "call_module", "output"]
-    assert_agree(One(layer), again, torch.randn(shape))
+    converted.save(tmp_path / "layer.mge")
+    for copy in again, fx.load(tmp_path / "layer.mge"), pickle.loads(pickle.dumps(converted)):
+        assert_agree(module, copy, torch.randn(shape))
 
 
 def test_embeddings_and_what_reads_their_weight():

@@ -33,10 +33,13 @@ _NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these
 # Packages whose public functions compute. Their registries and the loaders of foreign engines do not.
 _FUNCTIONS = ("functional", "functional.distributed", "functional.inplace", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
-              "functional.vision", "functional.elemwise", "random")  # fmt: skip
+              "functional.vision", "functional.elemwise", "random", "fx.torchlike.elementwise", "fx.torchlike.images",
+              "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.shapes")  # fmt: skip
+_DEFINED_IN = ("megengine.functional", "megengine.fx.torchlike")
 _CLASSES = ("module", "module.qat", "module.quantized", "quantization", "quantization.fake_quant",
             "quantization.observer", "quantization.utils", "traced_module.fake_quant", "core.ops.builtin",
-            "tensor", "core.tensor.quantized", "core.tensor.dtype", "fx.passes.shape_prop")  # fmt: skip
+            "tensor", "core.tensor.quantized", "core.tensor.dtype", "fx.passes.shape_prop", "fx.torchlike.layers",
+            "fx.torchlike.recurrent")  # fmt: skip
 
 # By the program, through the functions that the package has for it.
 registered: dict[str, Any] = {}
@@ -73,7 +76,7 @@ def _known() -> dict[str, Any]:
     known: dict[str, Any] = {}
     for package in _FUNCTIONS:
         for name, thing in _public(package):
-            plain = isinstance(thing, types.FunctionType) and thing.__module__.startswith("megengine.functional")
+            plain = isinstance(thing, types.FunctionType) and thing.__module__.startswith(_DEFINED_IN)
             if plain or isinstance(thing, types.MethodType):
                 known[name] = thing
     for package in _CLASSES:

@@ -153,25 +153,25 @@ def _prelu(m: Any, take: Take) -> Module:
 _WINDOW = ("kernel_size", "stride", "padding", "ceil_mode")
 
 
-def _max_pool(function: Callable, cls: type[Module] | None = None) -> Callable:
+def _max_pool(rank: int, cls: type[Module] | None = None) -> Callable:
     def build(m: Any, take: Take) -> Module:
         if m.return_indices:
             raise ValueError("return_indices=True: maxima are found without their places")
         if cls and pooling.is_plain(m.dilation, m.ceil_mode):
             return cls(m.kernel_size, m.stride, m.padding)
-        return _functional(function, (*_WINDOW, "dilation"))(m, take)
+        return _functional(pooling.max_pool, (*_WINDOW, "dilation"), rank=rank)(m, take)
 
     return build
 
 
-def _avg_pool(function: Callable, cls: type[Module] | None = None) -> Callable:
+def _avg_pool(rank: int, cls: type[Module] | None = None) -> Callable:
     def build(m: Any, take: Take) -> Module:
         if getattr(m, "divisor_override", None) is not None:
             raise ValueError("divisor_override")
         if cls and not m.ceil_mode:
             exclude = "" if m.count_include_pad else "_count_exclude_padding"
             return cls(m.kernel_size, m.stride, m.padding, "average" + exclude)
-        return _functional(function, (*_WINDOW, "count_include_pad"))(m, take)
+        return _functional(pooling.avg_pool, (*_WINDOW, "count_include_pad"), rank=rank)(m, take)
 
     return build
 
@@ -286,9 +286,9 @@ MODULES = {
     "Dropout2d": _simply(layers.ChannelDropout, "p"), "Dropout3d": _simply(layers.ChannelDropout, "p"),
     "Identity": _simply(M.Identity), "Flatten": _functional(shapes.flatten, ("start_dim", "end_dim")),
     "Unflatten": lambda m, take: layers.Functional(shapes.unflatten, {"dim": m.dim, "sizes": tuple(m.unflattened_size)}),
-    "MaxPool1d": _max_pool(pooling.max_pool1d), "MaxPool2d": _max_pool(pooling.max_pool2d, M.MaxPool2d),
-    "MaxPool3d": _max_pool(pooling.max_pool3d), "AvgPool1d": _avg_pool(pooling.avg_pool1d),
-    "AvgPool2d": _avg_pool(pooling.avg_pool2d, M.AvgPool2d), "AvgPool3d": _avg_pool(pooling.avg_pool3d),
+    "MaxPool1d": _max_pool(1), "MaxPool2d": _max_pool(2, M.MaxPool2d),
+    "MaxPool3d": _max_pool(3), "AvgPool1d": _avg_pool(1),
+    "AvgPool2d": _avg_pool(2, M.AvgPool2d), "AvgPool3d": _avg_pool(3),
     "AdaptiveAvgPool1d": _adaptive(M.AdaptiveAvgPool2d, 1, pooling.adaptive_avg_pool),
     "AdaptiveAvgPool2d": _adaptive(M.AdaptiveAvgPool2d, 2, pooling.adaptive_avg_pool),
     "AdaptiveAvgPool3d": _adaptive(M.AdaptiveAvgPool2d, 3, pooling.adaptive_avg_pool),
