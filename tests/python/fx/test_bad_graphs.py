@@ -11,7 +11,7 @@ import megengine.module as M
 import megengine.traced_module as tm
 from megengine import fx
 
-HERE = r"\(.*test_bad_edits.py:\d+\)"
+HERE = r"\(.*test_bad_graphs.py:\d+\)"
 
 
 def traced():
@@ -57,7 +57,7 @@ def test_a_cycle_can_be_looked_at():
 EDITS = {
     "unknown opcode": (
         lambda gm, x, y, exp, *_: setattr(exp, "op", "call"),
-        ValueError, "node 'exp': unknown opcode 'call'(?s:.*)call_function(?s:.*)test_bad_edits.py",
+        ValueError, "node 'exp': unknown opcode 'call'(?s:.*)call_function(?s:.*)test_bad_graphs.py",
     ),
     "erase a used node": (
         lambda gm, x, y, exp, add, *_: gm.graph.erase_node(exp),
@@ -129,7 +129,7 @@ def test_a_run_that_fails_names_the_node_and_its_line(run):
     with pytest.raises(ValueError, match="cannot broadcast") as caught:
         run(traced()[0], tensor(2), tensor(3))
     (note,) = caught.value.__notes__
-    assert note.startswith("while running 'add' (") and "test_bad_edits.py:" in note
+    assert note.startswith("while running 'add' (") and "test_bad_graphs.py:" in note
     assert "(args = (%exp, %y)" in note
 
 
