@@ -94,6 +94,7 @@ private:
         for (size_t i = 0; i < version_.argument_slots.size(); ++i) {
             const RecordId id = record_.outside[version_.argument_slots[i]];
             Type type = record_.values[id].type;
+            type.layout = runtime::Layout::row_major;
             const bool is_scalar = type.rank() == 0;
             if (is_scalar) type.shape.push_back(1);
             ValueId input = graph_.add_input(type, static_cast<int>(i));
@@ -113,10 +114,11 @@ private:
     ValueId id_of(RecordId id) {
         if (auto found = ids_.find(id); found != ids_.end()) return found->second;
         const RecordedValue& value = record_.values[id];
-        const TensorRef tensor = value.tensor ? value.tensor : value.slot < version_.captured.size() ? version_.captured[value.slot] : TensorRef{};
+        TensorRef tensor = value.tensor ? value.tensor : value.slot < version_.captured.size() ? version_.captured[value.slot] : TensorRef{};
         if (!tensor || !tensor->has_data())
             runtime::user_error({.what = cat("dump: the value of a ", to_string(value.type), " tensor from outside is not known"),
                                  .fix = "pass it as an argument"}, runtime::ErrorKind::runtime);
+        tensor = runtime::row_major(tensor);
         Node node{.kind = NodeKind::constant, .constant = tensor};
         if (value.origin != Origin::op && !tensor->is_constant) {
             auto name = options_.params.find(id);
@@ -124,16 +126,21 @@ private:
             node.where = NotedName{.node = names_[id], .variable = names_[id], .is_parameter = true}.where();
             ++next_param_;
         }
-        return ids_[id] = graph_.add(std::move(node), {&value.type, 1})[0];
+        return ids_[id] = graph_.add(std::move(node), {&tensor->type(), 1})[0];
     }
 
+    // All values are row-major in a file: programs choose layouts when it is loaded.
     void add_op(const RecordedOp& op, const std::string& name) {
+        if (op.op->name == "relayout") {
+            ids_[op.outputs[0]] = id_of(op.inputs[0]);
+            return;
+        }
         Node node{.op = op.op, .attrs = op.attrs};
         auto variable = version_.names.find(op.outputs[0]);
         node.where = NotedName{.node = name, .variable = variable == version_.names.end() ? name : variable->second, .line = op.where}.where();
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
-        for (RecordId output : op.outputs) types.push_back(record_.values[output].type);
+        for (RecordId output : op.outputs) types.push_back({record_.values[output].type.dtype, record_.values[output].type.shape});
         const std::vector<ValueId> outputs = graph_.add(std::move(node), types);
         for (size_t o = 0; o < outputs.size(); ++o) ids_[op.outputs[o]] = outputs[o];
     }

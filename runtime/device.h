@@ -39,6 +39,11 @@ public:
     virtual Allocator& allocator() = 0;
     // Throws UserError when the device has no kernel for these types.
     virtual std::shared_ptr<const Executable> prepare(const OpCall& call, std::span<const Type> outputs) = 0;
+    // How the kernel wants operand `input` to lie, if better than row-major.
+    virtual Layout packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
+        (void)call, (void)outputs, (void)input;
+        return Layout::row_major;
+    }
     virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;
     virtual void copy_from_host(void* to, const void* from, size_t bytes) = 0;
     // Is what it computes on apart from the host's memory?

@@ -5,6 +5,7 @@
 
 #include "runtime/autodiff.h"
 #include "runtime/leaf_mutex.h"
+#include "runtime/operand_layouts.h"
 #include "runtime/parallel.h"
 #include "runtime/rematerializer.h"
 
@@ -104,6 +105,28 @@ Tracer* tracer_for(std::span<const TensorRef> inputs) {
     return context().tracer;
 }
 
+bool is_laid_out(std::span<const TensorRef> inputs) {
+    for (const TensorRef& input : inputs)
+        if (input->type().layout != Layout::row_major) return true;
+    return false;
+}
+
+// Replaces operands by copies in orders of memory that the op knows, made by `call` (apply or compute).
+template <class Call>
+void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted, Call call) {
+    static const OpDef& relayout = find_op("relayout");
+    if (&op == &relayout) return;
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    const std::vector<Layout> layouts = operand_layouts(op, types, ChannelsLast::where_it_is);
+    for (size_t i = 0; i < layouts.size(); ++i) {
+        if (layouts[i] == types[i].layout) continue;
+        if (converted.empty() || converted.data() != inputs.data()) converted.assign(inputs.begin(), inputs.end());
+        inputs = converted;
+        converted[i] = call(relayout, {to_string(layouts[i])}, {&converted[i], 1})[0];
+    }
+}
+
 // "conv2d f32[8, 64, 56, 56]", or without a type where it depends on values.
 std::string application_text(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     std::string text = op.name;
@@ -132,6 +155,8 @@ Context& context() {
 Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) try {
     for (const TensorRef& input : inputs)
         if (!input->has_data()) host_data(*input);
+    Tensors converted;
+    if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, compute);
     const bool is_recorded = Rematerializer::is_on();
     const Pins pins(inputs);
     if (op.direct) {
@@ -182,6 +207,7 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         converted = promoted(op, inputs);
         inputs = converted;
     }
+    if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, apply);
     Tracer* tracer = tracer_for(inputs);
     Tensors outputs = tracer ? tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
     for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
@@ -196,6 +222,12 @@ void add_edited_graph(uint64_t session, Tracer& graph) {
 void remove_edited_graph(uint64_t session) {
     const std::lock_guard lock(edited_graphs().mutex);
     edited_graphs().by_session.erase(session);
+}
+
+TensorRef row_major(const TensorRef& tensor) {
+    static const OpDef& relayout = find_op("relayout");
+    if (tensor->type().layout == Layout::row_major) return tensor;
+    return compute(relayout, {to_string(Layout::row_major)}, {&tensor, 1})[0];
 }
 
 const void* host_data(Tensor& tensor) {

@@ -53,13 +53,17 @@ private:
     std::vector<TapeRef> saved_;
 };
 
-// `inputs` are promoted as the op asks. Throws UserError.
+// `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it does not know.
+// Throws UserError.
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
 
-// Computes now, unseen by tapes and traces. Inputs must have data.
+// Computes now, unseen by tapes and traces. Inputs must have data; they are copied as by apply().
 Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
 
-// Data on the host: asks the running trace for placeholders. UserError if there are none to be had.
+// The tensor with its elements in row-major order; itself where they lie so. Unseen by tapes and traces.
+TensorRef row_major(const TensorRef& tensor);
+
+// Data on the host, in the tensor's layout: asks the running trace for placeholders. UserError if there are none to be had.
 const void* host_data(Tensor& tensor);
 
 }  // namespace megjit::runtime

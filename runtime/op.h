@@ -124,6 +124,8 @@ struct OpDef {
     uint32_t channels_last_inputs = 0;
     uint32_t channels_last_outputs = 0;
     bool follows_layout = false;  // all may, and do where one does: the op only moves elements
+    // Bit i: the kernel reads operand i in the packed layout that Device::packed_layout gives for it.
+    uint32_t packed_inputs = 0;
 
     Cost (*cost)(const OpCall&, std::span<const Type> outputs) = nullptr;  // null: one flop per output element
     // Sample inputs that drive the op tests: values of input 0 (element-wise), see tests/python/op_samples.py for others.

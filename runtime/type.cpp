@@ -1,6 +1,8 @@
 #include "runtime/type.h"
 
 #include <algorithm>
+#include <atomic>
+#include <charconv>
 
 #include "runtime/error.h"
 
@@ -46,7 +48,52 @@ bool Shape::operator==(const Shape& other) const {
     return rank_ == other.rank_ && std::equal(begin(), end(), other.begin());
 }
 
-size_t Type::bytes() const { return static_cast<size_t>(numel()) * size_of(dtype); }
+namespace {
+
+constexpr size_t kMostPackedLayouts = 4096;
+
+struct PackedLayouts {
+    std::array<std::atomic<size_t>, kMostPackedLayouts> bytes{};
+    std::atomic<size_t> count{0};
+};
+PackedLayouts& packed_layouts() {
+    static PackedLayouts instance;
+    return instance;
+}
+size_t index_of(Layout layout) { return static_cast<size_t>(layout) - static_cast<size_t>(Layout::first_packed); }
+
+}  // namespace
+
+Layout add_packed_layout(size_t bytes) {
+    PackedLayouts& all = packed_layouts();
+    size_t mine = all.count.load();
+    do {
+        if (mine == kMostPackedLayouts) return Layout::row_major;
+    } while (!all.count.compare_exchange_weak(mine, mine + 1));
+    all.bytes[mine].store(bytes, std::memory_order_release);
+    return static_cast<Layout>(static_cast<size_t>(Layout::first_packed) + mine);
+}
+
+std::string to_string(Layout layout) {
+    if (is_packed(layout)) return cat("packed", index_of(layout));
+    return layout == Layout::row_major ? "row_major" : "channels_last";
+}
+
+std::optional<Layout> layout_from_name(std::string_view name) {
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+        if (name == to_string(layout)) return layout;
+    constexpr std::string_view kPrefix = "packed";
+    size_t index = 0;
+    if (!name.starts_with(kPrefix)) return std::nullopt;
+    const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
+    if (error != std::errc() || end != name.data() + name.size() || index >= packed_layouts().count.load()) return std::nullopt;
+    return static_cast<Layout>(static_cast<size_t>(Layout::first_packed) + index);
+}
+
+size_t Type::bytes() const {
+    if (is_packed(layout)) [[unlikely]] return packed_layouts().bytes[index_of(layout)].load(std::memory_order_acquire);
+    return static_cast<size_t>(numel()) * size_of(dtype);
+}
 
 std::string to_string(const Shape& shape) {
     std::string text = "[";
@@ -55,7 +102,7 @@ std::string to_string(const Shape& shape) {
 }
 
 std::string to_string(const Type& type) {
-    return cat(info(type.dtype).tag, to_string(type.shape), type.layout == Layout::row_major ? "" : "@channels_last");
+    return cat(info(type.dtype).tag, to_string(type.shape), type.layout == Layout::row_major ? "" : "@" + to_string(type.layout));
 }
 
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
@@ -82,7 +129,7 @@ int normalize_axis(int64_t axis, int rank, std::string_view op) {
 
 size_t hash_value(const Type& type, size_t seed) {
     const auto mix = [&seed](uint64_t value) { seed = (seed ^ value) * 0x9E3779B97F4A7C15ull; seed ^= seed >> 29; };
-    mix(static_cast<uint64_t>(type.dtype) | static_cast<uint64_t>(type.layout) << 8 | static_cast<uint64_t>(type.rank()) << 16);
+    mix(static_cast<uint64_t>(type.dtype) | static_cast<uint64_t>(type.layout) << 8 | static_cast<uint64_t>(type.rank()) << 24);
     for (int64_t extent : type.shape.extents()) mix(static_cast<uint64_t>(extent));
     return seed;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/dtype.h"
@@ -39,9 +40,17 @@ private:
     uint8_t rank_ = 0;
 };
 
-// Order in which the elements of a dense tensor lie in memory. Programs see the logical shape only;
-// `channels_last` (N, spatial..., C) is used between convolutions.
-enum class Layout : uint8_t { row_major, channels_last };
+// Order in which the elements of a tensor lie in memory. Programs see the logical shape only.
+// `channels_last` (N, spatial..., C) is used between convolutions. From `first_packed` on: orders that a backend has
+// given with add_packed_layout, for its own kernels (weights in blocks, perhaps padded).
+enum class Layout : uint16_t { row_major, channels_last, first_packed };
+inline bool is_packed(Layout layout) { return layout >= Layout::first_packed; }
+
+// A new layout for tensors of so many bytes; row_major when there are too many. Layouts are never removed.
+Layout add_packed_layout(size_t bytes);
+
+std::string to_string(Layout layout);                             // "row_major", "channels_last", "packed7"
+std::optional<Layout> layout_from_name(std::string_view name);    // nothing for an unknown one
 
 struct Type {
     DType dtype = DType::f32;

@@ -1,6 +1,6 @@
-// backends/cpu/conv.cpp -- convolution and its gradients by oneDNN; `relayout`.
+// backends/cpu/conv.cpp -- convolution and its gradients by oneDNN.
 // Row-major activations go through the layout that the primitive prefers; channels_last ones are passed as
-// they are (dnn.h has the measurements). Weights go through the preferred layout.
+// they are (dnn.h has the measurements). Weights go through the preferred layout, unless they were packed into it.
 //
 // A channels_last convolution of 1x1 in steps of 1 is a product of two matrices, which reorders nothing. Time as a
 // product over time as a convolution, for layers of ResNet-50 (batch 4, f32, two cores of a Zen 5, oneDNN 3.2):
@@ -14,8 +14,8 @@
 #include <algorithm>
 
 #include "backends/cpu/dnn.h"
-#include "backends/cpu/dnn_convert.h"
 #include "backends/cpu/dnn_epilogue.h"
+#include "backends/cpu/dnn_packed.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {
@@ -32,8 +32,8 @@ enum class Role { forward, data, filter };
 
 // The three tensors of a convolution, whichever of them is computed.
 struct ConvProblem {
-    Type x, w, y;
-    Dims stride, padding, dilation;
+    Type x = {}, w = {}, y = {};
+    Dims stride = {}, padding = {}, dilation = {};
     int64_t groups = 1;
     memory::data_type dtype = memory::data_type::f32;
     bool any_layout = true;  // of x and y
@@ -90,7 +90,7 @@ dnnl::primitive_desc_base create(const ConvProblem& p, Role role, const dnnl::pr
 
 // What the role's primitive reads and writes, as it lies in memory.
 std::vector<dnn::Operand> operands_of(const ConvProblem& p, Role role) {
-    const memory::desc x = dnn::desc_of(p.x), w = p.dense_weights(), y = dnn::desc_of(p.y);
+    const memory::desc x = dnn::desc_of(p.x), w = dnn::desc_of_weights(p.w, p.dense_weights()), y = dnn::desc_of(p.y);
     switch (role) {
         case Role::forward: return {{DNNL_ARG_SRC, false, 0, x}, {DNNL_ARG_WEIGHTS, false, 1, w}, {DNNL_ARG_DST, true, 0, y}};
         case Role::data: return {{DNNL_ARG_DIFF_DST, false, 0, y}, {DNNL_ARG_WEIGHTS, false, 1, w}, {DNNL_ARG_DIFF_SRC, true, 0, x}};
@@ -104,7 +104,7 @@ bool is_product(const ConvProblem& p, Role role) {
     const auto all = [](std::span<const int64_t> values, int64_t value) {
         return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
     };
-    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last && p.dtype == memory::data_type::f32 &&
+    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last && p.w.layout == Layout::row_major && p.dtype == memory::data_type::f32 &&
            p.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.stride, 1) && all(p.padding, 0) &&
            (role == Role::filter || p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
 }
@@ -149,23 +149,30 @@ Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
     return dnn::make(call, [p, role] { return create(p, role); }, operands_of(p, role));
 }
 
-void check_weights(const OpCall& call, const Type& w) {
-    if (w.layout != Layout::row_major)
+void check_weights(const OpCall& call, Role role, const Type& w) {
+    if (w.layout == Layout::channels_last || (role != Role::forward && w.layout != Layout::row_major))
         throw runtime::InternalError(runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
 }
 
-// Weights in row-major order, and a dtype that this CPU computes in.
+bool is_packed_for_groups(const OpCall& call, const Type& w) {
+    return dnn::is_packed_for(ConvProblem{.w = w, .groups = call.integer("groups"), .dtype = dnn::data_type(w.dtype)}.dense_weights(), w);
+}
+
+// Weights in row-major order or packed, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
-    check_weights(call, role == Role::filter ? outputs[0] : call.inputs[1]);
+    const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
+    check_weights(call, role, w);
+    if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_conv<role>);
     if (!dnn::computes_natively(call.inputs[0].dtype)) return in_float32(call, outputs, prepare_conv<role>);
     return prepare(call, outputs, role);
 }
 
 Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
-    check_weights(call, w);
+    check_weights(call, Role::forward, w);
     if (y.numel() == 0) return make_zeros(outputs);
+    if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_epilogue);
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0) return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
     const ConvProblem p = problem_of(call, x, w, y);
@@ -178,10 +185,11 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
                                    operands_of(p, Role::forward), result, 1);
 }
 
-Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
-    return make_kernel([from = call.inputs[0], to = outputs[0].layout](void* const* in, void* const* out, void*) {
-        convert_layout(from, to, in[0], out[0]);
-    });
+Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
+    const Type &x = call.inputs[0], &w = call.inputs[1];
+    if (w.dtype != runtime::DType::f32 || x.numel() == 0 || w.numel() == 0 || outputs[0].numel() == 0) return Layout::row_major;
+    const ConvProblem p = problem_of(call, x, w, outputs[0]);
+    return dnn::packed_layout(dnn::preferred([&] { return create(p, Role::forward); }, DNNL_ARG_WEIGHTS), p.dense_weights());
 }
 
 }  // namespace
@@ -191,7 +199,7 @@ void register_conv_kernels() {
     register_kernel("conv_epilogue", prepare_epilogue);
     register_kernel("conv_backward_data", prepare_conv<Role::data>);
     register_kernel("conv_backward_filter", prepare_conv<Role::filter>);
-    register_kernel("relayout", prepare_relayout);
+    for (const char* op : {"conv", "conv_epilogue"}) register_packing(op, packed_weights);
 }
 
 }  // namespace megjit::cpu

@@ -19,6 +19,7 @@ void register_random_kernels();
 void register_linalg_kernels();
 void register_conv_kernels();
 void register_quantized_conv_kernels();
+void register_relayout_kernels();
 void register_matmul_kernels();
 void register_norm_kernels();
 void register_pool_kernels();
@@ -33,6 +34,11 @@ std::map<std::string, Prepare, std::less<>>& kernels() {
     return table;
 }
 
+std::map<std::string, Packing, std::less<>>& packings() {
+    static std::map<std::string, Packing, std::less<>> table;
+    return table;
+}
+
 void register_all_kernels() {
     register_copy_kernels();
     register_index_kernels();
@@ -42,6 +48,7 @@ void register_all_kernels() {
     register_linalg_kernels();
     register_conv_kernels();
     register_quantized_conv_kernels();
+    register_relayout_kernels();
     register_matmul_kernels();
     register_norm_kernels();
     register_pool_kernels();
@@ -136,6 +143,8 @@ std::string types_of(std::span<const Type> types) {
 
 void register_kernel(std::string_view op, Prepare prepare) { kernels().insert_or_assign(std::string(op), prepare); }
 
+void register_packing(std::string_view op, Packing packing) { packings().insert_or_assign(std::string(op), packing); }
+
 CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {
     register_all_kernels();
     codegen::set_launcher(name(), launch_kernel);
@@ -151,6 +160,11 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call, std::sp
     user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", types_of(call.inputs)),
                 .fix = "cast the inputs to float32"},
                ErrorKind::type);
+}
+
+Layout CpuDevice::packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
+    const auto found = packings().find(call.op.name);
+    return found == packings().end() || input != 1 ? Layout::row_major : found->second(call, outputs);
 }
 
 void CpuDevice::copy_to_host(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }

@@ -17,6 +17,10 @@ namespace megjit::cpu {
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_kernel(std::string_view op, Prepare prepare);
 
+// How that op wants operand 1, its weights, to lie.
+using Packing = runtime::Layout (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
+void register_packing(std::string_view op, Packing packing);
+
 class CpuDevice final : public runtime::Device {
 public:
     explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator);
@@ -24,6 +28,7 @@ public:
     std::string_view name() const override { return "cpu0:0"; }
     runtime::Allocator& allocator() override { return *allocator_; }
     std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
+    runtime::Layout packed_layout(const runtime::OpCall& call, std::span<const runtime::Type> outputs, int input) override;
     void copy_to_host(void* to, const void* from, size_t bytes) override;
     void copy_from_host(void* to, const void* from, size_t bytes) override;
 

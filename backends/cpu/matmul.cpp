@@ -13,6 +13,7 @@
 
 #include "backends/cpu/dnn.h"
 #include "backends/cpu/dnn_epilogue.h"
+#include "backends/cpu/dnn_packed.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -78,18 +79,21 @@ bool is_b_reordered(const Product& p, DType dtype) {
     return dtype == DType::f32 && p.batch.empty() && !p.tb && p.m >= 768 && p.k * p.n >= 1024 * 1024;
 }
 
+memory::desc right_matrix(const Product& p, DType dtype) { return matrix(p.b_batch, p.k, p.n, p.tb, dtype); }
+
 // The three operands as oneDNN sees them.
 struct Matrices {
-    Matrices(const Product& p, DType dtype)
-        : reorders_b(is_b_reordered(p, dtype)), a(matrix(p.a_batch, p.m, p.k, p.ta, dtype)), b(matrix(p.b_batch, p.k, p.n, p.tb, dtype)), c(matrix(p.batch, p.m, p.n, false, dtype)) {}
+    Matrices(const Product& p, const Type& right)
+        : b_is_free(runtime::is_packed(right.layout) || is_b_reordered(p, right.dtype)), a(matrix(p.a_batch, p.m, p.k, p.ta, right.dtype)),
+          b(dnn::desc_of_weights(right, right_matrix(p, right.dtype))), c(matrix(p.batch, p.m, p.n, false, right.dtype)) {}
     dnnl::primitive_desc_base create(const dnnl::primitive_attr& attr) const {
         const memory::desc any(b.get_dims(), b.get_data_type(), memory::format_tag::any);
-        return dnnl::matmul::primitive_desc(dnn::engine(), a, reorders_b ? any : b, c, attr);
+        return dnnl::matmul::primitive_desc(dnn::engine(), a, b_is_free ? any : b, c, attr);
     }
     std::vector<dnn::Operand> operands() const {
         return {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, c}};
     }
-    bool reorders_b = false;
+    bool b_is_free = false;  // oneDNN chooses its layout
     memory::desc a, b, c;
 };
 
@@ -144,7 +148,8 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
         case DType::c64: throw runtime::InternalError(runtime::cat("matmul of ", to_string(y)));
     }
     if (!dnn::computes_natively(y.dtype)) return in_float32(call, outputs, prepare_matmul);
-    const Matrices m(p, y.dtype);
+    if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1])) return dnn::unpacking(call, outputs, prepare_matmul);
+    const Matrices m(p, call.inputs[1]);
     return dnn::make(call, [m] { return m.create(dnn::attributes()); }, m.operands());
 }
 
@@ -152,10 +157,20 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const Product p = product_of(call, y);
     if (y.numel() == 0) return make_zeros(outputs);
-    const Matrices m(p, y.dtype);
+    if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1])) return dnn::unpacking(call, outputs, prepare_epilogue);
+    const Matrices m(p, call.inputs[1]);
     const int columns = m.c.get_ndims() - 1;
     if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), call, m.c, columns);
     return dnn::make_with_epilogue(call, [m](const dnnl::primitive_attr& attr) { return m.create(attr); }, m.operands(), m.c, columns);
+}
+
+runtime::Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
+    const Type& w = call.inputs[1];
+    const Product p = product_of(call, outputs[0]);
+    if (w.dtype != DType::f32 || w.rank() != 2 || !p.batch.empty() || outputs[0].numel() == 0 || p.k == 0) return runtime::Layout::row_major;
+    Matrices m(p, {w.dtype, w.shape});
+    m.b_is_free = true;
+    return dnn::packed_layout(dnn::preferred([&] { return m.create(dnn::attributes()); }, DNNL_ARG_WEIGHTS), right_matrix(p, w.dtype));
 }
 
 }  // namespace
@@ -163,6 +178,7 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
 void register_matmul_kernels() {
     register_kernel("matmul", prepare_matmul);
     register_kernel("matmul_epilogue", prepare_epilogue);
+    for (const char* op : {"matmul", "matmul_epilogue"}) register_packing(op, packed_weights);
 }
 
 }  // namespace megjit::cpu

@@ -179,9 +179,15 @@ const void* host_read(runtime::Tensor& tensor) {
     return runtime::host_data(tensor);
 }
 
-nb::object to_numpy(const TensorRef& value) {
+TensorRef host_row_major(const TensorRef& tensor) {
+    host_read(*tensor);
+    return runtime::row_major(tensor);
+}
+
+nb::object to_numpy(const TensorRef& given) {
+    const TensorRef value = host_row_major(given);
     const runtime::Pins pins({&value, 1});
-    const void* data = host_read(*value);
+    const void* data = value->data();
     const Type& type = value->type();
     nb::object shape = nb::steal(PyTuple_New(type.rank()));
     for (int axis = 0; axis < type.rank(); ++axis) PyTuple_SET_ITEM(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));

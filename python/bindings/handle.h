@@ -45,7 +45,8 @@ nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
 TensorRef tensor_from(nb::handle value, bool constant);
 TensorRef tensor_from_numpy(nb::handle array, bool constant);  // anything np.asarray takes
-const void* host_read(runtime::Tensor& tensor);                // data on the host; a running trace is told
+const void* host_read(runtime::Tensor& tensor);                // data on the host, in its layout; a running trace is told
+TensorRef host_row_major(const TensorRef& tensor);             // the same, and its elements in row-major order
 nb::object to_numpy(const TensorRef& value);                   // copies
 TensorRef cast_now(const TensorRef& value, DType dtype);       // eager, unseen by traces
 

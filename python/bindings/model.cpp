@@ -115,8 +115,7 @@ std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, i
 
 nb::list run_program(jit::Program& program, nb::list tensors) {
     std::vector<TensorRef> inputs, outputs;
-    for (nb::handle tensor : tensors) inputs.push_back(value_of(tensor.ptr()));
-    for (const TensorRef& input : inputs) host_read(*input);
+    for (nb::handle tensor : tensors) inputs.push_back(host_row_major(value_of(tensor.ptr())));
     {
         nb::gil_scoped_release release;
         outputs = program.run(inputs);

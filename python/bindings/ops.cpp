@@ -17,10 +17,10 @@ using runtime::OpDef;
 
 int64_t integer_from(PyObject* object) {
     if (is_tensor(object)) {
-        const TensorRef tensor = value_of(object);
+        TensorRef tensor = value_of(object);
         if (tensor->type().numel() != 1)
             runtime::user_error({.what = runtime::cat("an attribute needs one integer, this tensor is ", to_string(tensor->type()))});
-        host_read(*tensor);
+        tensor = host_row_major(tensor);
         return static_cast<int64_t>(runtime::item_as_double(*tensor));
     }
     PyObject* index = PyNumber_Index(object);
@@ -95,6 +95,32 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     });
 }
 
+// Lays operand `index` of that call as its kernel reads it best. The Tensor holds the same value then, unseen by
+// tapes and traces; while one of them records, nothing happens.
+void pack_operand(const std::string& name, nb::list operands, size_t index, nb::dict attributes) {
+    const auto& here = runtime::context();
+    if (here.tracer || !here.tapes.empty()) return;
+    const OpDef& op = runtime::find_op(name);
+    std::vector<PyObject*> values;
+    nb::object names = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(attributes.size())));
+    for (auto [key, value] : attributes) {
+        PyTuple_SET_ITEM(names.ptr(), static_cast<Py_ssize_t>(values.size()), key.inc_ref().ptr());
+        values.push_back(value.ptr());
+    }
+    const Attrs attrs = attrs_from(op, values.data(), names.ptr());
+    Tensors tensors = values_of(operands);
+    std::vector<Type> types;
+    for (const TensorRef& tensor : tensors) {
+        if (!tensor->has_data()) return;
+        types.push_back(tensor->type());
+    }
+    const runtime::OpCall call{op, attrs, types};
+    const runtime::Layout layout = runtime::default_device().packed_layout(call, infer(call), static_cast<int>(index));
+    if (!is_packed(layout) || layout == types.at(index).layout) return;
+    const TensorRef dense = runtime::row_major(tensors[index]);
+    handle_of(operands[index].ptr()).value = runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0];
+}
+
 // "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.
 std::string doc_with_signature(const OpDef& op) {
     std::vector<std::string> parts = op.inputs;
@@ -158,6 +184,8 @@ void bind_ops(nb::module_& m) {
         nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(op), nullptr, nullptr));
         ops.attr(op->name.c_str()) = nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
     }
+    m.def("_pack_operand", &pack_operand, nb::arg("op"), nb::arg("operands"), nb::arg("index"), nb::arg("attributes"),
+          "Let operand `index` of that call lie as the kernel reads it best; its value stays.");
     m.def("op_table", &op_table, "One row an op: name, doc, number of inputs, attributes with their kind, sample inputs.");
 }
 

@@ -127,6 +127,16 @@ TensorRef copy_of(const TensorRef& value) {
     return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&value, 1})[0];
 }
 
+// channels_last is for activations: anything else stays row-major.
+TensorRef in_layout(const TensorRef& value, runtime::Layout layout) {
+    const Type& type = value->type();
+    const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5 && runtime::is_floating(type.dtype);
+    if (layout == runtime::Layout::channels_last && !has_spatial_axes) layout = runtime::Layout::row_major;
+    if (type.layout == layout) return copy_of(value);
+    static const runtime::OpDef& relayout = op_named("relayout");
+    return runtime::apply(relayout, {to_string(layout)}, {&value, 1})[0];
+}
+
 TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
     TensorRef value;
     if (is_tensor(data.ptr())) {
@@ -140,10 +150,10 @@ TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
     return dtype.is_none() ? value : cast_now(value, dtype_from(dtype));
 }
 
-nb::object item_of(const TensorRef& tensor) {
-    if (tensor->type().numel() != 1)
-        runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ", to_string(tensor->type())), .fix = "index it, or use tolist()"});
-    host_read(*tensor);
+nb::object item_of(const TensorRef& given) {
+    if (given->type().numel() != 1)
+        runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ", to_string(given->type())), .fix = "index it, or use tolist()"});
+    const TensorRef tensor = host_row_major(given);
     switch (info(tensor->dtype()).category) {
         case runtime::Category::boolean: return nb::bool_(tensor->as<uint8_t>()[0] != 0);
         case runtime::Category::integer: return nb::int_(static_cast<int64_t>(runtime::item_as_double(*tensor)));
@@ -210,9 +220,19 @@ void bind_tensor(nb::module_& m) {
             const auto& here = runtime::context();
             rebind(self.ptr(), here.tracer || !here.tapes.empty() ? other.value : copy_of(other.value));
         }, nb::arg("other"), "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
+        .def("to_mkldnn", [](const Handle& self) { return wrap(in_layout(self.value, runtime::Layout::channels_last)); },
+             nb::sig("def to_mkldnn(self) -> Tensor"),
+             "The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.\n"
+             "Functions that do not know the order work on a copy; shape and values are the same in any case.")
+        .def("to_dense", [](const Handle& self) { return wrap(in_layout(self.value, runtime::Layout::row_major)); },
+             nb::sig("def to_dense(self) -> Tensor"), "The same value in row-major order.")
+        .def_prop_ro("is_mkldnn", [](const Handle& self) { return self.value->type().layout != runtime::Layout::row_major; },
+                     "Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.")
         .def("_value_id", [](const Handle& self) { return self.value->id(); })
         .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
-        .def("_data_ptr", [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); });
+        .def("_data_ptr", [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); })
+        .def_prop_ro("_layout", [](const Handle& self) { return to_string(self.value->type().layout); }, "Order of memory: row_major, channels_last, or one of the backend's own.")
+        .def_prop_ro("_is_packed", [](const Handle& self) { return runtime::is_packed(self.value->type().layout); });
 
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
     m.def("apply_const", [](nb::handle value) { return wrap(tensor_from_numpy(value, true)); }, nb::arg("value"),

@@ -178,11 +178,35 @@ class Tensor:
         x[...] = other: holds the same value, and is another tensor to whoever attaches one.
         """
 
+    def to_mkldnn(self) -> _Tensor:
+        """
+        The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.
+        Functions that do not know the order work on a copy; shape and values are the same in any case.
+        """
+
+    def to_dense(self) -> _Tensor:
+        """The same value in row-major order."""
+
+    @property
+    def is_mkldnn(self) -> bool:
+        """
+        Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.
+        """
+
     def _value_id(self) -> int: ...
 
     def _has_data(self) -> bool: ...
 
     def _data_ptr(self) -> int: ...
+
+    @property
+    def _layout(self) -> str:
+        """
+        Order of memory: row_major, channels_last, or one of the backend's own.
+        """
+
+    @property
+    def _is_packed(self) -> bool: ...
 
 def _set_tensor_class(arg: object, /) -> None: ...
 
@@ -193,6 +217,11 @@ def convert_inputs(*args: object) -> list[_Tensor]:
     """The arguments as Tensors of their promoted dtype."""
 
 def promote_dtype(arg0: object, arg1: object, /) -> object: ...
+
+def _pack_operand(op: str, operands: list, index: int, attributes: dict) -> None:
+    """
+    Let operand `index` of that call lie as the kernel reads it best; its value stays.
+    """
 
 def op_table() -> list:
     """
@@ -683,7 +712,7 @@ class ops:
 
     @staticmethod
     def conv_epilogue(x: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, epilogue: str) -> _Tensor:
-        """conv, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes."""
+        """conv, then the steps of `epilogue` (bias, add, relu) on its result."""
 
     @staticmethod
     def coordinates(*, shape: int | Sequence[int], axis: int) -> _Tensor:
@@ -895,7 +924,7 @@ class ops:
 
     @staticmethod
     def matmul_epilogue(a: object, b: object, /, *operands: object, transpose_a: int = 0, transpose_b: int = 0, epilogue: str) -> _Tensor:
-        """matmul, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes."""
+        """matmul, then the steps of `epilogue` (bias, add, relu) on its result."""
 
     @staticmethod
     def max_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:
@@ -1027,7 +1056,7 @@ class ops:
 
     @staticmethod
     def relayout(x: object, /, *, layout: str) -> _Tensor:
-        """The same tensor in another order of memory: 'row_major' or 'channels_last'. Made by the layout pass."""
+        """The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own."""
 
     @staticmethod
     def relu(x: object, /) -> _Tensor:

@@ -143,6 +143,8 @@ Grads grad_conv(const GradCall& g) {
     return grads;
 }
 
+Grads grad_conv_epilogue(const GradCall& g) { return grad_of_epilogue(g, find_op("conv")); }
+
 Grads grad_backward_data(const GradCall& g) {
     const TensorRef &dy = g.inputs[0], &w = g.inputs[1], &ddx = g.out_grads[0];
     Grads grads(2);
@@ -159,13 +161,13 @@ Grads grad_backward_filter(const GradCall& g) {
     return grads;
 }
 
-// Flips between the two orders of memory; placed by the graph's layout pass, never by a program.
 std::vector<Type> infer_relayout(const OpCall& call) {
     Type y = call.inputs[0];
-    const std::string& layout = call.text("layout");
-    if (layout != "row_major" && layout != "channels_last")
-        refuse(call, cat("layout is '", layout, "'"), "use 'row_major' or 'channels_last'");
-    y.layout = layout == "channels_last" && y.rank() >= 3 ? Layout::channels_last : Layout::row_major;
+    const std::optional<Layout> layout = layout_from_name(call.text("layout"));
+    if (!layout) refuse(call, cat("layout is '", call.text("layout"), "'"), "use 'row_major' or 'channels_last'");
+    if (is_packed(*layout) && y.layout != Layout::row_major && y.layout != *layout)
+        refuse(call, cat("a ", to_string(y), " cannot be packed"), "bring it into row_major first");
+    y.layout = *layout == Layout::channels_last && y.rank() < 3 ? Layout::row_major : *layout;
     return {y};
 }
 
@@ -183,15 +185,18 @@ std::vector<OpDef> conv_ops() {
          .keeps = Keeps::inputs,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
+         .packed_inputs = 2,
          .cost = conv_cost},
         {.name = "conv_epilogue",
-         .doc = "conv, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes.",
+         .doc = "conv, then the steps of `epilogue` (bias, add, relu) on its result.",
          .inputs = {"x", "w", "operands"},
          .variadic = true,
          .attrs = window_attrs_and("epilogue", AttrKind::text),
          .infer = infer_conv_epilogue,
+         .grad = grad_conv_epilogue,
          .channels_last_inputs = ~2u,
          .channels_last_outputs = 1,
+         .packed_inputs = 2,
          .cost = conv_cost},
         {.name = "conv_backward_data",
          .doc = "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
@@ -219,7 +224,7 @@ std::vector<OpDef> conv_ops() {
              return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};
          }},
         {.name = "relayout",
-         .doc = "The same tensor in another order of memory: 'row_major' or 'channels_last'. Made by the layout pass.",
+         .doc = "The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own.",
          .inputs = {"x"},
          .attrs = {{"layout", AttrKind::text}},
          .infer = infer_relayout,

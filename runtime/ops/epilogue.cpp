@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
@@ -54,6 +55,24 @@ void check_epilogue(const OpCall& call, const Type& y, int channel) {
         if (step.kind == Kind::add && (operand.dtype != y.dtype || !(operand.shape == y.shape)))
             refuse(call, cat("epilogue E5: ", to_string(operand), " is added to ", to_string(y)), "add it in an op of its own");
     }
+}
+
+Grads grad_of_epilogue(const GradCall& g, const OpDef& product) {
+    const std::vector<EpilogueStep> steps = epilogue_of(g.call);
+    TensorRef dy = g.out_grads[0];
+    Grads grads(g.inputs.size());
+    for (size_t i = steps.size(); i-- > 0;) {
+        const EpilogueStep& step = steps[i];
+        if (step.kind == Kind::relu && i + 1 < steps.size())
+            refuse(g.call, "a gradient needs relu to be the last step of the epilogue", "apply relu as an op of its own");
+        if (step.kind == Kind::relu) dy = build::where(build::op("greater", {g.outputs[0], build::number(0, dy)}), dy, build::zeros_like(dy));
+        if (step.takes_operand() && g.needs[step.operand]) grads[step.operand] = build::reduce_to(dy, g.inputs[step.operand]->shape());
+    }
+    const Attrs attrs(g.call.attrs.begin(), g.call.attrs.end() - 1);
+    const OpCall call{product, attrs, g.call.inputs.first(2)};
+    const Grads factors = product.grad({call, g.inputs.first(2), g.outputs, {&dy, 1}, g.needs.first(2)});
+    std::copy(factors.begin(), factors.end(), grads.begin());
+    return grads;
 }
 
 }  // namespace megjit::runtime

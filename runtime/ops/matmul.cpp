@@ -64,6 +64,8 @@ std::vector<Type> infer_matmul_epilogue(const OpCall& call) {
     return types;
 }
 
+Grads grad_matmul_epilogue(const GradCall& g) { return grad_of_epilogue(g, find_op("matmul")); }
+
 Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     const Type& a = call.inputs[0];
     const auto k = static_cast<double>(a.shape[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
@@ -84,13 +86,16 @@ std::vector<OpDef> matmul_ops() {
              .infer = infer_matmul,
              .grad = grad_matmul,
              .keeps = Keeps::inputs,
+             .packed_inputs = 2,
              .cost = matmul_cost},
             {.name = "matmul_epilogue",
-             .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result. Made by the passes.",
+             .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result.",
              .inputs = {"a", "b", "operands"},
              .variadic = true,
              .attrs = {kTransposeA, kTransposeB, {"epilogue", AttrKind::text}},
              .infer = infer_matmul_epilogue,
+             .grad = grad_matmul_epilogue,
+             .packed_inputs = 2,
              .cost = matmul_cost}};
 }
 

@@ -195,6 +195,8 @@ std::vector<OpDef> average_ops() {
              return {op("adaptive_avg_pool_grad", {g.out_grads[0]}, {spatial(g.inputs[0])})};
          },
          .keeps = Keeps::nothing,
+         .channels_last_inputs = 1,
+         .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "adaptive_avg_pool_grad",
          .doc = "Gradient of adaptive_avg_pool; input_shape has x's spatial extents.",

@@ -80,6 +80,25 @@ TEST_F(AssignLayouts, AGraphWithoutConvolutionsStaysAsItIs) {
     EXPECT_EQ(print(assign_layouts(parse_graph(text))), text);
 }
 
+// A program that laid values out itself: its conversions go, but for those of results.
+TEST_F(AssignLayouts, ConversionsOfTheProgramAreMovedWhereTheyAreNeeded) {
+    const Graph graph = parse_graph(
+        "%0: f32[2, 4, 6, 6] = input 0\n%1: f32[8, 4, 3, 3] = input 1\n"
+        "%2: f32[2, 4, 6, 6]@channels_last = relayout %0 {layout=\"channels_last\"}\n"
+        "%3: f32[2, 8, 4, 4]@channels_last = conv %2 %1 {stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1}\n"
+        "%4: f32[2, 8, 4, 4] = relayout %3 {layout=\"row_major\"}\n"
+        "%5: f32[2, 8, 4, 4] = relu %4\nreturn %5 %3\n");
+    ASSERT_EQ(fault_of(graph), "");
+    const Graph laid = assign_layouts(graph);
+    EXPECT_EQ(fault_of(laid), "");
+    EXPECT_EQ(count(laid, "relayout"), 2u) << print(laid);
+    for (size_t k = 0; k < graph.outputs.size(); ++k) EXPECT_EQ(laid.type(laid.outputs[k]), graph.type(graph.outputs[k]));
+    const auto inputs = inputs_for(graph);
+    const auto expected = interpret(graph, inputs), got = interpret(laid, inputs);
+    for (size_t k = 0; k < expected.size(); ++k)
+        for (int64_t i = 0; i < expected[k]->type().numel(); ++i) EXPECT_NEAR(got[k]->as<float>()[i], expected[k]->as<float>()[i], 1e-5f);
+}
+
 TEST_F(AssignLayouts, AnOperandThatIsNotPerChannelIsRelaidWithTheRest) {
     const Graph graph = assign_layouts(parse_graph(
         "%0: f32[2, 4, 3, 3] = input 0\n%1: f32[4, 4, 1, 1] = input 1\n%2: f32[3, 3] = input 2\n"

@@ -39,7 +39,7 @@ _DEFINED_IN = ("megengine.functional", "megengine.fx.torchlike")
 _CLASSES = ("module", "module.qat", "module.quantized", "quantization", "quantization.fake_quant",
             "quantization.observer", "quantization.utils", "traced_module.fake_quant", "core.ops.builtin",
             "tensor", "core.tensor.quantized", "core.tensor.dtype", "fx.passes.shape_prop", "fx.torchlike.layers",
-            "fx.torchlike.recurrent")  # fmt: skip
+            "fx.torchlike.recurrent", "utils.mkldnn")  # fmt: skip
 
 # By the program, through the functions that the package has for it.
 registered: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from .proxy import Proxy, TraceError, unknown
 
 __all__ = ["Tracer", "symbolic_trace"]
 
-_LAYERS = ("megengine.module", "megengine.fx.torchlike")
+_LAYERS = ("megengine.module", "megengine.fx.torchlike", "megengine.utils.mkldnn")
 _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range)
 
 

@@ -1,0 +1,98 @@
+#include "backends/cpu/dnn_packed.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "backends/cpu/dnn_convert.h"
+#include "runtime/leaf_mutex.h"
+
+namespace megjit::cpu {
+namespace dnn {
+namespace {
+
+using dnnl::memory;
+using runtime::Layout;
+using runtime::OpCall;
+using runtime::Type;
+
+struct Packing {
+    memory::desc packed, dense;
+    bool operator==(const Packing& other) const { return packed == other.packed && dense == other.dense; }
+};
+
+struct Packings {
+    runtime::LeafMutex mutex;
+    std::map<Layout, Packing> all;
+};
+Packings& packings() {
+    static Packings instance;
+    return instance;
+}
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+Packing packing_of(Layout layout) {
+    Packings& known = packings();
+    std::lock_guard lock(known.mutex);
+    return known.all.at(layout);
+}
+
+}  // namespace
+
+Layout packed_layout(const memory::desc& packed, const memory::desc& dense) {
+    if (packed == dense) return Layout::row_major;
+    const Packing wanted{packed, dense};
+    Packings& known = packings();
+    std::lock_guard lock(known.mutex);
+    for (const auto& [layout, packing] : known.all)
+        if (packing == wanted) return layout;
+    const Layout layout = runtime::add_packed_layout(packed.get_size());
+    if (runtime::is_packed(layout)) known.all.emplace(layout, wanted);
+    return layout;
+}
+
+bool is_packed_for(const memory::desc& dense, const Type& weights) {
+    return !runtime::is_packed(weights.layout) || packing_of(weights.layout).dense == dense;
+}
+
+memory::desc desc_of_weights(const Type& weights, const memory::desc& dense) {
+    return runtime::is_packed(weights.layout) ? packing_of(weights.layout).packed : dense;
+}
+
+Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
+    const Type &from = call.inputs[0], &to = outputs[0];
+    if (!runtime::is_packed(from.layout) && !runtime::is_packed(to.layout))
+        return make_kernel([from, to = to.layout](void* const* in, void* const* out, void*) { convert_layout(from, to, in[0], out[0]); });
+    if (from.layout == Layout::channels_last || to.layout == Layout::channels_last)
+        throw runtime::InternalError(runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
+    const bool packs = runtime::is_packed(to.layout);
+    const Packing packing = packing_of(packs ? to.layout : from.layout);
+    const memory::desc source = packs ? packing.dense : packing.packed, target = packs ? packing.packed : packing.dense;
+    if (from.layout == to.layout || from.bytes() < source.get_size() || to.bytes() < target.get_size())
+        throw runtime::InternalError(runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
+    return make(call, [source, target] { return dnnl::reorder::primitive_desc(engine(), source, engine(), target, attributes()); },
+                {{DNNL_ARG_FROM, false, 0, source}, {DNNL_ARG_TO, true, 0, target}});
+}
+
+Prepared unpacking(const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
+    std::vector<Type> inputs(call.inputs.begin(), call.inputs.end());
+    inputs[1].layout = Layout::row_major;
+    Prepared inner = prepare({call.op, call.attrs, inputs}, outputs);
+    Prepared unpack = prepare_relayout({call.op, call.attrs, call.inputs.subspan(1, 1)}, {&inputs[1], 1});
+    const size_t weights = aligned(inputs[1].bytes()), scratch = std::max(inner->workspace_bytes(), unpack->workspace_bytes());
+    return make_kernel([=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
+        char* const work = static_cast<char*>(workspace);
+        void* dense = work;
+        unpack->run(in + 1, &dense, work + weights);
+        std::vector<void*> operands(in, in + count);
+        operands[1] = dense;
+        inner->run(operands.data(), out, work + weights);
+    }, weights + scratch);
+}
+
+}  // namespace dnn
+
+void register_relayout_kernels() { register_kernel("relayout", dnn::prepare_relayout); }
+
+}  // namespace megjit::cpu
