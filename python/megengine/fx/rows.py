@@ -56,6 +56,7 @@ def graph_rows(graph: Graph, inputs: tuple = (), runs: int = 0) -> list[Row]:
         row = rows[node] = _row(graph, node)
         row.types = measured.types(node) or _noted_types(node)
         row.seconds = measured.seconds(node) if node.op.startswith("call_") else None
+    for node, row in rows.items():
         link(row, [rows[value] for value in node.all_input_nodes if value in rows])
     places, classes = _places(graph)
     return nested(list(zip(places, rows.values(), strict=True)), classes)

@@ -66,13 +66,13 @@ class Tracer(Recorder):
 
     # -- the tree --------------------------------------------------------------------------------
 
-    def build(self, module: Module) -> Module:
-        """The traced copy of ``module``; built-in modules and all tensors are shared with it."""
+    def build(self, module: Module, is_root: bool = False) -> Module:
+        """The traced copy of ``module``; built-in modules below the root and all tensors are shared with it."""
         if id(module) not in self._built:
             self._kept.append(module)
             if isinstance(module, TracedModule):
                 self._built[id(module)] = module._as_child()
-            elif is_builtin(module):
+            elif is_builtin(module) and not is_root:
                 self._built[id(module)] = module
             else:
                 traced = self._built[id(module)] = TracedModule(False, {}, {})
@@ -83,7 +83,7 @@ class Tracer(Recorder):
         self, module: Module, name: str, args: tuple, kwargs: dict
     ) -> tuple[TracedModule, Any]:
         """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
-        traced = self.build(module)
+        traced = self.build(module, is_root=True)
         with module_tracer.recording(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
         return traced, result

@@ -76,7 +76,7 @@ EDITS = {
     ),
     "read a node of a traced module": (
         lambda gm, x, y, exp, *_: exp.update_arg(0, tm.trace_module(M.ReLU(), tensor(2)).graph.inputs[1]),
-        fx.GraphError, f"'exp' {HERE} cannot read inp: that is a node of another graph",
+        fx.GraphError, f"'exp' {HERE} cannot read x: that is a node of another graph",
     ),
     "insert beside a node of another graph": (
         lambda gm, *_: gm.graph.inserting_after(traced()[1]), fx.GraphError, f"beside 'x' {HERE}: it is not in",

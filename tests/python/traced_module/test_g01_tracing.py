@@ -311,3 +311,11 @@ def test_tracing_again_with_more_around_it_changes_no_bit():
     for net in (Around(inner), Around(tm.trace_module(Around(inner), x, y).traced)):
         traced = tm.trace_module(net, x, y)
         np.testing.assert_array_equal(traced(x, y).numpy(), (inner(x * y) / y).numpy())
+
+
+def test_a_built_in_module_is_traced_when_it_is_the_root():
+    net, x = M.Linear(3, 2), tensor(4, 3)
+    traced = tm.trace_module(net, x)
+    same(traced(x), net(x))
+    assert traced.graph.get_function_by_type(F.linear).as_count() == 1
+    assert traced.state_dict().keys() == net.state_dict().keys()
