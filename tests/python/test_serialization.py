@@ -77,6 +77,44 @@ def test_arrays_come_back_in_every_protocol(dtype, protocol, tmp_path):
     assert back["scalar"] == array[0, 1] and back["dtype"] == array.dtype
 
 
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_structured_arrays_come_back(protocol):
+    array = np.array([(1.5, 2, "a")], [("x", ">f4"), ("n", "i8"), ("s", "U2")])
+    back = load(io.BytesIO(pickle.dumps(array, protocol)))
+    assert back.dtype == array.dtype and back.tolist() == array.tolist()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (3, "<", None, None, None, 64, 4, 0),
+        (3, "|", None, ("a",), {"a": (np.dtype("f8"), 4)}, 8, 1, 16),
+        (3, "|", None, ("a",), {"a": (np.dtype("f8"), -8)}, 8, 1, 16),
+        (3, "|", (np.dtype("f8"), (2**40,)), None, None, 8, 1, 0),
+        (3, "|", None, None, None, -1, -1, 63),
+    ],
+)
+def test_dtypes_that_lie_are_refused(state):
+    class Lying:
+        def __reduce__(self):
+            return np.dtype, ("V8", False, True), state
+
+    with pytest.raises(RuntimeError, match="a dtype that"):
+        round_trip(Lying())
+
+
+@pytest.mark.parametrize("rest", [(), (None,), ((None, ()),), ((None, (b"s", 0, 1, 1)),), ({},)])
+def test_dates_without_a_unit_are_refused(rest):
+    """NumPy reads the unit although it is not there, and the process ends."""
+
+    class Lying:
+        def __reduce__(self):
+            return np.dtype, ("M8", False, True), (3, "<", None, None, None, -1, -1, 0, *rest)
+
+    with pytest.raises(RuntimeError, match="a dtype that"):
+        round_trip(Lying())
+
+
 def test_object_and_fortran_arrays_come_back():
     assert round_trip(np.array([1, "a", None], dtype=object)).tolist() == [1, "a", None]
     assert round_trip(np.zeros((2, 3), order="F")).flags.f_contiguous

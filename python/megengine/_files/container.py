@@ -85,12 +85,12 @@ def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.nda
             "shape": list(array.shape),
             "data_offsets": [begin, end],
         }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text = json.dumps(header, separators=(",", ":"))  # ASCII
+    text += " " * (-len(text) % 8)
     if len(text) > HEADER_BYTES or _values_in(text) > VALUES:
         raise Damaged(f"its graph is too large: {len(text)} bytes of text")
     file.write(struct.pack("<Q", len(text)))
-    file.write(text)
+    file.write(text.encode())
     for _, array in ordered:
         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
@@ -98,9 +98,16 @@ def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.nda
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _values_in(text: bytes) -> int:
+def _values_in(text: str) -> int:
     """No fewer values than reading ``text`` as JSON makes: one for each separator."""
-    return sum(map(text.count, (b",", b":", b"[", b"{")))
+    return sum(map(text.count, ",:[{"))
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise Damaged(f"its header is no JSON: {error}") from None
 
 
 def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -114,13 +121,13 @@ def _no_constant(text: str) -> Any:
     raise Damaged(f"its header holds {text}, which is no JSON")
 
 
-def parse(text: str | bytes) -> Any:
+def parse(text: str) -> Any:
     """The value of a JSON text."""
     try:
         return json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
     except RecursionError:
         raise Damaged("its header is nested too deeply") from None
-    except ValueError as error:  # with UnicodeDecodeError and numbers of too many digits
+    except ValueError as error:  # also numbers of too many digits
         raise Damaged(f"its header is no JSON: {error}") from None
 
 
@@ -167,14 +174,14 @@ class Container:
         if header > HEADER_BYTES:
             raise Damaged(f"its header has {header} bytes; {HEADER_BYTES} are the limit")
         self._data = start + 8 + header
-        said = self._parsed(file.read(header))
+        said = self._parsed(_decoded(file.read(header)))
         self.texts = _texts(said.pop("__metadata__", {}))
         self.entries = {name: Entry(name, entry) for name, entry in said.items()}
         self._check_places(length - 8 - header)
 
     @staticmethod
-    def _parsed(text: bytes) -> dict[str, Any]:
-        if not text.startswith(b"{"):
+    def _parsed(text: str) -> dict[str, Any]:
+        if not text.startswith("{"):
             raise Damaged("it does not begin like a model file")
         if _values_in(text) > VALUES:
             raise Damaged(f"its header holds more than {VALUES} values")

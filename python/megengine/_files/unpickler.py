@@ -10,9 +10,13 @@ import enum
 import functools
 import importlib
 import pickle
+import re
 import struct
 from collections.abc import Callable
 from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
 
 from . import admitted
 
@@ -24,10 +28,10 @@ class RefusedClassError(pickle.UnpicklingError, RuntimeError):
 # Exact names only: a dotted name such as "Tensor.__init__.__globals__" never matches.
 _PLAIN: dict[str, frozenset[str]] = {
     "builtins": frozenset(
-        "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple".split()
+        "Ellipsis bool bytearray bytes complex dict float frozenset int list object set slice str tuple".split()
     ),
     "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
-    "numpy": frozenset({"ndarray", "dtype"}),
+    "numpy": frozenset({"ndarray"}),
     "numpy.core.numeric": frozenset({"_frombuffer"}),
     "ml_dtypes": frozenset({"bfloat16", "int2", "uint2", "int4", "uint4"}),
     "ml_dtypes._ml_dtypes_ext": frozenset({"bfloat16", "int2", "uint2", "int4", "uint4"}),
@@ -37,7 +41,7 @@ _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _CALLED = frozenset(
     {("builtins", name) for name in ("complex", "dict", "frozenset", "object", "set", "slice")}
     | {("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")}
-    | {("numpy", "dtype"), ("numpy.core.numeric", "_frombuffer")}
+    | {("numpy.core.numeric", "_frombuffer")}
 )
 # Packages of ours whose classes describe models and tensors.
 _OUR_PACKAGES = (
@@ -118,6 +122,8 @@ class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
             callable(target) and id(target) in self._callable
         ):
             raise pickle.UnpicklingError("state for a class or a function")
+        if isinstance(target, np.dtype):
+            _check_dtype(target, self.stack[-1])
         super().load_build()
 
     def load_reduce(self) -> None:
@@ -158,8 +164,6 @@ def _numpy_or_plain(module: str, name: str) -> Any:
 
 def _numpy_type(module: str, name: str) -> Any:
     """Scalar types (numpy.float32) and dtype classes (numpy.dtypes.Float32DType)."""
-    import numpy as np
-
     if module in ("numpy", "numpy.dtypes") and name.isidentifier():
         holder = np if module == "numpy" else getattr(np, "dtypes", None)
         found = getattr(holder, name, None)
@@ -189,6 +193,60 @@ def _is_called_by_pickles(found: type) -> bool:
     return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
 
 
+def _check_dtype(dtype: np.dtype, state: Any) -> None:
+    """NumPy believes the state of a dtype: sizes and places that lie would read and write beyond arrays."""
+    if not isinstance(state, tuple) or len(state) not in (8, 9):
+        raise pickle.UnpicklingError("a dtype without its state")
+    version, order, inner, names, fields, size, alignment, flags = state[:8]
+    sound = (
+        all(type(number) is int for number in (version, size, alignment, flags))
+        and version in (3, 4)
+        and order in ("<", ">", "|", "=", b"<", b">", b"|")
+        and inner is None
+        and size in (-1, dtype.itemsize)
+        and alignment in (-1, 1, 2, 4, 8, 16)
+        and _is_metadata(dtype, state[8:])
+    )
+    if names is None:
+        sound = sound and fields is None and flags == dtype.flags
+    else:  # of its flags, 1, 2 and 4 are those of objects
+        sound = sound and dtype.kind == "V" and not flags & 7 and _are_fields(names, fields, size)
+    if not sound:
+        raise pickle.UnpicklingError(f"a dtype that {dtype} is not")
+
+
+def _is_metadata(dtype: np.dtype, rest: tuple) -> bool:
+    """What follows in the state: of dates their unit, else perhaps a dict."""
+    if dtype.kind not in "mM":
+        return not rest or type(rest[0]) in (dict, type(None))
+    if not rest or type(rest[0]) is not tuple or len(rest[0]) != 2 or type(rest[0][1]) is not tuple:
+        return False
+    noted, (unit, *numbers) = rest[0][0], rest[0][1] or (None,)
+    return (
+        type(noted) in (dict, type(None))
+        and type(unit) in (bytes, str)
+        and len(numbers) == 3
+        and all(type(number) is int and 0 < number < 1 << 31 for number in numbers)
+    )
+
+
+def _are_fields(names: Any, fields: Any, size: int) -> bool:
+    """Whether fields of a structured dtype lie within its ``size`` bytes."""
+    return (
+        isinstance(names, tuple)
+        and type(fields) is dict
+        and set(names) == set(fields)
+        and all(type(name) is str and type(fields[name]) is tuple and len(fields[name]) == 2 for name in names)
+        and all(
+            isinstance(kind, np.dtype)
+            and not kind.hasobject
+            and type(place) is int
+            and 0 <= place <= size - kind.itemsize
+            for kind, place in fields.values()
+        )
+    )
+
+
 # -- in the places of functions whose sizes a file could choose ----------------------------------
 
 
@@ -207,6 +265,13 @@ def _short_range(*args: int) -> range:
     return result
 
 
+def _type_of_constant(value: Any) -> type:
+    """How NoneType and the type of ... are spelled; the only use of `type`."""
+    if value is not None and value is not ...:
+        raise pickle.UnpicklingError("the type of a value")
+    return type(value)
+
+
 def _content(kind: type, *args: Any) -> Any:
     """bytes or bytearray of some content; not of a mere length."""
     if args and not isinstance(args[0], (bytes, bytearray, str)):
@@ -223,17 +288,23 @@ def _plain_object(cls: type, base: type, state: Any) -> Any:
 
 def _empty_array(cls: type, shape: Any, kind: Any) -> Any:
     """NumPy's _reconstruct: an array to be filled by its state, so of no size yet."""
-    import numpy as np
-
     if cls is not np.ndarray or shape != (0,):
         raise pickle.UnpicklingError("an array with a size but without content")
     return np.empty(0, np.int8)
 
 
+def _dtype(spec: Any, align: Any = False, copy: Any = False) -> np.dtype:
+    """numpy.dtype of one letter and a size, or of a class of scalars; fields come as its state."""
+    if isinstance(spec, bytes):
+        spec = spec.decode()
+    known = spec if isinstance(spec, type) and issubclass(spec, (np.generic, ml_dtypes.bfloat16)) else None
+    if known is None and not (isinstance(spec, str) and re.fullmatch(r"[<>=|]?[a-zA-Z?]\d{0,9}", spec)):
+        raise pickle.UnpicklingError("a dtype of no known letter")
+    return np.dtype(spec, bool(align), bool(copy))
+
+
 def _scalar(dtype: Any, content: Any) -> Any:
     """NumPy's scalar."""
-    import numpy as np
-
     if dtype.hasobject:
         return content
     (value,) = np.frombuffer(_encode_latin1(content) if isinstance(content, str) else content, dtype)
@@ -246,7 +317,10 @@ _STAND_INS: dict[tuple[str, str], Callable] = {
     ("builtins", "bytes"): functools.partial(_content, bytes),
     ("builtins", "bytearray"): functools.partial(_content, bytearray),
     ("builtins", "range"): _short_range,
+    ("builtins", "xrange"): _short_range,
+    ("builtins", "type"): _type_of_constant,
     ("copyreg", "_reconstructor"): _plain_object,
+    ("numpy", "dtype"): _dtype,
     ("numpy.core.multiarray", "_reconstruct"): _empty_array,
     ("numpy.core.multiarray", "scalar"): _scalar,
 }

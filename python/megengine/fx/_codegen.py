@@ -7,6 +7,7 @@ import builtins
 import dataclasses
 import enum
 import functools
+import inspect
 import keyword
 import math
 import sys
@@ -47,7 +48,7 @@ def _is_word(text: str) -> bool:
     Python reads letters that look alike as one (NFKC): such names would lead elsewhere than the text says.
     """
     normal = text.isascii() or unicodedata.normalize("NFKC", text) == text
-    return normal and text.isidentifier() and not keyword.iskeyword(text)
+    return normal and text.isidentifier() and not keyword.iskeyword(text) and text != "__debug__"
 
 
 @dataclasses.dataclass
@@ -65,6 +66,8 @@ class _Writer:
         self.globals: dict[str, Any] = {}
         self.imports: set[str] = set()
         self.inputs: list[str] = []
+        self.kind = inspect.Parameter.POSITIONAL_OR_KEYWORD  # of the next input
+        self.parameters: list[inspect.Parameter] = []
         self.taken = {node.name for node in graph} | {root_module}
 
     # -- names of things outside -----------------------------------------------------------------
@@ -211,9 +214,15 @@ class _Writer:
         if target in self.taken or not _is_word(target):
             target = node.name
         self.taken.add(target)
-        self.inputs.append(
-            f"{stars}{target}" + (f" = {self.text(node.args[0])}" if node.args else "")
-        )
+        kinds = inspect.Parameter
+        kind = (self.kind, kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)[len(stars)]
+        if len(stars) == 1:
+            self.kind = kinds.KEYWORD_ONLY
+        default = f" = {self.text(node.args[0])}" if node.args else ""
+        self.inputs.append(f"{stars}{target}{default}")
+        if stars and (default or any(other.kind is kind for other in self.parameters)):
+            raise GraphError(f"the input {node.describe()} takes what is left: it stands once, and has no default")
+        self.parameters.append(kinds(target, kind, default=default or kinds.empty))
         return [] if target == node.name else [f"{node.name} = {target};  {target} = None"]
 
 
@@ -221,6 +230,10 @@ def python_code(graph: Any, root_module: str = "self") -> PythonCode:
     """See `Graph.python_code`."""
     writer = _Writer(graph, root_module)
     body = writer.body()
+    try:
+        inspect.Signature(writer.parameters)
+    except ValueError as error:
+        raise GraphError(f"the inputs {', '.join(writer.inputs)} are no parameters: {error}") from None
     imports = "".join(f"import {name}\n" for name in sorted(writer.imports))
     if imports:
         imports += "\n"
