@@ -6,7 +6,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz sanitize test-peers test-torch test-browser clean
+.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-peers test-torch test-browser clean
 
 setup:
 	@tools/setup.sh
@@ -58,12 +58,25 @@ format: setup
 stubs: build
 	$(PY) tools/make_stubs.py
 
-# Random programs: graphs through every kernel compiler (tests/fuzz), and Python programs in every mode of trace.
+# Random programs: graphs through every kernel compiler (tests/fuzz), and Python programs in every mode of trace; then
+# mutated files: of models and pickles, and, by libFuzzer (clang 22, about 500 MB), those of trace.dump.
 FUZZ_PROGRAMS ?= 20000
+FUZZ_FILES ?= 500000
 FUZZ_SEED ?= 1
-fuzz: build
+fuzz: build fuzz-programs fuzz-files
+
+fuzz-programs: build
 	for backend in MLIR HALIDE NVRTC; do $(BUILD)/tests/graph_fuzz --backend $$backend --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED) || exit 1; done
 	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
+
+fuzz-files: build
+	@tools/setup.sh clang-22 libclang-rt-22-dev
+	cmake -G Ninja -S tests/fuzz/files -B build/fuzz -DCMAKE_CXX_COMPILER=clang++-22
+	cmake --build build/fuzz -j $(JOBS)
+	mkdir -p build/fuzz/corpus
+	cd tests/fuzz/files && ../../../$(PY) dump_seeds.py ../../../build/fuzz/corpus
+	cd build/fuzz && ./graph_file_fuzz -runs=$(FUZZ_FILES) -seed=$(FUZZ_SEED) -max_len=8192 -timeout=10 -rss_limit_mb=2048 corpus
+	cd build/fuzz && ../../$(PY) ../../tests/python/files/fuzzing.py --runs $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
 # The C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 sanitize: setup

@@ -218,6 +218,8 @@ class _Writer:
         kind = (self.kind, kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)[len(stars)]
         if len(stars) == 1:
             self.kind = kinds.KEYWORD_ONLY
+        if node.all_input_nodes:
+            raise GraphError(f"the default of the input {node.describe()} is no constant")
         default = f" = {self.text(node.args[0])}" if node.args else ""
         self.inputs.append(f"{stars}{target}{default}")
         if stars and (default or any(other.kind is kind for other in self.parameters)):

@@ -83,3 +83,36 @@ def test_the_code_runs_by_itself():
     namespace = {}
     exec(gm.code, namespace)
     same(namespace["forward"](gm, x), gm(x))
+
+
+@pytest.mark.parametrize(
+    "inputs, why",
+    [
+        (["x", "**rest", "y"], "wrong parameter order"),
+        (["*x", "*y"], "stands once"),
+        (["x=1", "y"], "non-default"),
+        (["*x=1"], "no default"),
+    ],
+)
+def test_inputs_that_are_no_parameters_are_an_error_of_the_graph(inputs, why):
+    graph = fx.Graph()
+    for name in inputs:
+        name, _, default = name.partition("=")
+        graph.placeholder(name, **({"default_value": 1} if default else {}))
+    with pytest.raises(fx.GraphError, match=why):
+        graph.python_code()
+
+
+def test_a_default_is_a_constant():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.placeholder("y", default_value=(1, x))
+    with pytest.raises(fx.GraphError, match="default of the input 'y'.* is no constant"):
+        graph.python_code()
+
+
+def test_names_that_python_reads_as_others_are_quoted():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_method("\uff54ofile", (x,), {"__debug__": 1}))  # a wide t, which Python reads as t
+    assert ".tofile" not in graph.python_code().src and "getattr(x, '\uff54ofile')" in graph.python_code().src

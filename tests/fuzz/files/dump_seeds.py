@@ -1,0 +1,31 @@
+"""Writes dumped models for graph_file_fuzz to begin with: dump_seeds.py FOLDER."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+from megengine.jit import trace
+
+FOLDER = Path(sys.argv[1])
+net = M.Sequential(M.Conv2d(1, 2, 2), M.BatchNorm2d(2), M.ReLU(), M.MaxPool2d(2, 2))
+net.eval()
+
+PROGRAMS = {
+    "add": (lambda x: x + 1, (2,)),
+    "matmul": (lambda x: F.softmax(F.matmul(x, x.T)), (2, 3)),
+    "reduce": (lambda x: F.sum(F.exp(x), axis=1, keepdims=True) - F.mean(x), (2, 3)),
+    "index": (lambda x: F.concat([x[:, 1:], F.flatten(x)[:2].reshape(2, 1)], axis=1), (2, 3)),
+    "net": (lambda x: net(x), (1, 1, 5, 5)),
+    "sort": (lambda x: F.topk(x, 2)[0] * F.argmax(x, axis=1, keepdims=True), (2, 3)),
+    "shape": (lambda x: F.transpose(F.expand_dims(x, 0), (0, 2, 1)).astype("int32"), (2, 3)),
+    "where": (lambda x: F.where(x > 0, F.softmax(F.relu(x)), F.clip(x, 0, 1)), (2, 3)),
+}
+
+for name, (program, shape) in PROGRAMS.items():
+    function = trace(program, capture_as_const=True)
+    function(mge.tensor(np.ones(shape, np.float32)))
+    function.dump(FOLDER / name)
