@@ -13,23 +13,39 @@ from ..module import Module
 from ..tensor import Parameter, Tensor
 from ._proto import onnx
 
+REAL = frozenset({"float32", "float16", "bfloat16"})
+NARROWED = {"int64": "int32", "uint64": "int32", "uint32": "int32", "float64": "float32"}
+OPEN = -(2**62)
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
 
 @dataclass
 class Operand:
-    """A value of the ONNX graph. array: what it holds, where that is known. shape: None where it is not known."""
+    """A value of the ONNX graph. array: what it holds, where that is known.
+
+    shape: None where it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
+    """
 
     name: str
     node: fx.Node | None = None
     array: np.ndarray | None = None
     is_stored: bool = False  # an initializer: a parameter of the module, even if it is one number
-    element_type: int = 0
-    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+    shape: tuple[int | None, ...] | None = None
+    partial: np.ndarray | None = None  # integers, of which some are OPEN: made of a shape that is known in part
+
+    def hold(self, array: np.ndarray) -> None:
+        """The value is known."""
+        self.array, self.shape, self.dtype = array, array.shape, NARROWED.get(array.dtype.name, array.dtype.name)
 
     @property
     def is_float(self) -> bool:
-        return self.element_type in (1, 10, 11, 16)  # FLOAT, FLOAT16, DOUBLE, BFLOAT16
+        return self.dtype in REAL
+
+    @property
+    def is_sized(self) -> bool:
+        """Are all extents known?"""
+        return self.shape is not None and None not in self.shape
 
     def plain(self) -> Any:
         """The array as numbers: a tuple of 1-d ones, a single number of 0-d ones."""
@@ -37,11 +53,18 @@ class Operand:
         return array.item() if array.ndim == 0 else tuple(array.tolist())
 
 
+def _above(path: str) -> set[str]:
+    """The paths on the way to an attribute."""
+    steps = path.split(".")
+    return {".".join(steps[:depth]) for depth in range(1, len(steps))}
+
+
 def as_tensor(array: np.ndarray) -> Tensor:
-    """In our dtypes: integers of 64 bits are cut to what 32 hold."""
-    if array.dtype in (np.int64, np.uint64, np.uint32):
+    """In our dtypes, a Parameter where they are those of real numbers. Integers of 64 bits are cut to what 32 hold."""
+    dtype = NARROWED.get(array.dtype.name, array.dtype.name)
+    if dtype == "int32":
         array = np.clip(array, -(2**31), 2**31 - 1).astype(np.int32)
-    return Tensor(array)
+    return (Parameter if dtype in REAL else Tensor)(array)
 
 
 class Builder:
@@ -50,6 +73,7 @@ class Builder:
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self.attributes: dict[str, Tensor] = {}
+        self._modules: set[str] = set()  # paths on the way to attributes
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -58,33 +82,18 @@ class Builder:
         steps = [re.sub(r"^_+", "", step) or "x" for step in name.split(".")]
         steps = [f"{step}_" if step in _RESERVED else step for step in steps]
         path, number = ".".join(steps), 0
-        while self._is_taken(path):
+        while path in self.attributes or path in self._modules or self.attributes.keys() & _above(path):
             number += 1
             path = f"{'_'.join(steps)}_{number}"
+        self._modules |= _above(path)
         return path
-
-    def _is_taken(self, path: str) -> bool:
-        return any(path == held or path.startswith(f"{held}.") or held.startswith(f"{path}.") for held in self._related(path))
-
-    def _related(self, path: str) -> list[str]:
-        head = path.split(".")[0]
-        return self._by_head.get(head, [])
-
-    @property
-    def _by_head(self) -> dict[str, list[str]]:
-        heads: dict[str, list[str]] = {}
-        for held in self.attributes:
-            heads.setdefault(held.split(".")[0], []).append(held)
-        return heads
 
     # -- nodes -----------------------------------------------------------------------------------
 
     def store(self, name: str, array: np.ndarray) -> fx.Node:
-        """A node that reads ``array``, kept by the module: a Parameter where it is of real numbers."""
+        """A node that reads ``array``, which the module keeps."""
         path = self.path_of(name)
-        tensor = as_tensor(array)
-        is_real = tensor.dtype.name in ("float32", "float16", "bfloat16")
-        self.attributes[path] = Parameter(tensor) if is_real else tensor
+        self.attributes[path] = as_tensor(array)
         return self.graph.get_attr(path)
 
     def tensor(self, operand: Operand) -> fx.Node:
@@ -101,8 +110,8 @@ class Builder:
         return self.graph.call_function(function, args, kwargs)
 
     def module(self) -> fx.GraphModule:
-        """The finished module."""
-        self.graph.lint()
+        """The finished module, without what only shape arithmetic read."""
+        self.graph.eliminate_dead_code()
         return fx.GraphModule(self.attributes, self.graph, "OnnxModel")
 
 

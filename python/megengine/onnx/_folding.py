@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._builder import Operand, array_of
+from ._builder import OPEN, Operand, array_of
 from ._proto import onnx
 
 # Ops whose result is not larger than their operands broadcast together.
@@ -16,18 +16,21 @@ _FOLDED = frozenset({
     "Neg", "Not", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt",
     "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
+# Those that do not look at elements, so that some may be OPEN.
+_MOVING = frozenset({"Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze"})
 _MOST_ELEMENTS = 1024  # of an operand
 
 
 def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarray] | None:
-    """What the node gives, when that follows from what is known; else None."""
+    """What the node gives, when that follows from what is known; else None. Elements that are not known are OPEN."""
     if node.op_type == "Constant":
         return _constant(node)
-    if node.op_type in ("Shape", "Size") and inputs[0] is not None and inputs[0].shape is not None:
-        return [_extent_of(node, inputs[0].shape)]
+    if node.op_type in ("Shape", "Size") and inputs and inputs[0] is not None and inputs[0].shape is not None:
+        return _extents(node, inputs[0].shape)
     if node.op_type not in _FOLDED | {"ConstantOfShape", "Range"} or not inputs:
         return None
-    arrays = [operand.array for operand in inputs if operand is not None]
+    feeds = {name: _held(operand, node.op_type) for name, operand in zip(node.input, inputs, strict=True) if name}
+    arrays = list(feeds.values())
     if any(array is None or array.size > _MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
         return None
     if any(operand is not None and operand.is_stored and operand.array.dtype.kind == "f" for operand in inputs):
@@ -35,7 +38,6 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
     if not _stays_small(node.op_type, arrays):
         return None
     helper = onnx().helper
-    feeds = {name: operand.array for name, operand in zip(node.input, inputs, strict=True) if name}
     given = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in feeds.items()]
     made = [helper.make_value_info(name, onnx().TypeProto()) for name in node.output]
     model = helper.make_model(helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", opset)])
@@ -43,6 +45,10 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return [np.asarray(value) for value in onnx().reference.ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # running the model names the node
         return None
+
+
+def _held(operand: Operand, op: str) -> np.ndarray | None:
+    return operand.partial if operand.array is None and op in _MOVING else operand.array
 
 
 def _stays_small(op: str, arrays: list[np.ndarray]) -> bool:
@@ -66,8 +72,10 @@ def _constant(node: Any) -> list[np.ndarray] | None:
     return None
 
 
-def _extent_of(node: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _extents(node: Any, shape: tuple[int | None, ...]) -> list[np.ndarray] | None:
+    """What Shape or Size gives."""
     if node.op_type == "Size":
-        return np.asarray(math.prod(shape), np.int64)
+        return None if None in shape else [np.asarray(math.prod(shape), np.int64)]
     bounds = {attribute.name: attribute.i for attribute in node.attribute}
-    return np.asarray(shape[bounds.get("start", 0) : bounds.get("end")], np.int64)
+    wanted = shape[bounds.get("start", 0) : bounds.get("end")]
+    return [np.asarray([OPEN if extent is None else extent for extent in wanted], np.int64)]

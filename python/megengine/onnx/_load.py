@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import fx
-from ._builder import Builder, Operand, array_of
+from ..jit import trace
+from ._builder import OPEN, Builder, Operand, array_of
 from ._folding import folded
+from ._probing import Probes
 from ._proto import OnnxError, onnx
-from ._read import expanded, opset_of, read, with_types
+from ._read import expanded, opset_of, read
 from ._simple import SIMPLE, Application
 from .functions import COUNTERPARTS
 from .functions._table import dtype_of
@@ -38,23 +40,22 @@ def load(source: Any) -> fx.GraphModule:
         return ADD
     <BLANKLINE>
     """
-    model = read(source)
-    return _Loader(with_types(expanded(model, COUNTERPARTS))).load()
+    model, large = read(source)
+    return _Loader(expanded(model, COUNTERPARTS), large).load()
 
 
 class _Loader:
-    def __init__(self, model: Any) -> None:
-        self.model, self.graph, self.opset = model, model.graph, opset_of(model)
+    def __init__(self, model: Any, large: dict[str, Any]) -> None:
+        self.graph, self.opset, self.large = model.graph, opset_of(model), large
         self.builder = Builder()
+        self.probes = Probes(self.builder)
         self.values: dict[str, Operand] = {}
         self.problems: dict[str, list[str]] = {}
-        self.types = {info.name: info.type.tensor_type for info in [*self.graph.value_info, *self.graph.output]}
 
     def load(self) -> fx.GraphModule:
         self._add_tensors()
-        self._add_inputs()
-        for node in self.graph.node:
-            self._add(node)
+        given = [info for info in self.graph.input if info.name not in self.values]  # others are defaults of older files
+        trace(lambda: self._add_all(given), record_only=True, symbolic_shape=False)()
         if self.problems:
             listed = "".join(f"\n  {what}: {', '.join(names)}" for what, names in self.problems.items())
             raise OnnxError(f"load: {len(self.problems)} kinds of nodes have no counterpart{listed}")
@@ -70,36 +71,33 @@ class _Loader:
     # -- what is there before the nodes ----------------------------------------------------------
 
     def _add_tensors(self) -> None:
-        for tensor in self.graph.initializer:
-            operand = Operand(tensor.name, None, None, True, tensor.data_type, tuple(tensor.dims))
+        for tensor in [*self.graph.initializer, *self.large.values()]:
+            operand = self.values[tensor.name] = Operand(tensor.name, is_stored=True)
             try:
                 dtype_of(tensor.data_type)
-                operand.array = array_of(tensor)
+                operand.hold(array_of(tensor))
             except Exception as error:
                 self._lacks(f"tensors: {error}", tensor.name)
-                operand.array = np.zeros(0, np.float32)
-            self.values[tensor.name] = operand
+                operand.hold(np.zeros(0, np.float32))
         if self.graph.sparse_initializer:
             self._lacks("sparse tensors", "initializers")
 
-    def _add_inputs(self) -> None:
-        for info in self.graph.input:
-            if info.name in self.values:
-                continue  # a default, which older files list as an input too
-            if not info.type.HasField("tensor_type"):
-                self._lacks("inputs that are no tensors", info.name)
+    def _add_all(self, inputs: list[Any]) -> None:
+        """Inputs and nodes. Runs inside a recording, so that probing computes nothing."""
+        for info in inputs:
+            try:
+                dtype = dtype_of(info.type.tensor_type.elem_type)
+            except ValueError as error:
+                dtype = ""
+                self._lacks(str(error) if info.type.HasField("tensor_type") else "inputs that are no tensors", info.name)
             name = re.sub(r"\W+", "_", info.name).strip("_") or "x"
-            placeholder = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
-            self.values[info.name] = self._typed(Operand(info.name, placeholder), info.type.tensor_type)
-
-    def _typed(self, operand: Operand, found: Any) -> Operand:
-        """With the type that the file tells, or that was inferred."""
-        if found is not None:
-            operand.element_type = found.elem_type
-            extents = [dim.dim_value if dim.HasField("dim_value") else None for dim in found.shape.dim]
-            if found.HasField("shape") and None not in extents:
-                operand.shape = tuple(extents)
-        return operand
+            node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
+            self.values[info.name] = Operand(info.name, node)
+            if dtype and info.type.tensor_type.HasField("shape"):
+                self.probes.add(node, dtype, info.type.tensor_type.shape.dim)
+            self.probes.describe(self.values[info.name])
+        for node in self.graph.node:
+            self._add(node)
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -108,21 +106,35 @@ class _Loader:
 
     def _add(self, node: Any) -> None:
         where = node.name or next((name for name in node.output if name), node.op_type)
-        for name in node.output:
-            if name:
-                self.values[name] = self._typed(Operand(name), self.types.get(name))
+        for name in filter(None, node.output):
+            self.values[name] = Operand(name)
         inputs = [self.values[name] if name else None for name in node.input]
-        known = folded(node, inputs, self.opset) if node.domain in _DOMAINS else None
-        if known is not None:
-            for name, array in zip(node.output, known, strict=True):
-                self.values[name].array = array
-            return
         try:
+            known = folded(node, inputs, self.opset) if node.domain in _DOMAINS else None
+            if known is not None and self._hold(node.output, known):
+                return
             self._convert(node, Application(self.builder, node, inputs, _attributes(node), self.values))
         except ValueError as error:
             self._lacks(str(error), where)
             for name in node.output:  # so that the nodes behind it are looked at as well
                 self.values[name] = Operand(name, self.builder.graph.placeholder("lacking"))
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise OnnxError(
+                f"load: {node.op_type} {where} lacks an input or an attribute, or has one of a wrong kind\n  why: {error!r}"
+            ) from None
+        self.probes.run_new_nodes()
+        for name in filter(None, node.output):
+            self.probes.describe(self.values[name])
+
+    def _hold(self, names: list[str], arrays: list[np.ndarray]) -> bool:
+        """Notes what is known. Is it all?"""
+        is_all = True
+        for name, array in zip(names, arrays, strict=False):
+            if array.dtype == np.int64 and (array == OPEN).any():
+                self.values[name].partial, is_all = array, False
+            else:
+                self.values[name].hold(array)
+        return is_all
 
     def _convert(self, node: Any, application: Application) -> None:
         op = node.op_type if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"
@@ -148,20 +160,20 @@ def _attributes(node: Any) -> dict[str, Any]:
     found = {}
     for attribute in node.attribute:
         value = onnx().helper.get_attribute_value(attribute)
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        elif isinstance(value, onnx().TensorProto):
+        if isinstance(value, onnx().TensorProto):
             value = array_of(value)
-        elif isinstance(value, float):
-            value = _short(value)
-        elif isinstance(value, (list, tuple)) or hasattr(value, "__len__") and not isinstance(value, (str, np.ndarray)):
-            value = tuple(_short(v) if isinstance(v, float) else v.decode() if isinstance(v, bytes) else v for v in value)
-        elif not isinstance(value, (int, str)):
+        elif isinstance(value, (int, float, bytes)):
+            value = _plain(value)
+        elif hasattr(value, "__len__") and all(isinstance(item, (int, float, bytes)) for item in value):
+            value = tuple(_plain(item) for item in value)
+        else:
             raise ValueError(f"{node.op_type} with a graph as {attribute.name}")
         found[attribute.name] = value
     return found
 
 
-def _short(value: float) -> float:
-    """The shortest number with the same float32, which is what the file holds."""
-    return float(str(np.float32(value)))
+def _plain(value: int | float | bytes) -> Any:
+    """Texts as such; of floats the shortest number with the same float32, which is what the file holds."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return float(str(np.float32(value))) if isinstance(value, float) else value

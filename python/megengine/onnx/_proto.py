@@ -20,11 +20,8 @@ def onnx() -> ModuleType:
     try:
         import onnx
         import onnx.helper
-        import onnx.inliner
         import onnx.numpy_helper
         import onnx.reference
-        import onnx.shape_inference
-        import onnx.version_converter
     except ImportError as error:
         raise ImportError(
             "megengine.onnx needs the package onnx\n  fix: pip install 'megjit[onnx]'"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Container, Iterator
 from typing import Any
 
@@ -15,10 +17,16 @@ import numpy as np
 from ._proto import OnnxError, onnx
 
 OLDEST_READ = 13  # older models are brought to it by the package's converter
+_LARGE = 4096  # elements
+_TOOL_SECONDS = 60
 
 
-def read(source: Any) -> Any:
-    """The ModelProto of a path, an open binary file or bytes; a proto itself is copied. OnnxError for what is unsound."""
+def read(source: Any) -> tuple[Any, dict[str, Any]]:
+    """The model of a path, an open binary file, bytes or a ModelProto, and its large tensors by name.
+
+    These are inputs of the returned model: the package's tools write and parse what they are given, up to 2 GB.
+    OnnxError for what is unsound.
+    """
     folder = None
     if isinstance(source, onnx().ModelProto):
         model = onnx().ModelProto()
@@ -32,11 +40,31 @@ def read(source: Any) -> Any:
         model = _parsed(data, str(getattr(source, "name", "the model")))
     for tensor in _tensors(model):
         _check_tensor(tensor, folder)
+    large = _taken_out(model.graph)
     try:
         onnx().checker.check_model(model)
     except Exception as error:  # the checker raises its own class, and others for what it does not expect
         raise OnnxError(f"load: the model is not sound\n  why: {error}") from None
-    return _modernized(model)
+    return _modernized(model), large
+
+
+def _taken_out(graph: Any) -> dict[str, Any]:
+    """Replaces tensors that no shape arithmetic reads by inputs of their type."""
+    large, small = {}, []
+    for tensor in graph.initializer:
+        copy = onnx().TensorProto()
+        copy.CopyFrom(tensor)
+        if math.prod(tensor.dims) > _LARGE:
+            large[tensor.name] = copy
+        else:
+            small.append(copy)
+    del graph.initializer[:]
+    graph.initializer.extend(small)
+    given = {info.name for info in graph.input}
+    for name, tensor in large.items():
+        if name not in given:
+            graph.input.append(onnx().helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
+    return large
 
 
 def _parsed(data: bytes, name: str) -> Any:
@@ -128,22 +156,25 @@ def _fetch(tensor: Any, folder: str | None, needed: int, what: str) -> None:
     del tensor.external_data[:]
 
 
-def opset_of(model: Any) -> int:
-    """The version of ONNX's own operators that the model uses."""
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+def _with_tool(model: Any, tool: str, *arguments: str) -> Any:
+    """What a tool of the package makes of the model (_child.py). OnnxError when it fails, crashes or takes too long."""
+    command = [sys.executable, "-P", os.path.join(os.path.dirname(__file__), "_child.py"), tool, *arguments]
+    try:
+        done = subprocess.run(command, input=model.SerializeToString(), capture_output=True, timeout=_TOOL_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise OnnxError(f"load: onnx's tool to {tool} models takes more than {_TOOL_SECONDS} seconds") from None
+    if done.returncode:
+        why = done.stdout.decode(errors="replace") or "it crashed"
+        raise OnnxError(f"load: onnx's tool to {tool} models fails on this one\n  why: {why}")
+    return onnx().ModelProto.FromString(done.stdout)
 
 
 def _modernized(model: Any) -> Any:
     if model.functions:
-        model = onnx().inliner.inline_local_functions(model)
+        model = _with_tool(model, "inline")
     if opset_of(model) >= OLDEST_READ or not any(node.domain in ("", "ai.onnx") for node in model.graph.node):
         return model
-    try:
-        return onnx().version_converter.convert_version(model, OLDEST_READ)
-    except Exception as error:
-        raise OnnxError(
-            f"load: the model is of opset {opset_of(model)} and cannot be brought to {OLDEST_READ}\n  why: {error}"
-        ) from None
+    return _with_tool(model, "upgrade", str(OLDEST_READ))
 
 
 def expanded(model: Any, known: Container[str]) -> Any:
@@ -155,14 +186,9 @@ def expanded(model: Any, known: Container[str]) -> Any:
         if not lacking:
             return model
         done |= lacking
-        for node in model.graph.node:
-            if node.op_type in lacking:
-                _add_defaults(node, opset_of(model))
         try:
-            model = onnx().inliner.inline_selected_functions(
-                with_types(model), [("", op) for op in sorted(lacking)], exclude=False, inline_schema_functions=True
-            )
-        except Exception:  # the package cannot: the op is refused with the others
+            model = _with_tool(model, "inline", *sorted(lacking))
+        except OnnxError:  # the op is refused with the others
             return model
 
 
@@ -174,17 +200,6 @@ def _is_defined_by_nodes(op: str, opset: int) -> bool:
     return schema.has_function or schema.has_context_dependent_function
 
 
-def _add_defaults(node: Any, opset: int) -> None:
-    """The inliner leaves references to attributes that a node does not have."""
-    given = {attribute.name for attribute in node.attribute}
-    for name, row in onnx().defs.get_schema(node.op_type, opset).attributes.items():
-        if name not in given and row.default_value.name:
-            node.attribute.append(row.default_value)
-
-
-def with_types(model: Any) -> Any:
-    """The model with the types that can be inferred; without them where inference gives up."""
-    try:
-        return onnx().shape_inference.infer_shapes(model, data_prop=True)
-    except Exception:  # a wrong shape: running the model names the node
-        return model
+def opset_of(model: Any) -> int:
+    """The version of ONNX's own operators that the model uses."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)

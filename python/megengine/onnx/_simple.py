@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import functional as F
 from .. import fx
-from ._builder import Builder, Operand
+from ._builder import OPEN, Builder, Operand
 from .functions import COUNTERPARTS
 from .functions._table import axis_of, dtype_of
 
@@ -119,7 +119,7 @@ _OF_REALS = {"Div": F.div, "Pow": F.pow}
 
 @simple(*_OF_REALS)
 def _of_reals(a: Application) -> fx.Node | None:
-    if not a.inputs[0].is_float or a.inputs[1].element_type != a.inputs[0].element_type:
+    if not a.inputs[0].is_float or a.inputs[1].dtype != a.inputs[0].dtype:
         return None
     return a.call(_OF_REALS[a.node.op_type], a.number_or_tensor(0), a.number_or_tensor(1))
 
@@ -143,8 +143,8 @@ def _clip(a: Application) -> fx.Node | None:
 @simple("Cast")
 def _cast(a: Application) -> Operand | fx.Node:
     dtype = dtype_of(a.attrs["to"])
-    if a.inputs[0].element_type and a.inputs[0].array is None and dtype_of(a.inputs[0].element_type) == dtype:
-        return Operand(a.node.output[0], a.tensor(0), None, False, a.attrs["to"], a.inputs[0].shape)
+    if a.inputs[0].dtype == dtype:
+        return a.inputs[0]
     return a.builder.graph.call_method("astype", (a.tensor(0), dtype))
 
 
@@ -168,12 +168,22 @@ def _is_full(values: Any) -> bool:
 @simple("Reshape")
 def _reshape(a: Application) -> fx.Node | None:
     """Extents of 0 are those of the operand."""
-    shape = a.known(1)
-    if shape is ... or (0 in shape and a.inputs[0].shape is None) or (a.inputs[0].shape or (1,)).count(0):
+    shape = _target_shape(a.inputs[1])
+    if shape is None or 0 in (a.inputs[0].shape or ()):
         return None
+    own = a.inputs[0].shape or ()
     if not a.attrs.get("allowzero"):
-        shape = tuple(a.inputs[0].shape[place] if extent == 0 else extent for place, extent in enumerate(shape))
-    return a.call(F.reshape, a.tensor(0), shape) if 0 not in shape else None
+        shape = tuple(own[place] if extent == 0 and place < len(own) else extent for place, extent in enumerate(shape))
+    return a.call(F.reshape, a.tensor(0), shape) if 0 not in shape and None not in shape else None
+
+
+def _target_shape(operand: Operand) -> tuple[int, ...] | None:
+    """The known extents; an open one is what is left."""
+    if operand.array is not None:
+        return operand.plain()
+    if operand.partial is None or -1 in operand.partial or list(operand.partial).count(OPEN) != 1:
+        return None
+    return tuple(-1 if extent == OPEN else int(extent) for extent in operand.partial)
 
 
 @simple("Flatten")
@@ -214,11 +224,11 @@ def _slice(a: Application) -> fx.Node | None:
     cut = [slice(None)] * len(shape)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = axis_of(axis, len(shape))
-        cut[axis] = slice(*slice(start, end, step).indices(shape[axis]))
-        if cut[axis] == slice(0, shape[axis], 1):
-            cut[axis] = slice(None)
-        elif step == 1:
-            cut[axis] = slice(cut[axis].start, cut[axis].stop)
+        if shape[axis] is None:
+            return None
+        start, end, step = slice(start, end, step).indices(shape[axis])
+        is_all = (start, end, step) == (0, shape[axis], 1)
+        cut[axis] = slice(None) if is_all else slice(start, end) if step == 1 else slice(start, end, step)
     while cut and cut[-1] == slice(None):
         cut.pop()
     return a.call(operator.getitem, a.tensor(0), tuple(cut)) if cut else None
@@ -227,7 +237,7 @@ def _slice(a: Application) -> fx.Node | None:
 @simple("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 def _reduce(a: Application) -> fx.Node | None:
     axes = a.attrs.get("axes", a.known(1))
-    if not _is_full(axes) or a.inputs[0].element_type != 1:  # float32, whose mean and sum are
+    if not _is_full(axes) or a.inputs[0].dtype != "float32":  # of which the mean is one too
         return None
     function = {"ReduceMean": F.mean, "ReduceSum": F.sum, "ReduceMax": F.max, "ReduceMin": F.min}[a.node.op_type]
     return a.call(function, a.tensor(0), axis=tuple(axes), keepdims=bool(a.attrs.get("keepdims", 1)))

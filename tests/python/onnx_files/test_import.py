@@ -292,3 +292,34 @@ def test_an_absolute_path_is_refused(tmp_path):
         load(external(tmp_path, location=tmp_path / "secret"))
     with pytest.raises(OnnxError, match="from its path"):
         load(external(tmp_path, location="w.bin").read_bytes())
+
+
+def test_a_node_without_its_inputs_is_refused():
+    with pytest.raises(OnnxError, match="Concat .* lacks an input"):
+        load(one("Concat", inputs=("", "x"), axis=0))
+
+
+def test_a_model_on_which_the_tools_of_onnx_crash_is_refused(monkeypatch):
+    monkeypatch.setattr("megengine.onnx._read.sys.executable", "/bin/false")
+    squeeze = model_of([helper.make_node("Squeeze", ["x"], ["y"], axes=[0])], {"x": (1, 3)}, {"y": (3,)}, opset=11)
+    with pytest.raises(OnnxError, match="it crashed"):
+        load(squeeze)
+
+
+def test_extents_that_are_open_stay_open():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "one", "three"], ["c"]),
+        helper.make_node("ReduceProd", ["c"], ["p"], keepdims=1),
+        helper.make_node("Concat", ["minus", "p"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    values = {"one": np.array([1]), "three": np.array([3]), "minus": np.array([-1])}
+    module = load(model_of(nodes, {"x": ("n", 3, 4)}, {"y": ("n", 12)}, values))
+    assert [node.target for node in module.graph.nodes if node.op == "call_function"] == [F.reshape]
+    assert module(mge.Tensor(np.zeros((5, 3, 4), np.float32))).shape == (5, 12)
+
+
+def test_huge_declared_sizes_cost_nothing_while_loading():
+    proto = model_of([helper.make_node("Trilu", ["x"], ["y"])], {"x": (2**20, 2**20)}, {"y": (2**20, 2**20)})
+    assert load(proto)(mge.Tensor(X)).shape == X.shape
