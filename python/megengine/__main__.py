@@ -1,4 +1,5 @@
-"""``python -m megengine``: what this installation has, its cache of kernels, what a script's kernels cost, its memory."""
+"""``python -m megengine``: what this installation has, its cache of kernels, what a script's kernels cost, its memory,
+the graph of a saved module."""
 
 import argparse
 import platform
@@ -84,6 +85,12 @@ def plan(arguments: argparse.Namespace) -> int:
     return _plan_report.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
 
 
+def graph(arguments: argparse.Namespace) -> int:
+    from megengine import _graph_report
+
+    return _graph_report.run(arguments.file, arguments.html, arguments.before, arguments.input)
+
+
 def add_plan_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
     to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
@@ -116,6 +123,13 @@ def parser() -> argparse.ArgumentParser:
     add_plan_options(script)
     script.add_argument("script")
     script.add_argument("arguments", nargs=argparse.REMAINDER)
+    words = "print the graphs of a module that its save() wrote, or write a page on which its modules fold"
+    file = add(commands, "graph", graph, words)
+    file.add_argument("file")
+    file.add_argument("--html", metavar="PAGE", help="write the page here")
+    file.add_argument("--before", metavar="FILE", help="show this module's graph beside it, and what differs")
+    words = "run it on zeros of this shape, such as 1,3,224,224 or 8,16:int32, and show times; once for each input"
+    file.add_argument("--input", metavar="SHAPE", action="append", default=[], help=words)
     words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"
     add(commands, "compile", compile_kernel, words).add_argument("file")
     return main

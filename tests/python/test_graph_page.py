@@ -3,6 +3,8 @@
 import json
 import operator
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
-from megengine import fx
+from megengine import _graph_report, fx
 from megengine.fx.experimental.optimization import fuse, remove_dropout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -241,3 +243,30 @@ document.getElementById("changes").click(); say("only", same.checkVisibility());
     picture.parent.mkdir(exist_ok=True)
     browse(page, f"--screenshot={picture}", "--window-size=1400,900", page.as_uri())
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_the_command_prints_a_saved_graph_and_writes_pages(face, tmp_path, capsys):
+    net = Net()
+    net.eval()
+    saved = FACES[face](net, tensor(1, 3, 8, 8))
+    file, page = str(tmp_path / "net"), tmp_path / "net.html"
+    saved.save(file)
+    assert _graph_report.run(file, None, None, []) == 0
+    text = capsys.readouterr().out
+    assert str(saved.graph) in text and (face == "fx" or str(saved.first.graph) in text)
+    assert _graph_report.run(file, str(page), file, ["1,3,8,8"]) == 0
+    assert statuses(page.read_text())["changed"] == 0 and "median of 5 runs" in page.read_text()
+    with pytest.raises(ValueError, match="'1,x' is no shape"):
+        _graph_report.run(file, str(page), None, ["1,x"])
+    with pytest.raises(ValueError, match="add --html PAGE"):
+        _graph_report.run(file, None, file, [])
+
+
+def test_the_command_says_why_a_file_is_no_graph(tmp_path):
+    (tmp_path / "file").write_text("no graph")
+    done = subprocess.run(
+        [sys.executable, "-m", "megengine", "graph", tmp_path / "file"], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
+    assert len(done.stderr) > 10
