@@ -9,6 +9,7 @@ Knows no tensor, no module and nothing about tracing.
 
 from .core import Call, Graph, GraphError, copy_calls
 from .names import Namespace
+from .remarks import remarks_on_sharing
 from .rows import Measured, Row, link, nested, type_text
 from .text import dot, table
 from .tree import FrozenDict, FrozenList, freeze, map_leaves, map_values, values_in
@@ -17,6 +18,6 @@ from .value import Value
 
 __all__ = [
     "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Unknown", "Value",
-    "copy_calls", "dot", "freeze", "link", "map_leaves", "map_values", "nested", "table", "type_text", "users_line",
-    "values_in",
+    "copy_calls", "dot", "freeze", "link", "map_leaves", "map_values", "nested", "remarks_on_sharing", "table",
+    "type_text", "users_line", "values_in",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ passes read and edit, its code is plain Python.
 ...     if node.target is F.relu:
 ...         node.target = F.sigmoid
 >>> gm.graph.lint()
+[]
 >>> _ = gm.recompile()
 >>> "sigmoid" in gm.code
 True

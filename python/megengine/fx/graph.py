@@ -235,7 +235,9 @@ class Graph(_graph.Graph):
 
         The graph must be in order (`lint`). is_impure_node: which nodes to keep although nobody reads them.
         """
-        self.lint()
+        from .linting import check
+
+        check(self)
         before = len(self)
         for node in reversed(self):
             if (
@@ -248,49 +250,18 @@ class Graph(_graph.Graph):
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def lint(self) -> None:
-        """GraphError, naming node and line, unless the graph is well formed.
+    def lint(self, for_inference: bool = False) -> list[str]:
+        """GraphError, naming node and line, unless the graph is well formed; returns remarks on what is shared.
 
         Inputs stand before other nodes and one output, if any, is the last; every node reads only earlier ones and is
         listed by those as a user; names are unique; targets have the right kind and, with an
-        owning_module, exist in it.
+        owning_module, exist in it, and that module runs this graph.
+        for_inference: nothing called is in training mode, either. Remarks name modules and tensors with two names, modules
+            that several nodes call, and tensors read from modules that are called: an edit reaches all of these.
         """
-        self.check()
-        names: dict[str, Node] = {}
-        body_began = False
-        for node in self:
-            if names.setdefault(node.name, node) is not node:
-                raise GraphError(f"two nodes are called {node.describe()}")
-            if node.op == "placeholder" and body_began:
-                raise GraphError(f"the input {node.describe()} stands after other nodes")
-            body_began |= node.op not in ("placeholder", "get_attr")
-            if node.op == "output" and node is not self.last:
-                raise GraphError(f"node {self.following(node).describe()} stands after the output")
-            self._check_target(node)
+        from .linting import lint
 
-    def _check_target(self, node: Node) -> None:
-        if node.op == "call_function":
-            if not callable(node.target):
-                raise GraphError(f"{node.describe()} calls {node.target!r}, which is not callable")
-            return
-        if not isinstance(node.target, str):
-            raise GraphError(
-                f"{node.describe()}: the target of {node.op} must be a str, is {node.target!r}"
-            )
-        if node.op == "call_method" and not node.args:
-            raise GraphError(f"{node.describe()} calls a method of nothing: args is empty")
-        if self.owning_module is None or node.op not in ("call_module", "get_attr"):
-            return
-        try:
-            found = attribute_at(self.owning_module, node.target)
-        except AttributeError:
-            raise GraphError(
-                f"{node.describe()}: the module has nothing at {node.target!r}"
-            ) from None
-        if node.op == "call_module" and not callable(found):
-            raise GraphError(
-                f"{node.describe()}: {node.target!r} is a {type(found).__name__}, not a module"
-            )
+        return lint(self, for_inference)
 
     # -- text ------------------------------------------------------------------------------------
 

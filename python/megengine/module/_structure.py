@@ -89,3 +89,16 @@ def _flatten(
             yield path, item, module
         if recursive and _is_module(item):
             yield from _flatten(item, predicate, prefix=path, seen=seen)
+
+
+def all_paths(
+    module: Any, prefix: str = "", seen: set[int] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """(dotted path, object) of tensors and modules at every path; what a module holds only at its first."""
+    seen = {id(module)} if seen is None else seen
+    for key, item in _members(module):
+        path = f"{prefix}.{key}" if prefix else key
+        yield path, item
+        if _is_module(item) and id(item) not in seen:
+            seen.add(id(item))
+            yield from all_paths(item, path, seen)

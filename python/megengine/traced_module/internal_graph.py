@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from .._files import admitted
 from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
 from ..module import Module
-from ..tensor import Tensor
 from .expr import CallMethod, Expr, GetAttr, Input
 from .filters import ExprFilter, NodeFilter
 from .node import ModuleNode, Node, TensorNode
@@ -282,21 +281,15 @@ class InternalGraph(Graph):
             node._id = number
         self._next_ids = [len(exprs), len(nodes)]
 
-    def lint(self) -> None:
-        """GraphError, naming the expr, unless all is made before it is read and modules are in place."""
-        checked: set[InternalGraph] = set()
-        waiting = [self]
-        while waiting:
-            graph = waiting.pop()
-            if graph in checked:
-                continue
-            checked.add(graph)
-            graph.check()
-            for expr in graph:
-                _check_callee(expr)
-                inner = expr.graph if isinstance(expr, CallMethod) else None
-                if inner is not None:
-                    waiting.append(inner)
+    def lint(self, for_inference: bool = False) -> list[str]:
+        """GraphError, naming the expr, unless this graph and those that it calls are in order; see `linting`.
+
+        for_inference: nothing called may be in training mode. Returns remarks on modules and tensors that are shared, so that
+        an edit of one place reaches another.
+        """
+        from .linting import lint
+
+        return lint(self, for_inference)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -411,23 +404,6 @@ class InternalGraph(Graph):
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
-
-
-def _check_callee(expr: Expr) -> None:
-    """GraphError unless what an expr reads or calls is there."""
-    if isinstance(expr, GetAttr):
-        kind = Module if isinstance(expr.outputs[0], ModuleNode) else Tensor
-        try:
-            (found,) = expr.interpret(expr.args[0].owner)
-        except (AttributeError, KeyError, IndexError) as error:
-            raise GraphError(f"{expr.describe()}: the module has no such attribute") from error
-        if not isinstance(found, kind):
-            raise GraphError(
-                f"{expr.describe()}: the attribute is of type {type(found).__name__}, not a {kind.__name__}"
-            )
-    elif isinstance(expr, CallMethod) and isinstance(expr.args[0], TensorNode):
-        if not hasattr(Tensor, expr.method):
-            raise GraphError(f"{expr.describe()}: a Tensor has no method {expr.method!r}")
 
 
 def _node_state(node: Node) -> dict[str, Any]:
