@@ -16,6 +16,7 @@
 #include "backends/cpu/dnn.h"
 #include "backends/cpu/dnn_epilogue.h"
 #include "backends/cpu/dnn_packed.h"
+#include "backends/cpu/winograd.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {
@@ -155,7 +156,7 @@ void check_weights(const OpCall& call, Role role, const Type& w) {
 }
 
 bool is_packed_for_groups(const OpCall& call, const Type& w) {
-    return dnn::is_packed_for(ConvProblem{.w = w, .groups = call.integer("groups"), .dtype = dnn::data_type(w.dtype)}.dense_weights(), w);
+    return !dnn::is_winograd(w.layout) && dnn::is_packed_for(ConvProblem{.w = w, .groups = call.integer("groups"), .dtype = dnn::data_type(w.dtype)}.dense_weights(), w);
 }
 
 // Weights in row-major order or packed, and a dtype that this CPU computes in.
@@ -163,6 +164,7 @@ template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
     check_weights(call, role, w);
+    if (role == Role::forward && dnn::is_winograd(w.layout) && takes_winograd(call, outputs)) return prepare_winograd(call, outputs);
     if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_conv<role>);
     if (!dnn::computes_natively(call.inputs[0].dtype)) return in_float32(call, outputs, prepare_conv<role>);
     return prepare(call, outputs, role);
@@ -172,6 +174,7 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
     check_weights(call, Role::forward, w);
     if (y.numel() == 0) return make_zeros(outputs);
+    if (dnn::is_winograd(w.layout) && takes_winograd(call, outputs)) return prepare_winograd(call, outputs);
     if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_epilogue);
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0) return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
@@ -189,6 +192,7 @@ Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     if (w.dtype != runtime::DType::f32 || x.numel() == 0 || w.numel() == 0 || outputs[0].numel() == 0) return Layout::row_major;
     const ConvProblem p = problem_of(call, x, w, outputs[0]);
+    if (suits_winograd(call, outputs)) return dnn::winograd_layout(w, p.dense_weights());
     return dnn::packed_layout(dnn::preferred([&] { return create(p, Role::forward); }, DNNL_ARG_WEIGHTS), p.dense_weights());
 }
 

@@ -51,16 +51,17 @@ constexpr int64_t kCastGrain = 1 << 15;
 // [batch, rows, columns] -> [batch, columns, rows], in tiles that stay in the first cache.
 template <class T>
 void transpose_each(const T* from, T* to, int64_t batch, int64_t rows, int64_t columns) {
-    constexpr int64_t kTile = 32;
-    const int64_t bands = (rows + kTile - 1) / kTile;
-    runtime::parallel_for(batch * bands, std::max<int64_t>(1, kCastGrain / (kTile * std::max<int64_t>(columns, 1))), 1,
+    constexpr int64_t kTile = 32, kColumns = 1024;  // of a tile, and of a task: images have few rows
+    const int64_t bands = (rows + kTile - 1) / kTile, parts = (columns + kColumns - 1) / kColumns;
+    runtime::parallel_for(batch * bands * parts, std::max<int64_t>(1, kCastGrain / std::max<int64_t>(1, std::min(kTile, rows) * std::min(kColumns, columns))), 1,
                           [=](int64_t lo, int64_t hi) {
-        for (int64_t band = lo; band < hi; ++band) {
-            const T* source = from + band / bands * rows * columns;
-            T* target = to + band / bands * rows * columns;
-            const int64_t first = band % bands * kTile, last = std::min(rows, first + kTile);
-            for (int64_t column = 0; column < columns; column += kTile)
-                for (int64_t c = column; c < std::min(columns, column + kTile); ++c)
+        for (int64_t task = lo; task < hi; ++task) {
+            const T* source = from + task / parts / bands * rows * columns;
+            T* target = to + task / parts / bands * rows * columns;
+            const int64_t first = task / parts % bands * kTile, last = std::min(rows, first + kTile);
+            const int64_t begin = task % parts * kColumns, end = std::min(columns, begin + kColumns);
+            for (int64_t column = begin; column < end; column += kTile)
+                for (int64_t c = column; c < std::min(end, column + kTile); ++c)
                     for (int64_t r = first; r < last; ++r) target[c * rows + r] = source[r * columns + c];
         }
     });

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "backends/cpu/dnn_convert.h"
+#include "backends/cpu/winograd.h"
 #include "runtime/leaf_mutex.h"
 
 namespace megjit::cpu {
@@ -17,7 +18,8 @@ using runtime::OpCall;
 using runtime::Type;
 
 struct Packing {
-    memory::desc packed, dense;
+    memory::desc packed = {};  // zero: as winograd.h has it
+    memory::desc dense = {};
     bool operator==(const Packing& other) const { return packed == other.packed && dense == other.dense; }
 };
 
@@ -38,19 +40,25 @@ Packing packing_of(Layout layout) {
     return known.all.at(layout);
 }
 
-}  // namespace
-
-Layout packed_layout(const memory::desc& packed, const memory::desc& dense) {
-    if (packed == dense) return Layout::row_major;
-    const Packing wanted{packed, dense};
+Layout layout_of(const Packing& wanted, size_t bytes) {
     Packings& known = packings();
     std::lock_guard lock(known.mutex);
     for (const auto& [layout, packing] : known.all)
         if (packing == wanted) return layout;
-    const Layout layout = runtime::add_packed_layout(packed.get_size());
+    const Layout layout = runtime::add_packed_layout(bytes);
     if (runtime::is_packed(layout)) known.all.emplace(layout, wanted);
     return layout;
 }
+
+}  // namespace
+
+Layout packed_layout(const memory::desc& packed, const memory::desc& dense) {
+    return packed == dense ? Layout::row_major : layout_of({packed, dense}, packed.get_size());
+}
+
+Layout winograd_layout(const Type& weights, const memory::desc& dense) { return layout_of({{}, dense}, winograd_bytes(weights)); }
+
+bool is_winograd(Layout layout) { return runtime::is_packed(layout) && packing_of(layout).packed.is_zero(); }
 
 bool is_packed_for(const memory::desc& dense, const Type& weights) {
     return !runtime::is_packed(weights.layout) || packing_of(weights.layout).dense == dense;
@@ -67,6 +75,10 @@ Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
     if (from.layout == Layout::channels_last || to.layout == Layout::channels_last)
         throw runtime::InternalError(runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
     const bool packs = runtime::is_packed(to.layout);
+    if (is_winograd(packs ? to.layout : from.layout))
+        return make_kernel([from, to, run = packs ? pack_winograd : unpack_winograd](void* const* in, void* const* out, void*) {
+            run(from, static_cast<const float*>(in[0]), static_cast<float*>(out[0]));
+        });
     const Packing packing = packing_of(packs ? to.layout : from.layout);
     const memory::desc source = packs ? packing.dense : packing.packed, target = packs ? packing.packed : packing.dense;
     if (from.layout == to.layout || from.bytes() < source.get_size() || to.bytes() < target.get_size())

@@ -10,6 +10,10 @@ namespace megjit::cpu::dnn {
 // axis for groups, or transposed. row_major where that is the same, or no layout is left.
 runtime::Layout packed_layout(const dnnl::memory::desc& packed, const dnnl::memory::desc& dense);
 
+// Of 3x3 weights of that type that are transformed for winograd.h.
+runtime::Layout winograd_layout(const runtime::Type& weights, const dnnl::memory::desc& dense);
+bool is_winograd(runtime::Layout layout);
+
 // Do these weights lie as desc_of_weights says? Not if they were packed for other attributes: groups, transposition.
 bool is_packed_for(const dnnl::memory::desc& dense, const runtime::Type& weights);
 // How the weights lie, where row-major ones would lie as `dense`.

@@ -117,12 +117,27 @@ void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* l
 }
 
 void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
-    over_lanes_twice(p.c, MEGJIT_LANES(V, c) {
-        V best = get<V>(x + ((l.d0 * p.in[1] + l.h0) * p.in[2] + w0) * p.c + c);
+    const float* const first = x + ((l.d0 * p.in[1] + l.h0) * p.in[2] + w0) * p.c;
+    int64_t done = 0;
+    // A comparison waits for the one before it: four vectors at a time take half of the time.
+    for (; done + 4 * kLanes <= p.c; done += 4 * kLanes) {
+        const float* from = first + done;
+        Floats a = load(from), b = load(from + kLanes), c = load(from + 2 * kLanes), e = load(from + 3 * kLanes);
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h)
-                for (int64_t w = w0; w < w1; ++w) best = larger(best, get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + c));
-        put(y + c, best);
+                for (int64_t w = w0; w < w1; ++w) {
+                    from = x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + done;
+                    a = larger(a, load(from)), b = larger(b, load(from + kLanes));
+                    c = larger(c, load(from + 2 * kLanes)), e = larger(e, load(from + 3 * kLanes));
+                }
+        store(y + done, a), store(y + done + kLanes, b), store(y + done + 2 * kLanes, c), store(y + done + 3 * kLanes, e);
+    }
+    over_lanes_twice(p.c - done, MEGJIT_LANES(V, c) {
+        V best = get<V>(first + done + c);
+        for (int64_t d = l.d0; d < l.d1; ++d)
+            for (int64_t h = l.h0; h < l.h1; ++h)
+                for (int64_t w = w0; w < w1; ++w) best = larger(best, get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + done + c));
+        put(y + done + c, best);
     });
 }
 

@@ -129,6 +129,7 @@ LAYERS = {
     "dilated": (MkldnnConv2d, lambda: M.Conv2d(8, 16, 3, dilation=2, bias=False), (1, 8, 9, 8)),
     "groups": (MkldnnConv2d, lambda: M.Conv2d(16, 32, 3, groups=2), (2, 16, 6, 7)),
     "depthwise": (MkldnnConv2d, lambda: M.Conv2d(32, 32, 3, padding=1, groups=32), (1, 32, 7, 7)),
+    "winograd": (MkldnnConv2d, lambda: M.Conv2d(16, 64, 3, padding=1), (2, 16, 9, 12)),
     "odd": (MkldnnConv2d, lambda: M.Conv2d(3, 7, 5), (2, 3, 9, 9)),
     "conv3d": (MkldnnConv3d, lambda: M.Conv3d(4, 8, 2), (2, 4, 5, 4, 3)),
     "linear": (MkldnnLinear, lambda: M.Linear(32, 48), (3, 32)),

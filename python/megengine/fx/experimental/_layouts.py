@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import operator
 import time
 from collections.abc import Callable, Sequence
@@ -298,7 +299,10 @@ def _support_of(node: Node, modules: dict[str, M.Module]) -> _Support:
 
 
 def _lacks_statistics(module: M.Module) -> bool:
-    return isinstance(module, (M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d)) and module.running_mean is None
+    return (
+        isinstance(module, (M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d))
+        and module.running_mean is None
+    )
 
 
 def _check_parameters(module: M.Module) -> None:
@@ -381,7 +385,11 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             free = [value for value in node.args if is_free_product(value) and len(value.args) == 1]
             if not free:
                 continue
-            product = max(free, key=place.__getitem__)
+            # That of the larger window: it has the most to do while the addend comes from memory.
+            product = max(
+                free,
+                key=lambda value: (math.prod(modules[value.target].weight.shape[2:]), place[value]),
+            )
             addend = node.args[0] if product is node.args[1] else node.args[1]
             if isinstance(addend, Node):
                 product.args = (*product.args, addend)
