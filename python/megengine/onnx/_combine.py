@@ -35,7 +35,7 @@ class Makers:
         if value in self.recording.constants:
             return self.recording.constants[value].numpy()
         node = self._makers.get(value)
-        if node is None or node.op != "full":
+        if node is None or node.op != "full" or not all(isinstance(extent, int) for extent in self.shape(value)):
             return None
         return np.full(self.shape(value), node.attrs["value"], self.recording.types[value][0])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._dynamic import Dim
 from ._proto import element_type, onnx
 from ._recorded import Node, Recording
 
@@ -47,6 +48,7 @@ class Emitter:
         self._names: dict[int, str] = {}  # by recorded value
         self._taken: set[str] = set()
         self._constants: dict[tuple, str] = {}
+        self._extents: dict[Dim, str] = {}
         self._base = ""
         for value, name in zip(recording.inputs, recording.input_names, strict=True):
             self._names.setdefault(value, name)
@@ -90,9 +92,42 @@ class Emitter:
             self.leading.append(onnx().helper.make_node("Constant", [], [name], name, value=tensor))
         return self._constants[key]
 
-    def ints(self, values: Sequence[int]) -> str:
-        """Axes, extents and the like: a 1-d int64 tensor."""
-        return self.constant(np.asarray(values, np.int64).reshape(-1))
+    def ints(self, values: Sequence[int | Dim]) -> str:
+        """Axes, extents and the like: a 1-d int64 tensor, computed where some depend on open axes."""
+        if not any(isinstance(value, Dim) for value in values):
+            return self.constant(np.asarray(values, np.int64).reshape(-1))
+        parts = [self._extent(value) if isinstance(value, Dim) else self.ints([value]) for value in values]
+        return parts[0] if len(parts) == 1 else self._lead("Concat", *parts, axis=0)
+
+    def _extent(self, dim: Dim) -> str:
+        """A Dim as an int64 tensor [1]."""
+        if dim not in self._extents:
+            factors = [self._size(symbol) for symbol in dim.symbols]
+            if dim.coefficient != 1:
+                factors.append(self.ints([dim.coefficient]))
+            made = factors[0]
+            for factor in factors[1:]:
+                made = self._lead("Mul", made, factor)
+            self._extents[dim] = self._lead("Add", made, self.ints([dim.offset])) if dim.offset else made
+        return self._extents[dim]
+
+    def _size(self, symbol: str) -> str:
+        """What an open axis has, from an input that has it."""
+        plain = Dim((symbol,))
+        for value, name in zip(self.recording.inputs, self.recording.input_names, strict=True):
+            shape = self.recording.types[value][1]
+            if plain in shape:
+                axis = shape.index(plain)
+                return self._lead("Shape", name, start=axis, end=axis + 1)
+        raise KeyError(symbol)
+
+    def _lead(self, op_type: str, *inputs: str, **attrs: Any) -> str:
+        """A node before all others; equal ones are made once."""
+        key = (op_type, inputs, tuple(sorted(attrs.items())))
+        if key not in self._constants:
+            name = self._constants[key] = self.fresh(f"sizes/{op_type}")
+            self.leading.append(onnx().helper.make_node(op_type, list(inputs), [name], name, **attrs))
+        return self._constants[key]
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -126,6 +161,10 @@ class Emitter:
                 self._rename(name, final, first)
                 name = final
             self._names[value] = name
+
+    def skip(self, node: Node) -> None:
+        """For a node that cannot be written: those behind it are looked at as well."""
+        self._names.update((value, self.fresh(node.op)) for value in node.outputs)
 
     def _rename(self, old: str, new: str, first: int) -> None:
         for proto in self.nodes[first:]:
@@ -167,4 +206,4 @@ class Emitter:
 
     def _type(self, value: int) -> tuple[int, tuple[int, ...]]:
         dtype, shape = self.recording.types[value]
-        return element_type(dtype), shape
+        return element_type(dtype), tuple(str(extent) if isinstance(extent, Dim) else extent for extent in shape)

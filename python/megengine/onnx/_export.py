@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from . import _to_onnx_arrays, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
 from ._combine import combine
+from ._dynamic import Dim, open_axes, record_open
 from ._emitter import Emitter
 from ._proto import OLDEST_OPSET, onnx
-from ._recorded import record, refuse
+from ._recorded import Node, record, refuse, resized
 from ._to_onnx import CONVERTERS
 
 DEFAULT_OPSET = 20
@@ -25,6 +26,7 @@ def export(
     opset: int = DEFAULT_OPSET,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    dynamic_axes: Mapping[str, Any] | None = None,
 ) -> Any:
     """Writes what ``model(*args)`` computes as an ONNX model; returns the ``onnx.ModelProto``.
 
@@ -33,6 +35,7 @@ def export(
     args: one Tensor or a sequence. Tensors and arrays are the inputs, with their shapes; all else is fixed.
     path: a path, an open binary file, or None. Where one file cannot hold the tensors they go to ``<path>.data``.
     opset: 17 up to the newest one of the package onnx. input_names: by default those of the parameters.
+    dynamic_axes: axes that stay open, ``{"x": {0: "batch"}}`` or ``{"x": [0]}``; the model runs once more for each, and once again.
     Parameters have their names in the state dict. Integers of quantized layers stay integers, between QuantizeLinear and
     DequantizeLinear. OnnxError lists all operations that ONNX has no counterpart for, with the lines that call them.
 
@@ -45,19 +48,37 @@ def export(
     if not OLDEST_OPSET <= opset <= newest:
         raise ValueError(f"export: opset {opset} is not in [{OLDEST_OPSET}, {newest}]")
     recording = record(model, args, input_names, output_names)
+    shapes = [recording.types[value][1] for value in recording.inputs]
+    axes = open_axes(dynamic_axes, recording.input_names, shapes)
+    if axes:
+        record_open(lambda sizes: record(model, resized(args, sizes), input_names, output_names), recording, axes)
     combine(recording)
+    emit = Emitter(recording, opset)
     problems: dict[str, list[str]] = {}
     for node in recording.nodes:
-        if node.op not in CONVERTERS:
-            problems.setdefault(node.op, []).append(node.line)
+        why = _convert(emit, node)
+        if why:
+            problems.setdefault(why, []).append(node.line)
+            emit.skip(node)
     refuse(problems)
-    emit = Emitter(recording, opset)
-    for node in recording.nodes:
-        emit.convert(node, CONVERTERS[node.op])
     proto = emit.finish(getattr(model, "__name__", type(model).__name__))
     if path is not None:
         write(proto, path)
     return proto
+
+
+def _convert(emit: Emitter, node: Node) -> str:
+    """Writes a node; "" or what of it cannot be written."""
+    if node.op not in CONVERTERS:
+        return node.op
+    try:
+        emit.convert(node, CONVERTERS[node.op])
+    except TypeError:  # a Dim is no number
+        values = (*node.inputs, *node.outputs)
+        if not any(isinstance(extent, Dim) for value in values for extent in emit.recording.types[value][1]):
+            raise
+        return f"{node.op} over axes that are open"
+    return ""
 
 
 def write(proto: Any, path: str | os.PathLike | IO[bytes]) -> None:

@@ -32,5 +32,5 @@ def onnx() -> ModuleType:
 @functools.cache
 def element_type(dtype: np.dtype | str) -> int:
     """TensorProto's number for a dtype."""
-    name = np.dtype(dtype).name if dtype != "bfloat16" else dtype
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     return getattr(onnx().TensorProto, {"float32": "FLOAT"}.get(name, name.upper()))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .. import functional as F
 from ..core.tensor.dtype import get_scale, is_quantize
 from ..jit import trace
 from ..jit.dump import input_names
@@ -111,6 +112,13 @@ def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> Non
         if match is not None:
             recording.names[value] = match[0]
             free[key].remove(match)
+
+
+def resized(args: Any, shapes: Sequence[tuple[int, ...]]) -> tuple:
+    """The arguments, with zeros of other shapes in the place of Tensors."""
+    args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
+    sizes = iter(shapes)
+    return tuple(F.zeros(next(sizes), dtype=arg.dtype) if isinstance(arg, (Tensor, np.ndarray)) else arg for arg in args)
 
 
 def _parameter_names(function: Callable, places: list[int]) -> list[str]:

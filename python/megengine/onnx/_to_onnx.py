@@ -30,6 +30,10 @@ def converts(*ops: str) -> Callable[[Converter], Converter]:
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
+def is_real(dtype: np.dtype) -> bool:
+    return dtype.name in ("float32", "float16", "bfloat16")
+
+
 def operands(emit: Emitter, call: Call, dtype: Any) -> list[str]:
     """The operands in one dtype."""
     wanted = np.dtype(dtype)
@@ -268,7 +272,7 @@ def _floor_quotient(emit: Emitter, x: str, y: str, zero: str, one: str) -> str:
 
 @converts("floor_div")
 def _floor_div(emit: Emitter, call: Call) -> str:
-    if call.dtype.kind == "f":
+    if is_real(call.dtype):
         return emit("Floor", emit("Div", *operands(emit, call, call.dtype)))
     zero, one = emit.constant(0, np.int32), emit.constant(1, np.int32)
     quotient = _floor_quotient(emit, *operands(emit, call, np.int32), zero, one)
@@ -277,7 +281,7 @@ def _floor_div(emit: Emitter, call: Call) -> str:
 
 @converts("mod")
 def _mod(emit: Emitter, call: Call) -> str:
-    return emit("Mod", *operands(emit, call, call.dtype), fmod=int(call.dtype.kind == "f"))
+    return emit("Mod", *operands(emit, call, call.dtype), fmod=int(is_real(call.dtype)))
 
 
 @converts("left_shift", "right_shift")
@@ -320,7 +324,7 @@ def reduced(emit: Emitter, op_type: str, x: str, axes: tuple[int, ...], keepdims
 @converts("argmax", "argmin")
 def _arg(emit: Emitter, call: Call) -> str:
     x = call.inputs[0]
-    if call.types[0][0].kind != "f":
+    if not is_real(call.types[0][0]):
         x = emit.cast(x, np.int32)
     op_type = {"argmax": "ArgMax", "argmin": "ArgMin"}[call.op]
     place = emit(op_type, x, axis=call.attrs["axis"], keepdims=int(call.attrs["keepdims"]))

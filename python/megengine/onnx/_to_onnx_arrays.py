@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ._dynamic import Dim
 from ._emitter import Call, Emitter
 from ._to_onnx import converts, operands
 
@@ -14,6 +15,10 @@ _TO_THE_FRONT = -(2**31)  # an end that lies before the first element
 
 @converts("reshape")
 def _reshape(emit: Emitter, call: Call) -> str:
+    """One open extent is what is left."""
+    is_open = [isinstance(extent, Dim) for extent in call.shape]
+    if sum(is_open) == 1 and 0 not in call.shape:
+        return emit("Reshape", call.inputs[0], emit.ints([-1 if o else n for o, n in zip(is_open, call.shape, strict=True)]))
     return emit("Reshape", call.inputs[0], emit.ints(call.shape))
 
 

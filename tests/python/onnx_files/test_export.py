@@ -15,7 +15,7 @@ import megengine.module as M
 import megengine.onnx
 from megengine import fx, jit
 from megengine import traced_module as tm
-from megengine.onnx import OnnxError, export
+from megengine.onnx import OnnxError, export, load
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 NEWEST = min(onnx.defs.onnx_opset_version(), 23)  # what onnxruntime takes
@@ -244,3 +244,61 @@ def test_without_the_package_the_error_tells_how_to_get_it(monkeypatch):
     megengine.onnx._proto.onnx.cache_clear()
     with pytest.raises(ImportError, match=r"megjit\[onnx\]"):
         export(lambda x: x, mge.Tensor(X))
+
+
+# ---- open axes
+
+
+@pytest.mark.parametrize("name", ["mobilenet", "gpt2", "lstm", "unet"])
+def test_a_batch_that_is_open_has_any_size(name):
+    make, describe = SMALL[name]
+    net = make()
+    net.eval()
+    _, x = batch_for(name, SMALL)
+    key = "ids" if name == "gpt2" else "x"
+    proto = export(net, mge.Tensor(x), dynamic_axes={key: {0: "batch"}})
+    assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    module = load(proto)
+    for size in (1, 3):
+        x = np.resize(x, describe(size)[0])
+        expected = net(mge.Tensor(x)).numpy()
+        for found in (run(proto, x)[0], module(mge.Tensor(x)).numpy()):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def attention(q, k):
+    n, t, width = q.shape
+    scores = F.matmul(q, k, transpose_b=True).reshape(n * t, -1)
+    return F.matmul(F.softmax(scores).reshape(n, t, k.shape[1]), k)[:, 1:] + F.zeros((n, 1, width))
+
+
+def test_several_open_axes_and_what_is_computed_of_them():
+    rng = np.random.default_rng(0)
+    axes = {"q": {0: "n", 1: "t"}, "k": {0: "n", 1: "s"}}
+    proto = export(attention, [F.zeros((2, 3, 4)), F.zeros((2, 5, 4))], dynamic_axes=axes, opset=17)
+    assert [dim.dim_param for dim in proto.graph.output[0].type.tensor_type.shape.dim] == ["n", "t-1", ""]
+    for n, t, s in ((1, 4, 4), (3, 2, 7)):
+        q, k = rng.normal(size=(n, t, 4)).astype(np.float32), rng.normal(size=(n, s, 4)).astype(np.float32)
+        (found,) = run(proto, q, k)
+        np.testing.assert_allclose(found, attention(mge.Tensor(q), mge.Tensor(k)).numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (lambda x: sum((x[i] for i in range(x.shape[0])), x[0]), "other operations"),
+        (lambda x: x + mge.Tensor(np.arange(x.shape[0] * 3, dtype=np.float32).reshape(-1, 3)), "a constant of shape"),
+        (lambda x: F.flatten(x * (1.0 / x.shape[0])), "a constant of shape"),
+        (lambda x: F.broadcast_to(x, (x.shape[0] ** 2, *x.shape)), "broadcast_to"),
+        (lambda x: F.adaptive_avg_pool2d(F.broadcast_to(x, (1, 1, *x.shape)), 2), "adaptive_avg_pool over axes"),
+    ],
+)
+def test_what_depends_on_an_open_axis_otherwise_is_refused(function, words):
+    with pytest.raises(OnnxError, match=words):
+        export(function, mge.Tensor(X), dynamic_axes={"x": [0]})
+
+
+@pytest.mark.parametrize("axes, words", [({"y": [0]}, "'y'"), ({"x": [2]}, "no axis 2")])
+def test_an_open_axis_that_is_not_there_is_refused(axes, words):
+    with pytest.raises(ValueError, match=words):
+        export(lambda x: x + 1, mge.Tensor(X), dynamic_axes=axes)
