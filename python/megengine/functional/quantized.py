@@ -3,6 +3,7 @@ summed in 32 bits; other kinds are computed in float32 between the two roundings
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from . import _conv
 
-__all__ = ["conv_bias_activation", "conv_transpose2d"]
+__all__ = ["batch_conv_bias_activation", "conv_bias_activation", "conv_transpose2d"]
 
 IntPair = int | tuple[int, int]
 
@@ -92,6 +93,53 @@ def conv_bias_activation(
     y = _conv.conv2d(inp, weight, bias, stride, padding, dilation, groups)
     y = ops.relu(y) if use_relu else y
     return y if dtype is None else convert(y, dtype)
+
+
+def batch_conv_bias_activation(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    dtype: np.dtype | None = None,
+    stride: IntPair = 1,
+    padding: IntPair = 0,
+    dilation: IntPair = 1,
+    groups: int = 1,
+    nonlinear_mode: str = "identity",
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
+) -> Tensor:
+    """`conv_bias_activation` with a weight of its own for each sample.
+
+    inp: [n, c, h, w]. weight: [n, out, c, kh, kw], with groups > 1 [n, groups, out / groups, c / groups, kh, kw].
+    bias: [1 or n, out, 1, 1].
+    """
+    count, channels, *image = inp._tuple_shape
+    outputs = math.prod(weight._tuple_shape[1:-3])
+    if weight._tuple_shape[0] != count:
+        raise ValueError(
+            f"batch_conv_bias_activation: {count} samples and {weight._tuple_shape[0]} weights"
+        )
+    # The samples become groups of one convolution.
+    leading = (count * groups, outputs // groups) if count * groups > 1 else (outputs,)
+    kernels = weight.reshape(*leading, *weight._tuple_shape[-3:])
+    if bias is not None:
+        bias = real_values(bias)
+        bias = ops.broadcast_to(bias, shape=(count, outputs, 1, 1))
+        bias = ops.reshape(bias, shape=(1, count * outputs, 1, 1))
+    y = conv_bias_activation(
+        inp.reshape(1, count * channels, *image),
+        kernels,
+        bias,
+        dtype,
+        stride,
+        padding,
+        dilation,
+        count * groups,
+        nonlinear_mode,
+        conv_mode,
+        compute_mode,
+    )
+    return y.reshape(count, outputs, *y._tuple_shape[2:])
 
 
 def conv_transpose2d(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -14,13 +15,14 @@ from ..core.ops.builtin import OpDef
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..device import Device
 from ..module import Module
+from ..quantization.utils import LSQParams, QParams
 from ..random import RNG
 from ..tensor import Tensor
 
 __all__ = [
     "ArgsIndex", "LeafDef", "SUPPORTED_LEAF_CLS", "SUPPORTED_LEAF_TYPE", "SUPPORTED_TYPE", "TreeDef",
     "USER_REGISTERED_CONTAINER_TYPE", "USER_REGISTERED_LEAF_TYPE", "register_supported_type",
-    "tree_flatten",
+    "qparams_flatten", "qparams_unflatten", "tree_flatten",
 ]  # fmt: skip
 
 
@@ -96,6 +98,22 @@ SUPPORTED_TYPE[OrderedDict] = Container(
 SUPPORTED_TYPE[slice] = Container(
     lambda x: ((x.start, x.stop, x.step), None), lambda items, aux: slice(*items)
 )
+
+
+def qparams_flatten(inp: QParams) -> tuple[list, tuple]:
+    """The tensors of ``inp``, and the rest."""
+    names = [name for name in ("scale", "zero_point", "grad_scale") if hasattr(inp, name)]
+    return [getattr(inp, name) for name in names], (inp.mode, inp.dtype_meta, *names)
+
+
+def qparams_unflatten(qparam_type: type[QParams], inp: Sequence, aux_data: tuple) -> QParams:
+    """What `qparams_flatten` took apart."""
+    mode, dtype_meta, *names = aux_data
+    return qparam_type(mode, dtype_meta, **dict(zip(names, inp, strict=True)))
+
+
+for _type in (QParams, LSQParams):
+    SUPPORTED_TYPE[_type] = Container(qparams_flatten, functools.partial(qparams_unflatten, _type))
 
 
 def container_of(value: Any) -> Container | None:

@@ -76,7 +76,7 @@ class TracedModule(Module):
     training.
     """
 
-    argdef_graph_map: dict[TreeDef, InternalGraph]
+    argdef_graph_map: dict[TreeDef, InternalGraph] = None  # set for each object
     argspec: inspect.Signature | None
 
     def __init__(

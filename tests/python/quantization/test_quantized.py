@@ -269,3 +269,38 @@ def test_a_traced_module_is_quantized_like_the_module():
     wanted, got = qat(x).numpy(), integers(x).numpy()
     assert np.corrcoef(wanted.ravel(), got.ravel())[0, 1] > 0.99
     assert type(integers.stem) is Quantized.ConvBnRelu2d
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("is_8_bit", [True, False])
+def test_a_convolution_with_a_weight_for_each_sample_is_one_for_each_sample(
+    groups, count, is_8_bit
+):
+    dtype = dt.qint8(0.1) if is_8_bit else None
+    x = random(count, 4, 6, 6).astype(dt.qint8(0.05))
+    shape = (count, 2, 3, 2, 3, 3) if groups == 2 else (count, 6, 4, 3, 3)
+    weight, bias = random(*shape).astype(dt.qint8(0.02)), random(1, 6, 1, 1)
+    options = {"padding": 1, "groups": groups, "nonlinear_mode": "relu", "dtype": dtype}
+    got = FQ.batch_conv_bias_activation(x, weight, bias, **options)
+
+    def part(tensor, i):
+        return F.expand_dims(tensor.astype("float32")[i], 0).astype(tensor.dtype)
+
+    for i in range(count):
+        one = part(weight, i)
+        one = one.reshape(*one.shape[1:])
+        want = FQ.conv_bias_activation(part(x, i), one, bias, **options)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(
+            got.astype("float32").numpy()[i],
+            want.astype("float32").numpy()[0],
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+def test_each_sample_needs_a_weight():
+    x, weight = random(2, 4, 6, 6), random(3, 6, 4, 3, 3)
+    with pytest.raises(ValueError, match="2 samples and 3 weights"):
+        FQ.batch_conv_bias_activation(x, weight, None)

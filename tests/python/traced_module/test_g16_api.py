@@ -11,6 +11,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
 from megengine.core.ops import builtin
+from megengine.quantization.utils import create_qparams
 from megengine.traced_module import expr as E
 from megengine.traced_module import serialization, tm_config, traced_module
 from megengine.traced_module.pytree import LeafDef, tree_flatten
@@ -229,3 +230,18 @@ def test_a_loader_rewrites_what_an_older_release_saved(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(serialization, "TENSORMETHOD_LOADER", {"__mul__": load})
     same(pickle.loads(data)(tensor(2)), tensor(2) * 16 / 128)
+
+
+class Rounded(M.Module):
+    def forward(self, x, qparams):
+        return x * qparams.scale, qparams
+
+
+def test_parameters_of_quantization_are_arguments_and_results():
+    qparams = create_qparams(dtype_meta="qint8", scale=mge.tensor(0.5))
+    traced = tm.trace_module(Rounded(), tensor(3), qparams)
+    other = create_qparams(dtype_meta="qint8", scale=mge.tensor(2.0))
+    scaled, given = traced(tensor(3), other)
+    same(scaled, tensor(3) * 2)
+    assert given == other
+    assert other == tree_flatten(other)[1].unflatten(tree_flatten(other)[0])

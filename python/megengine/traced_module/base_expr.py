@@ -1,0 +1,245 @@
+"""Expr: what all steps of a traced graph have in common. `expr` has the kinds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._graph import Call, GraphError, map_values, users_line, values_in
+from .node import Node
+from .packing import bind, pack, show, unpack
+from .pytree import ArgsIndex, TreeDef, tree_flatten
+
+if TYPE_CHECKING:
+    from .traced_module import InternalGraph
+
+
+class Expr(Call):
+    """One step.
+
+    inputs: nodes that are read, outputs: nodes that are made. args and kwargs hold nodes in the places of
+    tensors and modules, and constants.
+    """
+
+    _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
+
+    def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self._result: Any = None
+        self._outputs: list[Node] = []
+        self._id: int | None = None
+        self._disable_remove = False
+        super().__init__(args, kwargs)
+
+    # -- what goes in ----------------------------------------------------------------------------
+
+    def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
+        """Replace all arguments; for a method or a module, the first is the object.
+
+        ValueError for a node that is made after this expr, or in another graph.
+        """
+        self._check_made_before(values_in((args, kwargs)))
+        self.set_arguments(args, kwargs)
+
+    def replace_inputs(self, repl_dict: dict[Node, Node]) -> None:
+        """Read the values of ``repl_dict`` in the places of its keys.
+
+        ValueError when a new node is made after this expr, or in another graph.
+        """
+        for old, new in repl_dict.items():
+            assert isinstance(old, Node) and isinstance(new, Node), (
+                f"replace_inputs: takes nodes, got {old!r}: {new!r}"
+            )
+        self._check_made_before(repl_dict.values())
+        for old, new in repl_dict.items():
+            self.replace_input(old, new)
+
+    def _check_made_before(self, nodes: Iterable[Node]) -> None:
+        """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
+        graph = self.top_graph
+        nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
+        places = graph.positions() if nodes else {}
+        for new in nodes:
+            if new.top_graph is not graph:
+                raise ValueError(
+                    f"{new.name!r} is not in the graph of {self.describe()}, which shall read it\n"
+                    f"  at:  {users_line()}"
+                )
+            if places[new.expr] >= places[self]:
+                raise ValueError(
+                    f"{new.name!r} is made after {self.describe()} reads it\n"
+                    "  fix: insert it earlier, with graph.insert_exprs(expr)\n"
+                    f"  at:  {users_line()}"
+                )
+
+    def _parameters(self) -> inspect.Signature | None:
+        return None
+
+    @property
+    def named_args(self) -> dict[str, Any]:
+        """Arguments by the names of the callee's parameters; ``arg_0``, ... where these are not known."""
+        signature = self._parameters()
+        if signature is None:
+            return {**{repr(ArgsIndex(i)): a for i, a in enumerate(self.args)}, **self.kwargs}
+        bound = signature.bind(*self.args, **self.kwargs)
+        bound.apply_defaults()
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            kind = signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                named.update(value)
+            else:
+                named[name] = value
+        return named
+
+    def set_arg(self, name: str, val: Any) -> None:
+        """Replace the argument of the callee's parameter ``name``. AssertionError for an unknown name."""
+        self._check_made_before(values_in(val))
+        signature = self._parameters()
+        if signature is None:
+            assert name in self.named_args, f"{self.describe()} has no argument {name!r}"
+            if name in self.kwargs:
+                self.kwargs = {**self.kwargs, name: val}
+            else:
+                index = int(name.removeprefix("arg_"))
+                self.args = (*self.args[:index], val, *self.args[index + 1 :])
+            return
+        bound = signature.bind(*self.args, **self.kwargs)
+        assert name in signature.parameters, (
+            f"{self.describe()} has no argument {name!r}\n  fix: one of {', '.join(signature.parameters)}"
+        )
+        bound.arguments[name] = val
+        self.set_arguments(bound.args, bound.kwargs)
+
+    def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        """args and kwargs with values of ``self.inputs`` in the nodes' places."""
+        env = dict(zip(self.inputs, inputs, strict=True))
+        args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+        return unpack(args), unpack(kwargs)
+
+    @property
+    def const_val(self) -> list[tuple[ArgsIndex, Any]]:
+        """The arguments without nodes in them, with their places."""
+        found = [
+            (ArgsIndex(i), a) for i, a in enumerate(self.args) if next(values_in(a), None) is None
+        ]
+        return found + [
+            (ArgsIndex(len(self.args) + i, k), v)
+            for i, (k, v) in enumerate(self.kwargs.items())
+            if next(values_in(v), None) is None
+        ]
+
+    @property
+    def arg_def(self) -> TreeDef:
+        """How args and kwargs are arranged."""
+        return tree_flatten((tuple(self.args), dict(self.kwargs)))[1]
+
+    # -- what comes out --------------------------------------------------------------------------
+
+    @property
+    def outputs(self) -> list[Node]:
+        return self._outputs
+
+    @property
+    def return_val(self) -> Any:
+        """What the call gives: a node, or a tree of nodes and constants."""
+        return unpack(self._result)
+
+    @return_val.setter
+    def return_val(self, result: Any) -> None:
+        self._give(pack(result))
+
+    def _give(self, result: Any) -> None:
+        """Make ``result``, a tree in which registered containers are taken apart already."""
+        self._result = result
+        self._outputs = list(dict.fromkeys(values_in(self._result)))
+        for node in self._outputs:
+            node.expr = self
+
+    @property
+    def out_def(self) -> TreeDef:
+        """How the results are arranged."""
+        return tree_flatten(self.return_val)[1]
+
+    def _clone(self, args: Any, kwargs: Any, copy_node: Callable[[Node], Node]) -> Expr:
+        """The same step with other arguments and new nodes."""
+        copied = self._restored(self._saved(), args, kwargs)
+        copied._give(map_values(self._result, copy_node))
+        return copied
+
+    def _saved(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in self._own}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
+        expr = object.__new__(cls)
+        Expr.__init__(expr, args, kwargs)
+        for key, value in saved.items():
+            setattr(expr, key, value)
+        return expr
+
+    # -- in the graph ----------------------------------------------------------------------------
+
+    @property
+    def top_graph(self) -> InternalGraph | None:
+        """The graph this expr is in."""
+        return self._holder
+
+    def enable_remove(self) -> None:
+        """Let ``compile`` take this expr out when nothing needs it."""
+        self._disable_remove = False
+
+    def disable_remove(self) -> None:
+        """Keep this expr through ``compile``."""
+        self._disable_remove = True
+
+    def describe(self) -> str:
+        line = f" ({self.source})" if self.source else ""
+        return f"%{self._id} {self._text()}{line}"
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What the callee gives for arguments without nodes."""
+        raise TypeError(f"{type(self).__name__} computes nothing")
+
+    def run(self, env: dict[Node, Any]) -> None:
+        """Compute from the values in ``env`` and add the results to it."""
+        try:
+            args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+        except KeyError as missing:
+            raise GraphError(
+                f"{self.describe()} reads {missing.args[0].name!r}, which has no value\n  fix: graph.lint()"
+            ) from None
+        bind(self._result, self.compute(unpack(args), unpack(kwargs)), env, self)
+
+    def interpret(self, *inputs: Any) -> list[Any]:
+        """Values of ``outputs`` for values of ``inputs``."""
+        env = dict(zip(self.inputs, inputs, strict=True))
+        self.run(env)
+        return [env[node] for node in self._outputs]
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def _called(self, spec: str) -> str:
+        return f"{type(self).__name__}({self._arguments(self.args, spec)})"
+
+    def _text(self, spec: str = "") -> str:
+        result = show(self.return_val, spec)
+        return f"{result} = {self._called(spec)}"
+
+    def _arguments(self, args: Sequence[Any], spec: str) -> str:
+        keywords = ", ".join(f"{key}={show(value, spec)}" for key, value in self.kwargs.items())
+        return f"{''.join(show(arg, spec) + ', ' for arg in args)}{keywords}"
+
+    def __repr__(self) -> str:
+        return f"%{self._id}:\t{self._text()}"
+
+    def __format__(self, format_spec: str) -> str:
+        return f"%{self._id}:\t{self._text(format_spec)}"
+
+    def __copy__(self) -> Expr:
+        raise TypeError(f"{self.describe()} is part of its graph\n  fix: copy the TracedModule")
+
+    def __deepcopy__(self, memo: dict) -> Expr:
+        return memo[id(self)] if id(self) in memo else self.__copy__()
