@@ -54,7 +54,7 @@ class Case:
     fresh: every round is the first call in a new process; otherwise rounds repeat in one process.
     cache: "cold" gives every process an empty kernel cache, "warm" one that a first process filled.
     rounds: how many, and how many with --quick (0: left out). seconds: length of a round.
-    unit: "s", or "B" for a case whose ``run(1)`` returns bytes.
+    unit: "s", or "B" for a case whose ``run(1)`` returns bytes, "part" for one that returns a part of a whole.
     work: amounts done by a call ("bytes", "flops"), printed per second beside the limits.
     """
 

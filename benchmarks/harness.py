@@ -100,7 +100,8 @@ class Measurement:
 
     def note(self, name: str, answer: dict, calls: int):
         self.seconds.setdefault(name, []).append(answer["seconds"] / calls)
-        self.waited.setdefault(name, []).append(answer["waited"] / answer["seconds"])
+        # What is measured may be nothing, when it is not time.
+        self.waited.setdefault(name, []).append(answer["waited"] / (answer["seconds"] or 1))
         self.peak_mib[name] = answer["peak_mib"]
 
     def quiet(self) -> list[int]:
@@ -204,7 +205,8 @@ class Harness:
             try:
                 workers[name].ask("build")
                 m.results[name] = self.result_of(workers[name])
-                m.calls[name] = calls_per_round(workers[name], m.case.seconds)
+                timed = m.case.unit == "s"
+                m.calls[name] = calls_per_round(workers[name], m.case.seconds) if timed else 1
             except WorkerError as error:
                 m.failed[name] = str(error)
                 workers.pop(name).close()

@@ -52,7 +52,7 @@ def spread(values) -> float:
     if not values:
         return 0.0
     low, middle, high = np.percentile(values, [25, 50, 75])
-    return float((high - low) / 2 / middle)
+    return float((high - low) / 2 / middle) if middle else 0.0
 
 
 def lines(case: Case, entries: dict) -> list[str]:
@@ -132,6 +132,8 @@ def ratio_rounds(ours: dict, peer: dict, this: dict, target: Target) -> list[flo
 
 
 def amount_text(amount: float, unit: str) -> str:
+    if unit == "part":
+        return f"{amount:.2%}"
     return f"{amount / 1e6:.1f} MB" if unit == "B" else time_text(amount)
 
 
