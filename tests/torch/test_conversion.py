@@ -16,7 +16,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import fx
-from megengine.fx.experimental.optimization import fuse, remove_dropout
+from megengine.fx.experimental.optimization import fuse, optimize_for_inference, remove_dropout
 
 # -- the documents' example ------------------------------------------------------------------------
 
@@ -34,6 +34,13 @@ def test_the_passes_work_on_resnet18(resnet):
     assert not any(isinstance(module, M.BatchNorm2d) for module in fused.modules())
     for module in fused, fx.symbolic_trace(converted), remove_dropout(converted):
         assert_agree(resnet, module, x)
+
+
+def test_resnet18_is_optimized_for_inference(resnet):
+    x = torch.randn(1, 3, 64, 64)
+    optimized = optimize_for_inference(fx.from_torch(resnet))
+    assert any("mkldnn" in type(layer).__name__.lower() for layer in optimized.modules())
+    assert_agree(resnet, optimized, x)
 
 
 def test_dropout_is_removed_from_a_network_that_has_some():
@@ -165,6 +172,16 @@ class Residual(nn.Module):
 
 def test_a_later_reader_sees_what_a_layer_wrote_in_place():
     check(Residual(), torch.randn(3, 4))
+
+
+def test_functions_that_write_in_place_by_keyword_do():
+    class Net(nn.Module):
+        def forward(self, x):
+            x = x * 2
+            y = torch.nn.functional.relu(input=x, inplace=True)
+            return x + y
+
+    check(Net(), torch.randn(3, 4))
 
 
 class WritesAView(nn.Module):

@@ -29,7 +29,7 @@ LAYERS = [
     (nn.BatchNorm1d(4), ROWS, M.BatchNorm1d),
     (nn.BatchNorm2d(4, eps=1e-3, affine=False), IMAGE, M.BatchNorm2d),
     (nn.BatchNorm2d(4, track_running_stats=False), IMAGE, M.BatchNorm2d),
-    (nn.BatchNorm3d(4), VOLUME, M.SyncBatchNorm),
+    (nn.BatchNorm3d(4), VOLUME, M.BatchNorm3d),
     (nn.LayerNorm(9), IMAGE, M.LayerNorm),
     (nn.LayerNorm((7, 9), bias=False), IMAGE, None),
     (nn.GroupNorm(2, 4), IMAGE, M.GroupNorm),

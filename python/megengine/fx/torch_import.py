@@ -73,12 +73,14 @@ class _Import(Tracer):
         self._things: dict[str, Any] = {}  # path -> our module or tensor
         self._layers: dict[int, Module] = {}  # id of a module of torch, which gm holds -> ours
         self._tensors_of: dict[tuple, tuple] = {}  # (id of a tensor of torch, shape) -> it and ours
+        self._named: set[Any] = set()  # our nodes that have got torch's names
         self._refused: list[str] = []
 
     def run(self, name: str) -> GraphModule:
         self._start(lambda: None)
         self.graph = Graph()
-        self._reserved = {self.graph._names.take(node.name) for node in self._gm.graph.nodes}
+        take = self.graph._names.take
+        self._names = {node: take(node.name) for node in self._gm.graph.nodes}
         with _intercept.tracing(self):
             for node in self._gm.graph.nodes:
                 self._env[node] = self._convert(node)
@@ -102,8 +104,9 @@ class _Import(Tracer):
             reason = str(error).splitlines()[0]
             self._refused.append(f"{node.name} = {node.op} {target}: {reason}")
             return self.create_proxy("placeholder", node.name, (), {})
-        if isinstance(value, Proxy) and value.node.name not in self._reserved:
-            value.node.name = node.name
+        if isinstance(value, Proxy) and value.node not in self._named:
+            value.node.name = self._names[node]
+            self._named.add(value.node)
         return value
 
     def _ours(self, tree: Any) -> Any:
@@ -175,10 +178,10 @@ class _Import(Tracer):
         if function is None:
             raise ValueError("no function of ours stands for it")
         args, kwargs = self._ours((node.args, node.kwargs))
-        kwargs.pop("out", None)
+        if kwargs.pop("out", None) is not None:
+            raise ValueError("writes into out=")
         if not args:
-            first = [kwargs.pop(key) for key in ("input", "self") if key in kwargs]
-            args = tuple(first)
+            args = tuple(kwargs.pop(key) for key in ("input", "self") if key in kwargs)
         bound = inspect.signature(original_of(function)).bind(*args, **kwargs)
         in_place = in_place or bound.arguments.get("inplace", False)
         return self._settle(node, name, function(*args, **kwargs), in_place)
@@ -219,7 +222,8 @@ class _Import(Tracer):
 
     def _settle(self, node: Any, name: str, value: Any, in_place: bool) -> Any:
         """Note what shares memory with what. After a write in place later readers get the new value."""
-        source = node.args[0] if node.args and isinstance(node.args[0], type(node)) else None
+        source = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
+        source = source if isinstance(source, self._torch.fx.Node) else None
         self._memory.note(node, name, source, node.all_input_nodes)
         if not in_place or source is None:
             return value

@@ -10,7 +10,8 @@ VIEWS = frozenset(
     ("view", "_unsafe_view", "reshape", "view_as", "reshape_as", "flatten", "unflatten", "transpose", "swapaxes",
      "swapdims", "t", "permute", "movedim", "moveaxis", "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to",
      "select", "slice", "narrow", "chunk", "split", "split_with_sizes", "unbind", "getitem", "getattr", "detach",
-     "contiguous", "to", "alias", "dropout", "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d",
+     "contiguous", "to", "alias", "mT", "numpy_T", "meshgrid", "float", "double", "half", "bfloat16", "int", "long",
+     "short", "bool", "type_as", "cpu", "cuda", "requires_grad", "dropout", "dropout1d", "dropout2d", "dropout3d", "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d",
      "Dropout3d")
 )  # fmt: skip
 _COUNTS = ("size", "sym_size", "dim", "numel")

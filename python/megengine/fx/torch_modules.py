@@ -217,8 +217,10 @@ def _attention(m: Any, take: Take) -> Module:
 
 
 def _activation(given: Any, take: Take) -> Callable:
-    name = getattr(given, "__name__", None)
-    return FUNCTIONS[name] if name in FUNCTIONS else build(given, take)
+    """A function of torch, or a layer."""
+    name, module = getattr(given, "__name__", None), getattr(given, "__module__", None) or ""
+    known = module.startswith("torch") and name in FUNCTIONS
+    return FUNCTIONS[name] if known else build(given, take)
 
 
 def _transformer_layer(cls: type[Module]) -> Callable:
