@@ -154,7 +154,13 @@ def test_a_pass_is_shown_beside_what_was_before():
     net.eval()
     before, after = fx.symbolic_trace(net), fuse(net)
     page = after.graph.html(before=before.graph)
-    assert statuses(page) == {"removed": 2, "added": 0, "changed": 2, "read other values": 2, "the same": 9}
+    assert statuses(page) == {
+        "removed": 2,
+        "added": 0,
+        "changed": 2,
+        "read other values": 2,
+        "the same": 9,
+    }
     assert "bias=False" in facts(page, "b")["first_conv"]["was"]
     assert page.count('<div class="pair removed">') == 2
 
@@ -171,7 +177,13 @@ def test_passes_over_traced_modules_are_shown():
 def test_a_transformed_graph_is_aligned_with_its_modules():
     net = Net()
     page = remove_dropout(net).graph.html(before=fx.symbolic_trace(net).graph)
-    assert statuses(page) == {"removed": 1, "added": 0, "changed": 0, "read other values": 1, "the same": 13}
+    assert statuses(page) == {
+        "removed": 1,
+        "added": 0,
+        "changed": 0,
+        "read other values": 1,
+        "the same": 13,
+    }
 
 
 def test_a_replaced_function_is_a_change_and_what_was_put_in_is_added():
@@ -182,7 +194,13 @@ def test_a_replaced_function_is_a_change_and_what_was_put_in_is_added():
     with gm.graph.inserting_before(add):
         add.args = (gm.graph.call_function(operator.neg, (relu,)), 1)
     page = gm.graph.html(before=before.graph)
-    assert statuses(page) == {"removed": 0, "added": 1, "changed": 1, "read other values": 1, "the same": 2}
+    assert statuses(page) == {
+        "removed": 0,
+        "added": 1,
+        "changed": 1,
+        "read other values": 1,
+        "the same": 2,
+    }
     add.args = (relu, 2)  # another number is another computation
     assert statuses(gm.graph.html(before=before.graph))["changed"] == 2
 
@@ -230,14 +248,28 @@ const same = document.querySelector(".pair.same");
 document.getElementById("changes").click(); say("only", same.checkVisibility()); document.getElementById("changes").click();
 </script></body>"""
     page = tmp_path / "graph.html"
-    page.write_text(after.graph.html(x, before=before.graph, title="Before & after").replace("</body>", asked))
+    page.write_text(
+        after.graph.html(x, before=before.graph, title="Before & after").replace("</body>", asked)
+    )
     dom = browse(page, "--dump-dom", page.as_uri())
     said = dict(re.findall(r'data-(\w+)="([^"]*)"', dom.partition("<h1>")[0]))
     assert "broken" not in said
-    assert (said["folded"], said["one"], said["unfolded"]) == ("false,false", "true,false", "true,true")
+    assert (said["folded"], said["one"], said["unfolded"]) == (
+        "false,false",
+        "true,false",
+        "true,true",
+    )
     assert (said["hidden"], said["shown"], said["only"]) == ("false", "true", "false")
-    assert "relu(add)" in said["told"] and "F.relu(self.bn" in said["told"] and "used by" in said["told"]
-    assert "before: " in said["pinned"] and "bias=False" in said["pinned"] and said["kept"] == said["pinned"]
+    assert (
+        "relu(add)" in said["told"]
+        and "F.relu(self.bn" in said["told"]
+        and "used by" in said["told"]
+    )
+    assert (
+        "before: " in said["pinned"]
+        and "bias=False" in said["pinned"]
+        and said["kept"] == said["pinned"]
+    )
     assert said["followed"] == "true"
     picture = ROOT / "build/graph_page.png"
     picture.parent.mkdir(exist_ok=True)
@@ -266,7 +298,20 @@ def test_the_command_prints_a_saved_graph_and_writes_pages(face, tmp_path, capsy
 def test_the_command_says_why_a_file_is_no_graph(tmp_path):
     (tmp_path / "file").write_text("no graph")
     done = subprocess.run(
-        [sys.executable, "-m", "megengine", "graph", tmp_path / "file"], capture_output=True, text=True
+        [sys.executable, "-m", "megengine", "graph", tmp_path / "file"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
     assert len(done.stderr) > 10
+
+
+def test_lines_are_shown_of_programs_only(tmp_path):
+    gm = fx.symbolic_trace(lambda x: x + 1)
+    for name, is_shown in (("program.py", True), ("secret.txt", False)):
+        (tmp_path / name).write_text("the line = 1\n")
+        for node in gm.graph.nodes:
+            node.source = f"{tmp_path / name}:1"
+        assert ("the line" in gm.graph.html()) == is_shown
+    node.source = "/dev/zero:1"  # would never end
+    gm.graph.html()

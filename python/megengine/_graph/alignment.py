@@ -61,7 +61,10 @@ def each_pair(pairs: Sequence[Pair]) -> Iterator[Pair]:
         yield from each_pair(pair.children)
 
 
-_KEYS = (lambda row: (row.kind, row.name, row.callee), lambda row: row.name)  # what is kept, first and then
+_KEYS = (
+    lambda row: (row.kind, row.name, row.callee),
+    lambda row: row.name,
+)  # what is kept, first and then
 
 
 def aligned(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from .._page import escaped, page
@@ -101,12 +100,12 @@ def time_text(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
-@lru_cache(maxsize=4096)
 def _program_line(source: str) -> str:
     """ "file:line" and what stands there, if the file is at hand."""
     file, _, line = source.rpartition(":")
-    text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
-    return f"{source}  {text}".rstrip()
+    # A graph from a file may name any other file here: only programs are opened.
+    is_program = file.endswith(".py") and line.isdecimal()
+    return f"{source}  {linecache.getline(file, int(line)).strip() if is_program else ''}".rstrip()
 
 
 def _short(text: str, length: int) -> str:
@@ -125,7 +124,9 @@ class _Side:
         self._longest = max(leaves, default=1.0)
         timed = [row.seconds for row in rows if row.seconds is not None]
         self.seconds = sum(timed) if timed else None
-        self.calls = sum(row.is_call and row.kind in ("module", "function", "method") for row in every)
+        self.calls = sum(
+            row.is_call and row.kind in ("module", "function", "method") for row in every
+        )
         self.modules = sum(bool(row.children) for row in every)
         self.rows = rows
 
@@ -141,7 +142,9 @@ class _Side:
             "users": [self._number[id(other)] for other in row.users],
         }
 
-    def line(self, row: Row | None, depth: int, other: Row | None = None, start: str = 'div class="line"') -> str:
+    def line(
+        self, row: Row | None, depth: int, other: Row | None = None, start: str = 'div class="line"'
+    ) -> str:
         """The cells of a row; those that differ from ``other`` are marked. An empty line for None."""
         if row is None:
             return '<div class="line"></div>'
@@ -149,10 +152,11 @@ class _Side:
         def shown(field: str) -> str:
             text = getattr(row, field)
             differs = " differs" if other and text != getattr(other, field) else ""
-            return f'<span class="{field}{differs}">{escaped(_short(text, _LONGEST))}</span>' if text else ""
+            return f'<span class="{field}{differs}">{escaped(_short(text, _LONGEST))}</span>'
 
         dot = f'<i style="background:{COLOURS[row.kind]}" title="{row.kind}"></i>'
-        bar = f' style="--t:{row.seconds / self._longest:.0%}"' if row.seconds and not row.children else ""
+        part = row.seconds / self._longest if row.seconds and not row.children else 0
+        bar = f' style="--t:{part:.0%}"' if part else ""
         tag = start.partition(" ")[0]
         return (
             f'<{start} id="{self._letter}{self._number[id(row)]}" style="--d:{depth}">'
@@ -187,7 +191,9 @@ def _tools(*boxes: tuple[str, str]) -> str:
         for kind, words in (("input", "input"), ("module", "module"), ("function", "function or method"),
                             ("attribute", "attribute or constant"), ("output", "result"))
     )  # fmt: skip
-    checks = "".join(f'<label><input type="checkbox" id="{name}"> {words}</label>' for name, words in boxes)
+    checks = "".join(
+        f'<label><input type="checkbox" id="{name}"> {words}</label>' for name, words in boxes
+    )
     return f'<div class="tools">{key}<a id="fold">fold all</a><a id="unfold">unfold all</a>{checks}</div>'
 
 
@@ -226,7 +232,8 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
     def drawn(pair: Pair, depth: int) -> str:
         status = pair.status
         both = old.line(pair.before, depth) + new.line(pair.after, depth, pair.before)
-        reads = " attribute" if (pair.before or pair.after).kind == "attribute" and status == "same" else ""
+        is_read = status == "same" and pair.before.kind == "attribute"
+        reads = " attribute" if is_read else ""
         if not pair.children:
             return f'<div class="pair {status}{reads}">{both}</div>'
         inside = "".join(drawn(child, depth + 1) for child in pair.children)
@@ -242,7 +249,8 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
         if pair.status in ("changed", "rewired"):
             new.tell_was(pair.after, old, pair.before)
     told = "".join(
-        f'<span class="{status}"><b>{counts[status]}</b> {words}</span>' for status, words in _STATUSES.items()
+        f'<span class="{status}"><b>{counts[status]}</b> {words}</span>'
+        for status, words in _STATUSES.items()
     )
     times = [_HEAD.format("time" if side.seconds is not None else "") for side in (old, new)]
     body = "\n".join(drawn(pair, 0) for pair in pairs)
@@ -251,4 +259,6 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
         f"{_tools(_READS, ('changes', 'only what changed'))}"
         f'<div class="graph"><div class="pair">{"".join(times)}</div>{body}</div>'
     )
-    return page(title, body, data={"a": old.facts, "b": new.facts}, script=_SCRIPT, style=_STYLE, hint=_HINT)
+    return page(
+        title, body, data={"a": old.facts, "b": new.facts}, script=_SCRIPT, style=_STYLE, hint=_HINT
+    )

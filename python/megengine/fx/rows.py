@@ -95,7 +95,9 @@ def _shown(args: tuple, kwargs: dict[str, Argument] | None = None) -> str:
     def named(leaf: Any) -> Any:
         if isinstance(leaf, Node):
             return _Name(leaf.name)
-        return _Name(name_of_function(leaf)) if callable(leaf) and hasattr(leaf, "__name__") else leaf
+        return (
+            _Name(name_of_function(leaf)) if callable(leaf) and hasattr(leaf, "__name__") else leaf
+        )
 
     args, kwargs = map_leaves((args, kwargs or {}), named)
     return ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
@@ -155,7 +157,9 @@ def _noted_path(node: Node) -> str | None:
 
 def _filled(paths: Sequence[str | None]) -> list[str]:
     """Each None replaced by what stands before it."""
-    return list(accumulate(paths, lambda known, path: known if path is None else path, initial=""))[1:]
+    return list(accumulate(paths, lambda known, path: known if path is None else path, initial=""))[
+        1:
+    ]
 
 
 def _common(one: str, other: str) -> str:

@@ -66,7 +66,9 @@ def graph_rows(graph: InternalGraph, inputs: tuple = (), runs: int = 0) -> list[
     types = [type_text(x.dtype, x._tuple_shape) for x in inputs]
     rows, results = _rows_of(graph, (), [Row("input", "", types=text) for text in types], measured)
     given = show(unpack(graph._result))
-    result = Row("output", "return", "", f"return {given}", types=", ".join(row.types for row in results))
+    result = Row(
+        "output", "return", "", f"return {given}", types=", ".join(row.types for row in results)
+    )
     link(result, results)
     return [*rows, result]
 
@@ -154,5 +156,7 @@ def _module_text(node: ModuleNode) -> str:
 
 def _noted_types(expr: Expr) -> str:
     """Types as they were while tracing."""
-    known = [node for node in expr.outputs if isinstance(node, TensorNode) and node.shape is not None]
+    known = [
+        node for node in expr.outputs if isinstance(node, TensorNode) and node.shape is not None
+    ]
     return ", ".join(type_text(node.dtype, node.shape) for node in known)

@@ -59,13 +59,29 @@ def test_an_array_on_the_left_is_an_operand():
 @pytest.mark.parametrize(
     ("program", "says", "told"),
     [
-        (lambda x, traced: x + tensor(7), "cannot broadcast", "__add__ into Affine, with x: float32[3]"),
-        (lambda x, traced: F.matmul(x, tensor(7, 2)), "matmul", "matmul into Affine, with x: float32[3]"),
-        (lambda x, traced: F.concat([x, tensor(2, 2)]), "concat", "concat into Affine, with x: float32[3]"),
+        (
+            lambda x, traced: x + tensor(7),
+            "cannot broadcast",
+            "__add__ into Affine, with x: float32[3]",
+        ),
+        (
+            lambda x, traced: F.matmul(x, tensor(7, 2)),
+            "matmul",
+            "matmul into Affine, with x: float32[3]",
+        ),
+        (
+            lambda x, traced: F.concat([x, tensor(2, 2)]),
+            "concat",
+            "concat into Affine, with x: float32[3]",
+        ),
         (lambda x, traced: x.reshape(7, 7), "reshape", "reshape into Affine, with x: float32[3]"),
         (lambda x, traced: traced.fc(x), "matmul", "fc into Affine, with x: float32[3]"),
         (lambda x, traced: x[9], "out of range", "__getitem__ into Affine, with x: float32[3]"),
-        (lambda x, traced: F.relu(x, 1), "takes 1 positional", "relu into Affine, with x: float32[3]"),
+        (
+            lambda x, traced: F.relu(x, 1),
+            "takes 1 positional",
+            "relu into Affine, with x: float32[3]",
+        ),
     ],
 )
 def test_shapes_that_do_not_match_are_named_where_they_are_inserted(program, says, told):
@@ -163,7 +179,9 @@ def test_a_run_that_fails_names_the_expr_of_each_graph():
 
 def test_arguments_that_the_module_does_not_take_are_refused():
     traced = affine()[0]
-    with pytest.raises(TypeError, match="Affine: too many positional arguments\n.*it takes \\(x\\)"):
+    with pytest.raises(
+        TypeError, match="Affine: too many positional arguments\n.*it takes \\(x\\)"
+    ):
         traced(tensor(3), tensor(3))
 
 
@@ -171,7 +189,10 @@ def test_lint_names_what_is_missing_or_of_another_kind():
     for damage, says in (
         (lambda net: delattr(net, "conv"), "%0 conv = getattr.*no such attribute"),
         (lambda net: setattr(net, "conv", 3), "%0 conv = getattr.*is of type int, not a Module"),
-        (lambda net: setattr(net.graph.outputs[0].expr, "method", "foo"), "a Tensor has no method 'foo'"),
+        (
+            lambda net: setattr(net.graph.outputs[0].expr, "method", "foo"),
+            "a Tensor has no method 'foo'",
+        ),
     ):
         traced = tm.trace_module(ConvNet(), tensor(1, 3, 4, 4))
         traced.graph.lint()
