@@ -27,6 +27,11 @@ std::string quoted(const EditedNode& node) {
     return cat("'", node.name, "'", node.node.op ? cat(" (", node.node.op->name, line, ")") : "");
 }
 
+void check_constant(const runtime::Tensor& tensor) {
+    if (!tensor.has_data())
+        runtime::user_error({.what = cat("network: a constant ", to_string(tensor.type()), " has no value"), .why = "it was made by a graph that is edited, or in a running trace"});
+}
+
 [[noreturn]] void fail_at(const EditedNode& node, runtime::UserError error) {
     error.message.what = cat("network: node ", quoted(node), ": ", error.message.what);
     runtime::user_error(std::move(error.message), error.kind);
@@ -62,6 +67,7 @@ ValueId GraphEditor::add_input(const Type& type, const std::string& name) {
 }
 
 ValueId GraphEditor::add_constant(TensorRef tensor, const std::string& name, bool is_parameter) {
+    check_constant(*tensor);
     const Type type = tensor->type();
     return append({.node = {.kind = NodeKind::constant, .constant = std::move(tensor)}, .name = fresh_name(name), .is_parameter = is_parameter}, {&type, 1})[0];
 }
@@ -309,6 +315,8 @@ void GraphEditor::set_operand(NodeId node, size_t operand, ValueId value) {
 }
 
 void GraphEditor::set_constant(NodeId id, TensorRef tensor) {
+    check_constant(*tensor);
+    if (node(id).node.kind != NodeKind::constant) runtime::user_error({.what = cat("network: node ", quoted(node(id)), " is no constant")});
     runtime::Rematerializer::instance().keep(*tensor);
     all_or_nothing([&] {
         Node& node = nodes_.at(at(id)).node;
@@ -318,6 +326,7 @@ void GraphEditor::set_constant(NodeId id, TensorRef tensor) {
 }
 
 void GraphEditor::reset_batch(std::span<const ValueId> inputs, BatchChange batch) {
+    if (batch.to < 1) runtime::user_error({.what = cat("network: a batch of ", batch.to, " samples"), .fix = "at least one is needed"});
     all_or_nothing([&] {
         for (ValueId input : inputs) values_.at(at(input)).type.shape[0] = batch.to;
     }, batch);

@@ -59,13 +59,16 @@ jit::ExportOptions options_of(bool optimize, bool half_storage, int keep_value_n
 }
 
 // The object is an instance of `type`, a subclass of Tensor.
-nb::object variable(const GraphEditor& editor, uint32_t id, nb::handle type) {
+nb::object variable(const GraphEditor& editor, uint32_t id, nb::type_object type) {
+    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type.ptr()), tensor_class()))
+        runtime::user_error({.what = "variable: a subclass of Tensor is wanted"}, runtime::ErrorKind::type);
     return nb::steal(wrap_as(reinterpret_cast<PyTypeObject*>(type.ptr()), editor.placeholder(static_cast<ValueId>(id))));
 }
 
 // A placeholder keeps the type that it was made with: after an edit the object gets another.
-void refresh(const GraphEditor& editor, nb::handle object) {
-    TensorRef& value = handle_of(object.ptr()).value;
+void refresh(const GraphEditor& editor, Handle& variable) {
+    TensorRef& value = variable.value;
+    if (value->trace.session != editor.id()) runtime::user_error({.what = "refresh: the variable belongs to another graph"});
     const auto id = static_cast<ValueId>(value->trace.value);
     if (!(value->type() == editor.value(id).type)) value = editor.placeholder(id);
 }
@@ -103,7 +106,10 @@ void bind_network(nb::module_& m) {
              "Nodes that the values are made of (none given: all that belong to the graph), as they can run.")
         .def("kind", [](const GraphEditor& self, uint32_t node) { return std::string(kind_of(self, node)); }, nb::arg("node"),
              "\"input\", \"constant\", \"parameter\", or the name of the op.")
-        .def("type_name", [=](const GraphEditor& self, uint32_t node) { return jit::type_name_of(*self.node(node_of(node)).node.op); }, nb::arg("node"))
+        .def("type_name", [=](const GraphEditor& self, uint32_t node) {
+            const runtime::OpDef* op = self.node(node_of(node)).node.op;
+            return op ? jit::type_name_of(*op) : std::string(kind_of(self, node));
+        }, nb::arg("node"))
         .def("attrs", &attrs_of, nb::arg("node"))
         .def("inputs", [=](const GraphEditor& self, uint32_t node) { return numbers_from(self.node(node_of(node)).node.inputs); }, nb::arg("node"))
         .def("outputs", [=](const GraphEditor& self, uint32_t node) { return numbers_from(self.node(node_of(node)).node.outputs); }, nb::arg("node"))

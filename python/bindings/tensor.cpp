@@ -121,7 +121,7 @@ PyType_Slot kSlots[] = {
 // What records sees an op: gradients flow through the copy.
 TensorRef copy_of(const TensorRef& value) {
     const auto& here = runtime::context();
-    if (!here.tracer && here.tapes.empty()) return runtime::make_tensor(value->type(), value->storage());
+    if (!here.tracer && here.tapes.empty() && !value->trace.is_edited()) return runtime::make_tensor(value->type(), value->storage());
     static const runtime::OpDef& reshape = op_named("reshape");
     const auto& shape = value->shape();
     return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&value, 1})[0];

@@ -495,6 +495,29 @@ def test_variables_of_other_networks_are_refused(small):
     assert unchanged(small)
 
 
+def test_modules_compute_on_variables(small):
+    layer = M.Linear(3, 4)
+    small.add_output(layer(small.input_vars[0]))
+    a, b = x_and_y()
+    np.testing.assert_allclose(
+        values(again(small).infer(a, b))[1], evaluated(layer, a), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("batch", [0, -3])
+def test_a_batch_has_at_least_one_sample(small, batch):
+    with pytest.raises(ValueError, match="a batch of"):
+        small.reset_batch_size(batch)
+    assert unchanged(small)
+
+
+def test_a_variable_is_no_constant(small):
+    with pytest.raises(ValueError, match="a constant .* has no value"):
+        small.make_const([1.0]).owner.set_value(small.input_vars[0])
+    with pytest.raises(RuntimeError, match="has no value"):
+        small.make_const(small.input_vars[0])
+
+
 def test_values_with_shapes_of_their_own_are_refused(small):
     with pytest.raises(ValueError, match="shape of mask_select's result depends on values"):
         F.cond_take(small.input_vars[0] > 0, small.input_vars[0])
