@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .page import diff_page, graph_page
-from .rows import Row
-from .text import dot
+from .rows import Row, each_row
+from .text import dot, table
 from .tree import freeze, map_leaves, map_values, values_in
 from .value import Value
 
@@ -216,6 +216,18 @@ class Graph:
         if before is None:
             return graph_page(title, rows, note)
         return diff_page(title, before._rows(inputs, runs), rows, note)
+
+    def tabular(self) -> str:
+        """A table: a line for each call, those inside of a module indented."""
+        lines = (
+            (row.kind, "  " * depth + row.name, row.call, row.about, row.types)
+            for depth, row in each_row(self._rows((), 0))
+        )
+        return table(("kind", "value", "call", "module", "type"), lines)
+
+    def print_tabular(self) -> None:
+        """Print the table."""
+        print(self.tabular())
 
     def dot(self, name: str = "graph", ignore_getattr: bool = False) -> str:
         """The graph as Graphviz text; calls in a module stand in a frame. ignore_getattr: leave reads of attributes out."""

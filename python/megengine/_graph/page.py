@@ -117,7 +117,7 @@ class _Side:
 
     def __init__(self, letter: str, rows: Sequence[Row]) -> None:
         self._letter = letter
-        every = list(each_row(rows))
+        self._every = every = [row for _, row in each_row(rows)]
         self._number = {id(row): number for number, row in enumerate(every)}
         self.facts = [self._facts(row) for row in every]
         leaves = [row.seconds for row in every if row.seconds and not row.children]
@@ -172,9 +172,8 @@ class _Side:
 
     def summary(self, note: str = "") -> str:
         """What the graph takes and gives, how large it is, and how long it ran. note: how that was measured."""
-        every = list(each_row(self.rows))
         takes = ", ".join(row.types for row in self.rows if row.kind == "input" and row.types)
-        gives = next((row.types for row in reversed(every) if row.kind == "output"), "")
+        gives = next((row.types for row in reversed(self._every) if row.kind == "output"), "")
         parts = [f"<b>{self.calls}</b> calls"]
         if self.modules:
             parts.append(f"<b>{self.modules}</b> modules with calls inside")

@@ -44,11 +44,11 @@ class Row:
     seconds: float | None = None
 
 
-def each_row(rows: Iterable[Row]) -> Iterator[Row]:
-    """All rows, a module before its children."""
+def each_row(rows: Iterable[Row], depth: int = 0) -> Iterator[tuple[int, Row]]:
+    """(depth, row) of all rows, a module before its children."""
     for row in rows:
-        yield row
-        yield from each_row(row.children)
+        yield depth, row
+        yield from each_row(row.children, depth + 1)
 
 
 def link(row: Row, inputs: Iterable[Row]) -> None:

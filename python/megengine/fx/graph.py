@@ -280,10 +280,6 @@ class Graph(_graph.Graph):
             ((node.op, node.name, _shown(node.target), node.args, node.kwargs) for node in self),
         )
 
-    def print_tabular(self) -> None:
-        """Print a table: a line for each node, with opcode, name, target, args and kwargs."""
-        print(self.tabular())
-
     def python_code(self, root_module: str = "self") -> PythonCode:
         """Source of a function ``forward`` that does what the graph does.
 

@@ -33,6 +33,22 @@ def test_graphs_print_as_text():
     )
 
 
+def test_graphs_print_as_tables(capsys):
+    graph = tm.trace_module(M.Sequential(Scale()), tensor(2)).graph
+    graph.print_tabular()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["kind", "value", "call", "module", "type"]
+    assert lines[4:] == [
+        'attribute  _0             getattr(self, "0") -> (TracedModule)',
+        "module     _0_out         _0(inp)                               Scale   float32[2]",
+        "attribute    self",
+        "input        x                                                          float32[2]",
+        "method       mul_out      x.__mul__(8)                                  float32[2]",
+        "method       truediv_out  mul_out.__truediv__(128)                      float32[2]",
+        "output     return         return _0_out                                 float32[2]",
+    ]
+
+
 def test_formats_show_ids_and_graphs():
     graph = tm.trace_module(Scale(), tensor(2)).graph
     assert f"{graph:i}".splitlines()[1] == "\t%0:\t%2_mul_out = %1_x.__mul__(8, )"
