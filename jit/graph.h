@@ -120,6 +120,7 @@ private:
 //   return %2
 std::string print(const Graph& graph);
 Graph parse_graph(std::string_view text);  // UserError that names the line
+Graph parse_plain_graph(std::string_view text);  // of inputs and ops only: text that asks for no memory of its own
 
 // For Graphviz; fused kernels are boxes of their own colour.
 std::string to_dot(const Graph& graph);

@@ -90,13 +90,6 @@ Graph without_constants(const Graph& graph, size_t inputs) {
     return rewrite.finish();
 }
 
-Graph parse_skeleton(std::string_view text) {
-    // Constants and kernels never stand in the text: what is not there cannot ask for memory.
-    for (std::string_view forbidden : {"= const ", "= fused "})
-        if (text.find(forbidden) != std::string_view::npos) Reader::fail(cat("its graph holds '", forbidden, "'"));
-    return parse_graph(text);
-}
-
 // Slots 0..n-1, each once; returns n.
 size_t checked_slots(const Graph& graph) {
     std::unordered_set<int> slots;
@@ -131,7 +124,7 @@ Graph with_constants(const Graph& skeleton, size_t inputs, const std::vector<Pie
 
 Model read_body(Reader& reader) {
     Model model;
-    const Graph skeleton = parse_skeleton(reader.text());
+    const Graph skeleton = parse_plain_graph(reader.text());  // constants and kernels never stand in the text
     model.inputs = reader.texts();
     model.outputs = reader.texts();
     model.node_names = reader.texts();

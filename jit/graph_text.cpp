@@ -156,7 +156,7 @@ private:
 
 class Parser {
 public:
-    explicit Parser(std::string_view text) {
+    explicit Parser(std::string_view text, bool is_plain) : is_plain_(is_plain) {
         for (size_t from = 0; from < text.size();) {
             const size_t end = std::min(text.find('\n', from), text.size());
             lines_.push_back(text.substr(from, end - from));
@@ -201,6 +201,7 @@ private:
         } while (reader.accept(","));
         reader.expect("=");
         const std::string op(reader.word());
+        if (is_plain_ && (op == "const" || op == "fused")) reader.fail(cat("'", op, "' may not stand here"));
         std::vector<ValueId> outputs;
         if (op == "input") outputs = {graph_.add_input(types[0], static_cast<int>(reader.integer()))};
         else if (op == "const") outputs = {graph_.add_constant(constant(reader, types[0]))};
@@ -288,6 +289,7 @@ private:
         return node;
     }
 
+    const bool is_plain_;  // inputs and ops only
     std::vector<std::string_view> lines_;
     std::unordered_map<std::string, ValueId> names_;
     Graph graph_;
@@ -303,6 +305,7 @@ std::string print(const Graph& graph) {
     return text + "\n";
 }
 
-Graph parse_graph(std::string_view text) { return Parser(text).run(); }
+Graph parse_graph(std::string_view text) { return Parser(text, false).run(); }
+Graph parse_plain_graph(std::string_view text) { return Parser(text, true).run(); }
 
 }  // namespace megjit::jit
