@@ -205,6 +205,23 @@ def test_a_replaced_function_is_a_change_and_what_was_put_in_is_added():
     assert statuses(gm.graph.html(before=before.graph))["changed"] == 2
 
 
+def test_a_node_that_moved_is_removed_here_and_added_there():
+    def graph():
+        made = fx.Graph()
+        x = made.placeholder("x")
+        nodes = [made.call_function(fn, (x,)) for fn in (F.exp, F.relu, F.sin, F.cos)]
+        made.output(nodes)
+        return made
+
+    before, after = graph(), graph()
+    _, first, *_, last, _ = after.nodes
+    last.append(first)  # relu, sin, cos, exp
+    page = after.html(before=before)
+    assert statuses(page) == {
+        "removed": 1, "added": 1, "changed": 0, "read other values": 0, "the same": 5,
+    }  # fmt: skip
+
+
 def test_10_000_nodes_make_a_page_in_two_seconds():
     graph = fx.Graph()
     node = graph.placeholder("x")
@@ -222,6 +239,8 @@ def test_10_000_nodes_make_a_page_in_two_seconds():
 def test_dot_frames_modules_and_joins_what_is_inside(graph):
     text = graph.dot("net")
     assert text.startswith('digraph "net" {') and text.count("subgraph") == 2
+    boxes = re.findall(r'^  "([^"]*)" \[label=', text, re.MULTILINE)
+    assert len(boxes) == len(set(boxes)) > 10
     assert text.count("{") == text.count("}") and '"x" -> ' in text
     assert "relu" in text and "attribute" not in graph.dot(ignore_getattr=True)
 
