@@ -13,7 +13,7 @@ from ._proto import onnx
 # Ops whose result is not larger than their operands broadcast together.
 _FOLDED = frozenset({
     "Add", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather", "Greater", "Identity", "Less", "Max", "Min", "Mod", "Mul",
-    "Neg", "Not", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt",
+    "And", "GreaterOrEqual", "LessOrEqual", "Neg", "Not", "Or", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt",
     "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
 # Those that do not look at elements, so that some may be OPEN.
@@ -55,7 +55,9 @@ def _stays_small(op: str, arrays: list[np.ndarray]) -> bool:
     if op == "ConstantOfShape":
         return math.prod(int(extent) for extent in arrays[0]) <= _MOST_ELEMENTS
     if op == "Range":
-        start, limit, step = (float(array) for array in arrays)
+        if any(array.size != 1 for array in arrays):
+            return False
+        start, limit, step = (float(array.reshape(())) for array in arrays)
         return step != 0 and (limit - start) / step <= _MOST_ELEMENTS
     return True
 

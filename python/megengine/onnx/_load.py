@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,9 @@ class _Loader:
         self.problems: dict[str, list[str]] = {}
 
     def load(self) -> fx.GraphModule:
-        self._add_tensors()
+        self._add_tensors([*self.graph.initializer, *self.large.values()])
+        if self.graph.sparse_initializer:
+            self._lacks("sparse tensors", "initializers")
         given = [info for info in self.graph.input if info.name not in self.values]  # others are defaults of older files
         trace(lambda: self._add_all(given), record_only=True, symbolic_shape=False)()
         if self.problems:
@@ -70,8 +73,8 @@ class _Loader:
 
     # -- what is there before the nodes ----------------------------------------------------------
 
-    def _add_tensors(self) -> None:
-        for tensor in [*self.graph.initializer, *self.large.values()]:
+    def _add_tensors(self, tensors: Iterable[Any]) -> None:
+        for tensor in tensors:
             operand = self.values[tensor.name] = Operand(tensor.name, is_stored=True)
             try:
                 dtype_of(tensor.data_type)
@@ -79,8 +82,6 @@ class _Loader:
             except Exception as error:
                 self._lacks(f"tensors: {error}", tensor.name)
                 operand.hold(np.zeros(0, np.float32))
-        if self.graph.sparse_initializer:
-            self._lacks("sparse tensors", "initializers")
 
     def _add_all(self, inputs: list[Any]) -> None:
         """Inputs and nodes. Runs inside a recording, so that probing computes nothing."""
@@ -110,6 +111,8 @@ class _Loader:
             self.values[name] = Operand(name)
         inputs = [self.values[name] if name else None for name in node.input]
         try:
+            if node.op_type == "If" and node.domain in _DOMAINS:
+                return self._add_branch(node, inputs[0])
             known = folded(node, inputs, self.opset) if node.domain in _DOMAINS else None
             if known is not None and self._hold(node.output, known):
                 return
@@ -125,6 +128,18 @@ class _Loader:
         self.probes.run_new_nodes()
         for name in filter(None, node.output):
             self.probes.describe(self.values[name])
+
+    def _add_branch(self, node: Any, condition: Operand) -> None:
+        """The nodes of the branch that the condition, which must be known, takes."""
+        if condition.array is None:
+            raise ValueError("If whose condition is not known while loading")
+        wanted = "then_branch" if condition.array.reshape(-1)[0] else "else_branch"
+        branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+        self._add_tensors(branch.initializer)
+        for inner in branch.node:
+            self._add(inner)
+        for name, info in zip(node.output, branch.output, strict=False):
+            self.values[name] = self.values[info.name]
 
     def _hold(self, names: list[str], arrays: list[np.ndarray]) -> bool:
         """Notes what is known. Is it all?"""

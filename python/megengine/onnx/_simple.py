@@ -148,6 +148,13 @@ def _cast(a: Application) -> Operand | fx.Node:
     return a.builder.graph.call_method("astype", (a.tensor(0), dtype))
 
 
+@simple("RoiAlign")
+def _roi_align(a: Application) -> None:
+    """What its counterpart refuses is listed with what else is."""
+    if a.attrs.get("sampling_ratio", 0) <= 0 or a.attrs.get("mode", "avg") != "avg":
+        raise ValueError("RoiAlign with a sampling_ratio of 0 or mode max")
+
+
 @simple("LeakyRelu")
 def _leaky_relu(a: Application) -> fx.Node:
     return a.call(F.nn.leaky_relu, a.tensor(0), a.attrs.get("alpha", 0.01))

@@ -17,7 +17,10 @@ KNOWN = {
     "test_bitshift_right_int32_negative_shift": "counts are taken modulo 32",
     "test_bitshift_left_int32_negative_shift": "counts are taken modulo 32",
     **dict.fromkeys(
-        ("test_training_dropout", "test_training_dropout_mask", "test_training_dropout_default", "test_training_dropout_default_mask"),
+        (
+            *("test_training_dropout", "test_training_dropout_mask", "test_training_dropout_default", "test_training_dropout_default_mask"),
+            *(f"test_bernoulli{kind}{form}" for kind in ("", "_double", "_seed") for form in ("", "_expanded")),
+        ),
         "other random numbers",
     ),
     **dict.fromkeys(

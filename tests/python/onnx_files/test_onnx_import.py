@@ -134,6 +134,15 @@ def test_a_module_can_be_edited_trained_and_pickled():
     assert module.weight.grad is not None
 
 
+def test_a_module_is_saved_without_pickle(tmp_path):
+    make, describe = SMALL["lstm"]
+    x = mge.Tensor(np.ones(describe(1)[0], np.float32))
+    module = load(export(make(), x))
+    module.save(tmp_path / "m.mge")
+    again = fx.load(tmp_path / "m.mge")
+    np.testing.assert_array_equal(again(x).numpy(), module(x).numpy())
+
+
 def test_names_that_would_hide_parts_of_a_module_are_changed():
     names = ("forward", "__class__", "a", "a.b", "training", "..", "a b")
     nodes, last = [], "x"
@@ -165,6 +174,26 @@ def test_paths_files_and_bytes_are_read(tmp_path):
     onnx.save_model(proto, path)
     for source in (path, str(path), path.read_bytes(), open(path, "rb"), proto):
         np.testing.assert_array_equal(load(source)(mge.Tensor(X)).numpy(), np.maximum(X, 0))
+
+
+def chosen(condition, known):
+    """If, with branches that read x from outside."""
+    branches = [
+        helper.make_graph([helper.make_node(op, ["x"], [f"{op}_y"])], op, [], [helper.make_tensor_value_info(f"{op}_y", FLOAT, (2, 3))])
+        for op in ("Relu", "Neg")
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    proto = model_of([node], {"x": (2, 3)}, {"y": (2, 3)}, {"c": np.array(condition)} if known else {})
+    if not known:
+        proto.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, ()))
+    return proto
+
+
+def test_a_branch_is_taken_while_loading_where_its_condition_is_known():
+    np.testing.assert_array_equal(load(chosen(True, True))(mge.Tensor(X)).numpy(), np.maximum(X, 0))
+    np.testing.assert_array_equal(load(chosen(False, True))(mge.Tensor(X)).numpy(), -X)
+    with pytest.raises(OnnxError, match="not known while loading"):
+        load(chosen(True, False))
 
 
 # ---- refusals

@@ -157,6 +157,18 @@ def unique(x: Tensor, *, axis: int | None = None, sorted: int = 1) -> tuple[Tens
     return tuple(Tensor(part) for part in (values, *(part.astype(np.int32) for part in (first, inverse, counts))))
 
 
+@counterpart("RoiAlign")
+def roi_align(
+    x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
+    output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """sampling_ratio: at least 1. mode: "avg"; others are refused when a model is loaded."""
+    boxes = F.concat([F.expand_dims(batch.astype("float32"), 1), rois.astype("float32")], axis=1)
+    size = (output_height, output_width)
+    aligned = coordinate_transformation_mode == "half_pixel"
+    return F.vision.roi_align(x, boxes, size, "average", spatial_scale, sampling_ratio, aligned)
+
+
 @counterpart("NonMaxSuppression", plain=(2, 3, 4))
 def non_max_suppression(
     boxes: Tensor, scores: Tensor, most: Any = 0, iou_threshold: Any = 0.0, score_threshold: Any = None, *, center_point_box: int = 0
