@@ -11,6 +11,7 @@ import builtins
 import collections
 import contextlib
 import functools
+import importlib
 import math
 import operator
 import threading
@@ -64,8 +65,6 @@ def own_name(thing: Any) -> str:
 
 def _public(package: str) -> Iterator[tuple[str, Any]]:
     """(name, thing) of what a package of ours offers."""
-    import importlib
-
     module = importlib.import_module(f"megengine.{package}")
     for name, thing in vars(module).items():
         if not name.startswith("_"):

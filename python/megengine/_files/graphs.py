@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._graph import Call, Value, values_in
+from .._graph import Call
 from ..module import Module
 from ..tensor import Tensor
 from .container import Damaged
@@ -80,9 +80,3 @@ def at_path(root: Any, path: str, what: str) -> Any:
 def is_name(text: Any) -> bool:
     """Whether ``text`` can be the name of a value: of a variable, and of a bounded length."""
     return isinstance(text, str) and len(text) < 10_000 and text.isidentifier() and not keyword.iskeyword(text)
-
-
-def check_only_constants(tree: Any, what: str) -> None:
-    """Damaged when values of the graph stand where only constants may."""
-    if any(isinstance(value, Value) for value in values_in(tree)):
-        raise Damaged(f"{what} holds a value of the graph")

@@ -44,8 +44,8 @@ _CLASSES: dict[str, type] = {
 class Form(NamedTuple):
     """What a class of modules has besides attributes. ``hidden`` are attributes that are not written as such.
 
-    write(module, writer) gives JSON, of which read(module, JSON, reader, version) makes the rest of ``module``, whose
-    attributes, and those of all other modules, are there already. ``finish(module)`` is called when all are whole.
+    write(module, writer) gives JSON, of which read(module, JSON, reader) makes the rest of ``module``, whose attributes,
+    and those of all other modules, are there already. finish(module, version) is called when all are whole.
     """
 
     hidden: frozenset[str]

@@ -11,6 +11,7 @@ import base64
 import enum
 import functools
 import math
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from .admitted import Admission, name_of, refused
 from .container import Damaged
 
 DEPTH = 50  # of containers in containers
+_KEYS = 4096
 
 
 class Kind(NamedTuple):
@@ -122,7 +124,13 @@ class ValueReader:
 
     def pairs(self, data: Any) -> list[tuple[Any, Any]]:
         """(key, value) of a dict."""
-        return [tuple(self.list(exactly(pair, 2))) for pair in expect(data, list)]
+        found = [tuple(self.list(exactly(pair, 2))) for pair in expect(data, list)]
+        check_keys([key for key, _ in found])
+        return found
+
+    def items(self, data: Any) -> list[Any]:
+        """The items of a set."""
+        return check_keys(self.list(data))
 
     def by_name(self, data: Any) -> dict[str, Any]:
         """A dict whose keys are str."""
@@ -182,6 +190,15 @@ def record(data: Any, required: str, optional: str = "") -> dict[str, Any]:
         wrong = f"lacks {sorted(missing)[0]}" if missing else f"has the unknown key {_short(sorted(unknown)[0])}"
         raise Damaged(f"an object in it {wrong}")
     return data
+
+
+def check_keys(keys: list[Any]) -> list[Any]:
+    """``keys``. Damaged for many whose hashes a file could have chosen to be equal, which would take hours."""
+    if len(keys) > _KEYS and not all(
+        type(key) is str or (type(key) is int and abs(key) < sys.hash_info.modulus) for key in keys
+    ):
+        raise Damaged(f"it has a set or dict of more than {_KEYS} keys that are neither text nor small numbers")
+    return keys
 
 
 def check_attribute(cls: type, name: str, value: Any) -> None:
@@ -340,8 +357,8 @@ KINDS: list[Kind] = [
     Kind("range", _is(range), lambda w, v: [v.start, v.stop, v.step], lambda r, d: range(*exactly(d, 3))),
     Kind("bytes", _is(bytes), lambda w, v: base64.b64encode(v).decode(),
          lambda r, d: base64.b64decode(expect(d, str), validate=True)),
-    Kind("set", _is(set), lambda w, v: w.list(v), lambda r, d: set(r.list(d))),
-    Kind("frozenset", _is(frozenset), lambda w, v: w.list(v), lambda r, d: frozenset(r.list(d))),
+    Kind("set", _is(set), lambda w, v: w.list(v), lambda r, d: set(r.items(d))),
+    Kind("frozenset", _is(frozenset), lambda w, v: w.list(v), lambda r, d: frozenset(r.items(d))),
     Kind("ordered_dict", _is(OrderedDict), lambda w, v: w.pairs(v), lambda r, d: OrderedDict(r.pairs(d))),
     Kind("dtype", lambda v: isinstance(v, np.dtype), lambda w, v: write_dtype(v), lambda r, d: read_dtype(d)),
     Kind("scalar", lambda v: isinstance(v, np.generic) and v.dtype.name in _PLAIN_DTYPES, _write_scalar, _read_scalar),

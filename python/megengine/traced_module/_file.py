@@ -28,12 +28,13 @@ from .function_names import FunctionName, UnknownFunction
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .packing import Packed
-from .pytree import LeafDef, TreeDef
+from .pytree import SUPPORTED_TYPE, LeafDef, TreeDef
 from .serialization import upgrade
 from .traced_module import TracedModule
 
 __all__ = ["load"]
 
+_MOST = 1000  # parameters of a module, and graphs: each call looks at all of them
 _NODES = {cls.__name__: cls for cls in (ModuleNode, TensorNode)}
 _EXPRS = {cls.__name__: cls for cls in (Input, GetAttr, CallMethod, CallFunction, Apply, Constant)}
 
@@ -58,6 +59,8 @@ def _write_tree(writer: ValueWriter, tree: TreeDef) -> Any:
 def _read_tree(reader: ValueReader, data: Any) -> TreeDef:
     name, aux, children = exactly(data, 3)
     kind = reader.admission.type(expect(name, str))
+    if kind not in SUPPORTED_TYPE and not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        raise admitted.refused(name)
     children = reader.list(children)
     if not all(isinstance(child, TreeDef) for child in children):
         raise Damaged("an arrangement of arguments holds something else")
@@ -282,9 +285,11 @@ def _write(module: TracedModule, writer: ValueWriter) -> Any:
 def _read(module: TracedModule, data: Any, reader: ValueReader) -> None:
     record(data, "signature called")
     spec = expect(data["signature"], (list, type(None)))
+    if len(spec or ()) > _MOST or len(expect(data["called"], list)) > _MOST:
+        raise Damaged(f"a traced module has more than {_MOST} parameters or graphs")
     module.argspec = None if spec is None else inspect.Signature([_parameter(item, reader) for item in spec])
     module.argdef_graph_map = {}
-    for item in expect(data["called"], list):
+    for item in data["called"]:
         argdef, graph = exactly(item, 2)
         argdef = reader(argdef)
         if not isinstance(argdef, TreeDef):

@@ -11,7 +11,7 @@ def hook():
 
 def test_mutated_files_load_or_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where a failing file is left
-    counts = fuzzing.fuzz(4000, seed=0)
+    counts = fuzzing.fuzz(3000, seed=0)
     for kind in (("model", "json"), ("model", "bytes"), ("pickle", "bytes")):
         assert counts[*kind, "loaded"] > 5 and counts[*kind, "refused"] > 100
 

@@ -298,6 +298,27 @@ def test_nested_values_are_refused_before_python_gives_up():
     refused(raw(json.dumps(text).encode(), data), "nested too deeply")
 
 
+def test_keys_with_equal_hashes_take_no_time():
+    keys = [place * (2**61 - 1) for place in range(100_000)]
+    started = time.process_time()
+    for value in ({"set": keys}, {"dict": [[key, 1] for key in keys]}):
+        refused(
+            changed(graph_module(), lambda model, value=value: model["modules"][1]["attributes"].update(x=value)),
+            "more than 4096 keys",
+        )
+    assert time.process_time() - started < 5
+    small = {"set": list(range(5000))}
+    loaded = fx.load(changed(graph_module(), lambda model: model["modules"][1]["attributes"].update(x=small)))
+    assert len(loaded.inner.x) == 5000
+
+
+def test_a_signature_has_no_thousands_of_parameters():
+    def change(model):
+        model["modules"][0]["graph"]["signature"] += [[f"p{place}", 1, None] for place in range(2000)]
+
+    refused(changed(traced(), change), "more than 1000 parameters", tm.load)
+
+
 def test_modules_that_hold_each_other_in_a_ring_load():
     def change(model):
         model["modules"][1]["attributes"]["back"] = {"module": 0}

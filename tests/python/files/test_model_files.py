@@ -4,6 +4,7 @@ import collections
 import io
 import os
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -521,3 +522,33 @@ def test_own_parts_of_pickled_graphs_have_to_be_trusted(tmp_path):
         mge.load(tmp_path / "net.pkl")
     back = mge.load(tmp_path / "net.pkl", trusted=[Leaf, mine])
     same(back(tensor(2)), module(tensor(2)))
+
+
+def test_a_pickle_imports_no_module_for_a_function(monkeypatch):
+    from megengine.traced_module.function_names import FunctionName
+
+    module = traced(M.Sequential(Program2()), tensor(2))
+    monkeypatch.setattr(FunctionName, "of", classmethod(lambda cls, function: cls("antigravity", "fly")))
+    content = pickle.dumps(module)
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match=r"'antigravity.fly', which is not admitted"):
+        mge.load(io.BytesIO(content))
+    assert "antigravity" not in sys.modules
+
+
+def test_graphs_in_pickles_only_compute():
+    module = fx.symbolic_trace(lambda x: getattr(x.sum(), "ndim"))  # noqa: B009
+    for node in module.graph.nodes:
+        if node.target is getattr:
+            node.update_arg(1, "__class__")
+    with pytest.raises(RuntimeError, match="'__class__', which graphs in files do not"):
+        mge.load(io.BytesIO(pickle.dumps(module)))
+    module = traced(M.Sequential(Program2()), tensor(2))
+    (expr,) = module.graph.top_graph.get_function_by_type(F.relu)
+    expr.top_graph._module.method = 1
+    assert mge.load(io.BytesIO(pickle.dumps(module))) is not None
+    with expr.top_graph.insert_exprs():
+        expr.outputs[0].sum()
+    expr.top_graph.get_method_by_type("sum").as_unique().method = "__reduce__"
+    with pytest.raises(RuntimeError, match="'__reduce__', which graphs in files do not"):
+        mge.load(io.BytesIO(pickle.dumps(module)))
