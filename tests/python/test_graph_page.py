@@ -17,6 +17,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
 from megengine import _graph_report, fx
+from megengine._graph.page import time_text
 from megengine.fx.experimental.optimization import fuse, remove_dropout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,6 +144,11 @@ def test_pages_are_sound_whatever_the_graph_says():
 def test_half_a_surrogate_pair_in_a_title_can_be_written(tmp_path):
     page = fx.symbolic_trace(lambda x: x).graph.html(title="\ud800")
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
+
+
+def test_times_have_three_digits():
+    times = (4e-7, 0.0009994, 0.0009996, 0.9994, 0.9996, 75.23)
+    assert list(map(time_text, times)) == ["0.4 µs", "999 µs", "1 ms", "999 ms", "1 s", "75.2 s"]
 
 
 def statuses(page):

@@ -97,7 +97,10 @@ def time_text(seconds: float | None) -> str:
     """ "1.24 ms"; "" for None."""
     if seconds is None:
         return ""
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+    for unit, factor in (("µs", 1e6), ("ms", 1e3)):
+        if seconds * factor < 999.5:  # else three digits show 1e+03
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def _program_line(source: str) -> str:
