@@ -72,12 +72,12 @@ ConvProblem problem_of(const OpCall& call, const Type& x, const Type& w, const T
     return p;
 }
 
-dnnl::primitive_desc_base create(const ConvProblem& p, Role role, const dnnl::primitive_attr& attr = dnn::attributes()) {
+dnnl::primitive_desc_base create(const ConvProblem& p, Role role, const dnnl::primitive_attr& attr = dnn::attributes(), const memory::desc& bias = {}) {
     const auto algorithm = dnnl::algorithm::convolution_direct;
     const memory::desc x = p.activation(p.x), w = p.weights(), y = p.activation(p.y);
     const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-    const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w, y, p.stride, p.dilation, p.padding,
-                                                            p.padding, attr);
+    const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w, bias, y, p.stride, p.dilation,
+                                                            p.padding, p.padding, attr);
     switch (role) {
         case Role::forward: return forward;
         case Role::data:
@@ -181,11 +181,12 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem p = problem_of(call, x, w, y);
     if (is_product(p, Role::forward)) {
         const Pointwise product(p, Role::forward);
-        return dnn::make_with_epilogue(call, [product](const dnnl::primitive_attr& attr) { return product.create(attr); }, product.operands(),
+        return dnn::make_with_epilogue(call, [product](const dnnl::primitive_attr& attr, const memory::desc&) { return product.create(attr); }, product.operands(),
                                        product.dst.desc, 1);
     }
-    return dnn::make_with_epilogue(call, [p](const dnnl::primitive_attr& attr) { return create(p, Role::forward, attr); },
-                                   operands_of(p, Role::forward), result, 1);
+    const memory::desc bias({w.shape[0]}, p.dtype, memory::format_tag::a);
+    const auto with = [p](const dnnl::primitive_attr& attr, const memory::desc& bias) { return create(p, Role::forward, attr, bias); };
+    return dnn::make_with_epilogue(call, with, operands_of(p, Role::forward), result, 1, bias);
 }
 
 Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "runtime/ops/epilogue.h"
 #include "runtime/parallel.h"
@@ -37,7 +38,7 @@ void append_relu(dnnl::post_ops& ops) {
     ops.append_eltwise(dnnl::algorithm::eltwise_linear, 1, 0);
 }
 
-PostOps post_ops(const std::vector<EpilogueStep>& steps, const memory::desc& result, int channel, bool add_to_result) {
+PostOps post_ops(std::span<const EpilogueStep> steps, const memory::desc& result, int channel, bool add_to_result) {
     PostOps made;
     dnnl::post_ops ops;
     for (const EpilogueStep& step : steps) {
@@ -56,9 +57,9 @@ PostOps post_ops(const std::vector<EpilogueStep>& steps, const memory::desc& res
 }
 
 // The kernel that oneDNN picks, "brgconv:avx512_core"; nothing where it has none.
-std::optional<std::string> kernel_name(const CreateWith& create, const dnnl::primitive_attr& attr) {
+std::optional<std::string> kernel_name(const CreateWith& create, const dnnl::primitive_attr& attr, const memory::desc& bias = {}) {
     try {
-        return implementation([&] { return create(attr); });
+        return implementation([&] { return create(attr, bias); });
     } catch (const dnnl::error&) {
         return std::nullopt;
     }
@@ -124,18 +125,27 @@ Prepared epilogue_after(Prepared product, const OpCall& call, const memory::desc
     return make_kernel(run, workspace);
 }
 
-Prepared make_with_epilogue(const OpCall& call, const CreateWith& create, std::vector<Operand> operands, const memory::desc& result, int channel) {
-    const std::vector<EpilogueStep> steps = runtime::epilogue_of(call);
+Prepared make_with_epilogue(const OpCall& call, const CreateWith& create, std::vector<Operand> operands, const memory::desc& result, int channel,
+                            const memory::desc& native_bias) {
+    const std::vector<EpilogueStep> all_steps = runtime::epilogue_of(call);
+    std::span<const EpilogueStep> steps = all_steps;
+    const std::optional<std::string> plain = kernel_name(create, attributes());
+    const bool is_brg = plain && plain->starts_with("brg");
+    memory::desc bias;
+    if (is_brg && !native_bias.is_zero() && steps[0].kind == Kind::bias && plain == kernel_name(create, post_ops(steps.subspan(1), result, channel, false).attr, native_bias)) {
+        bias = native_bias;
+        operands.push_back({DNNL_ARG_BIAS, false, static_cast<int>(steps[0].operand), bias});
+        steps = steps.subspan(1);
+    }
     const auto made_with = [&](const PostOps& post) {
         std::vector<Operand> all = operands;
         all.insert(all.end(), post.operands.begin(), post.operands.end());
-        return make(call, [create, attr = post.attr] { return create(attr); }, std::move(all));
+        return make(call, [create, bias, attr = post.attr] { return create(attr, bias); }, std::move(all));
     };
-    const std::optional<std::string> plain = kernel_name(create, attributes());
     const PostOps apart = post_ops(steps, result, channel, false), onto = post_ops(steps, result, channel, true);
-    if (plain != kernel_name(create, apart.attr)) return epilogue_after(made_with({}), call, result, channel);
+    if (plain != kernel_name(create, apart.attr, bias)) return epilogue_after(made_with({}), call, result, channel);
     const auto addend = std::find_if(steps.begin(), steps.end(), [](const EpilogueStep& step) { return step.kind == Kind::add; });
-    if (addend == steps.end() || !plain->starts_with("brg") || plain != kernel_name(create, onto.attr)) return made_with(apart);
+    if (addend == steps.end() || !is_brg || plain != kernel_name(create, onto.attr, bias)) return made_with(apart);
     return std::make_shared<const AddOntoExecutable>(made_with(apart), made_with(onto), addend->operand);
 }
 
