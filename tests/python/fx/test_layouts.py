@@ -422,6 +422,13 @@ def test_programs_with_aliases_compute_the_same(body, heuristic):
         close(fast(mge.tensor(X)), twin(mge.tensor(X)))
 
 
+def test_a_sum_in_place_that_nobody_else_reads_is_a_sum():
+    net = Net(residual_in_place, a=conv(), b=conv())
+    fast = optimize_for_inference(net)
+    assert layers(fast) == ["MkldnnConv2d", "MkldnnConv2d"] and "+" not in fast.code
+    close(fast(mge.tensor(X)), net(mge.tensor(X)))
+
+
 def test_hooks_are_refused():
     net = straight()
     net.b.register_forward_hook(lambda module, inputs, outputs: outputs * 2)

@@ -15,16 +15,14 @@ from ..interpreter import Transformer
 from ..node import Node, Target
 from ..tracer import Tracer, symbolic_trace
 from ..verify import computes, verify_same
-from ._layouts import (
-    MklSubgraph,
-    gen_mkl_autotuner,
-    lay_out,
+from ._heuristics import MklSubgraph, gen_mkl_autotuner, use_mkl_length
+from ._layouts import lay_out
+from ._mkldnn_layers import (
     mkldnn_map,
     mkldnn_supported,
     mkldnn_supported_unknown,
     modules_to_mkldnn,
     reset_modules,
-    use_mkl_length,
 )
 from ._subgraphs import UnionFind, extract_subgraph, replace_node_module
 

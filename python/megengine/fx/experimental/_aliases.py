@@ -1,0 +1,70 @@
+"""Tensors of a graph into which its nodes may write: copies of them would not see it."""
+
+from __future__ import annotations
+
+import operator
+
+from ... import functional as F
+from ... import module as M
+from ...tensor import Tensor
+from ..graph import Graph, attribute_at
+from ..node import Node
+from ._mkldnn_layers import called, mkldnn_supported
+
+_NOT_IN_PLACE = {operator.iadd: operator.add, operator.imul: operator.mul}
+
+
+def make_new_tensors(graph: Graph, modules: dict[str, M.Module]) -> None:
+    """``y += x`` as ``y + x`` where nobody else reads y, so that nobody can tell."""
+    for node in graph.nodes:
+        if node.target in _NOT_IN_PLACE and isinstance(node.args[0], Node):
+            written = node.args[0]
+            if len(written.users) == 1 and _makes_new_tensor(written, modules):
+                node.target = _NOT_IN_PLACE[node.target]
+
+
+def may_be_written(graph: Graph, modules: dict[str, M.Module]) -> set[Node]:
+    """Nodes that stay as they are, because they make tensors into which others may write, or call modules
+    of whose tensors that holds: a laid out copy would not see it."""
+    suspects = [value for node in graph.nodes for value in _written_by(node, modules)]
+    found: set[Node] = set()
+    while suspects:
+        node = suspects.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if not _makes_new_tensor(node, modules):  # it may hand on what it gets
+            suspects += node.all_input_nodes
+    shared = {
+        id(attribute_at(graph.owning_module, node.target))
+        for node in graph.nodes
+        if node.op == "get_attr"
+    }
+    for node in graph.nodes:
+        if node.op == "call_module":
+            module = modules[node.target]
+            tensors = (*module.parameters(), *module.buffers())
+            if any(id(tensor) in shared for tensor in tensors):
+                found.add(node)
+    return found
+
+
+def _written_by(node: Node, modules: dict[str, M.Module]) -> list[Node]:
+    """Inputs of a node into which it may write; those of code that is not of this package all count."""
+    if node.op == "call_function":
+        home = getattr(node.target, "__module__", None) or ""
+        known = home.startswith(("megengine.", "_operator", "math")) or node.target is getattr
+    elif node.op == "call_method":
+        known = hasattr(Tensor, node.target)
+    elif node.op == "call_module":
+        known = type(modules[node.target]).__module__.startswith("megengine.")
+    else:
+        return []
+    if not known:
+        return node.all_input_nodes
+    return node.all_input_nodes[:1] if node.is_impure() else []
+
+
+def _makes_new_tensor(node: Node, modules: dict[str, M.Module]) -> bool:
+    function = called(node, modules)
+    return function in mkldnn_supported or function in (operator.add, operator.mul, F.add, F.mul)

@@ -1,0 +1,123 @@
+"""What decides whether a region of layers is laid out: its length, or the time that it takes."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..._graph import map_leaves
+from ...tensor import Tensor
+from ..graph import Graph
+from ..graph_module import GraphModule
+from ..interpreter import Interpreter
+from ..node import Node
+from ._mkldnn_layers import reset_modules
+from ._subgraphs import extract_subgraph
+
+
+class MklSubgraph:
+    """A region of laid out values, as heuristics see it.
+
+    fx_graph: the whole graph. nodes: those of the region, in order. start_nodes: the calls of ``to_mkldnn`` before it.
+    end_nodes: the calls of ``to_dense`` behind it.
+    """
+
+    def __init__(self, fx_graph: Graph) -> None:
+        self.fx_graph = fx_graph
+        self.nodes: list[Node] = []
+        self.start_nodes: list[Node] = []
+        self.end_nodes: list[Node] = []
+
+
+def use_mkl_length(graph: MklSubgraph) -> bool:
+    """A heuristic: whether the region has more than two nodes, so that it is worth two conversions."""
+    return len(graph.nodes) > 2
+
+
+def gen_mkl_autotuner(
+    example_inputs: Any, iters: int = 10, warmup: int = 1
+) -> Callable[[MklSubgraph], bool]:
+    """A heuristic that runs each region both ways and keeps the layouts where they are faster.
+
+    example_inputs: a tensor or tuple of arguments of the model, from which the region's inputs are computed.
+    iters, warmup: runs of each way that are measured, of which the fastest counts, and runs before them.
+
+    >>> from megengine.fx.experimental import optimization
+    >>> import megengine.functional as F, megengine.module as M
+    >>> net = M.Sequential(M.Conv2d(3, 4, 3), M.ReLU(), M.Conv2d(4, 4, 3)).eval()
+    >>> tuner = optimization.gen_mkl_autotuner(F.zeros((1, 3, 8, 8)), iters=1)
+    >>> fast = optimization.optimize_for_inference(net, {"mkldnn_layout_optimize": {"heuristic": tuner}})
+    """
+    args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    known: dict[Graph, dict[str, Any]] = {}  # of the graph at hand: values of its nodes, by name
+
+    def use_mkl_heuristic(graph: MklSubgraph) -> bool:
+        whole = graph.fx_graph
+        if whole not in known:
+            known.clear()
+            known[whole] = _values(whole.owning_module, args)
+        laid_out, dense = _seconds(graph, known[whole], max(iters, 1), max(warmup, 0))
+        return laid_out < dense
+
+    return use_mkl_heuristic
+
+
+def _values(gm: GraphModule, args: tuple) -> dict[str, Any]:
+    """Values of all nodes. Runs a copy, for the model may write into its tensors and inputs."""
+    runner = _Values(copy.deepcopy(gm))
+    runner.run(*_own(args))
+    return runner.values
+
+
+def _own(tree: Any) -> Any:
+    """The same with handles of its own, which later writes do not change."""
+    return map_leaves(tree, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
+
+
+class _Values(Interpreter):
+    def __init__(self, gm: GraphModule) -> None:
+        super().__init__(gm)
+        self.values: dict[str, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        self.values[n.name] = _own(value)
+        return value
+
+
+def _seconds(
+    graph: MklSubgraph, values: dict[str, Any], iters: int, warmup: int
+) -> tuple[float, float]:
+    """Best time of the region with its layouts, conversions included, and without."""
+    inside = set(graph.nodes)
+    read = dict.fromkeys(value for node in graph.nodes for value in node.all_input_nodes)
+    inputs = [node for node in read if node not in inside]
+    starts = {node for node in inputs if node in set(graph.start_nodes)}
+    outputs = list(dict.fromkeys(node.args[0] for node in graph.end_nodes))
+    sample = [values[(node.args[0] if node in starts else node).name] for node in inputs]
+    laid_out = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
+    dense = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
+    reset_modules(dense.graph.nodes, dict(dense.named_modules()), graph.fx_graph.old_modules)
+    dense.recompile()
+
+    def with_layouts() -> None:
+        given = [
+            value.to_mkldnn() if node in starts else value
+            for node, value in zip(inputs, sample, strict=True)
+        ]
+        for result in laid_out(*given):
+            result.to_dense()
+
+    def without() -> None:
+        dense(*sample)
+
+    best = [float("inf"), float("inf")]
+    for turn in range(warmup + iters):
+        for which, run in enumerate((with_layouts, without)):
+            begin = time.perf_counter()
+            run()
+            if turn >= warmup:
+                best[which] = min(best[which], time.perf_counter() - begin)
+    return best[0], best[1]

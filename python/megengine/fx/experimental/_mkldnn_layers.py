@@ -1,0 +1,66 @@
+"""Which layers know oneDNN's layouts, and the exchange of layers for those with packed weights."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import functional as F
+from ... import module as M
+from ...utils import mkldnn
+from ..node import Node
+from ._subgraphs import replace_node_module
+
+mkldnn_supported = [
+    M.Conv1d, M.Conv2d, M.Conv3d, M.Linear, M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d, M.ReLU, M.Sigmoid,
+    M.MaxPool2d, M.AvgPool2d, M.AdaptiveAvgPool2d,
+    F.relu, F.nn.relu, F.sigmoid, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d,
+]  # fmt: skip
+# These stay as they lie: they are taken in where a value that they read is laid out already.
+mkldnn_supported_unknown = [operator.add, operator.mul, F.add, F.mul, M.Identity]
+
+mkldnn_map: dict[type, Callable[..., M.Module]] = {
+    M.Conv1d: mkldnn.MkldnnConv1d,
+    M.Conv2d: mkldnn.MkldnnConv2d,
+    M.Conv3d: mkldnn.MkldnnConv3d,
+    M.Linear: mkldnn.MkldnnLinear,
+    M.BatchNorm1d: mkldnn.MkldnnBatchNorm,
+    M.BatchNorm2d: mkldnn.MkldnnBatchNorm,
+    M.BatchNorm3d: mkldnn.MkldnnBatchNorm,
+}
+
+
+def called(node: Node, modules: dict[str, M.Module]) -> Any:
+    """The function, or the class of the module, that a node calls; the target of other nodes."""
+    return type(modules[node.target]) if node.op == "call_module" else node.target
+
+
+def modules_to_mkldnn(
+    nodes: Sequence[Node], modules: dict[str, M.Module]
+) -> dict[M.Module, M.Module]:
+    """Exchange the modules that ``nodes`` call for those with packed weights; returns new module -> former one.
+
+    modules: path -> module, of the model that holds them; it is kept up to date.
+    """
+    old_modules: dict[M.Module, M.Module] = {}
+    for node in nodes:
+        if node.op != "call_module":
+            continue
+        former = modules[node.target]
+        if type(former) in mkldnn_map:
+            new = mkldnn_map[type(former)](former, np.float32)
+            old_modules[new] = former
+            replace_node_module(node, modules, new)
+    return old_modules
+
+
+def reset_modules(
+    nodes: Sequence[Node], modules: dict[str, M.Module], old_modules: dict[M.Module, M.Module]
+) -> None:
+    """Undo `modules_to_mkldnn` for the modules that ``nodes`` call."""
+    for node in nodes:
+        if node.op == "call_module" and modules[node.target] in old_modules:
+            replace_node_module(node, modules, old_modules[modules[node.target]])
