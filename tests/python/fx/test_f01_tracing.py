@@ -150,10 +150,10 @@ def test_resnet_50_is_traced_within_its_time():
             return x + self.body(x)
 
     net = M.Sequential(*(Block() for _ in range(17)))
-    start = time.perf_counter()
+    start = time.process_time()
     gm = fx.symbolic_trace(net)
     assert (
-        len(gm.graph.nodes) == 172 and time.perf_counter() - start < 1
+        len(gm.graph.nodes) == 172 and time.process_time() - start < 1
     )  # 0.02 s on an idle machine
 
 

@@ -179,7 +179,6 @@ def test_10_000_nodes_take_about_a_second():
         node = graph.call_function(F.relu, (graph.call_function(operator.neg, (node,)),))
     graph.output(node)
     gm = fx.GraphModule(M.Module(), graph)
-    start = time.perf_counter()
+    start = time.process_time()
     found = fx.replace_pattern(gm, lambda x: F.relu(-x), lambda x: F.minimum(x, 0))
-    assert len(found) == 5_000 and time.perf_counter() - start < 4  # idle machine: see benchmarks
-    print(time.perf_counter() - start)
+    assert len(found) == 5_000 and time.process_time() - start < 4  # idle machine: see benchmarks
