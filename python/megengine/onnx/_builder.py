@@ -42,11 +42,6 @@ class Operand:
     def is_float(self) -> bool:
         return self.dtype in REAL
 
-    @property
-    def is_sized(self) -> bool:
-        """Are all extents known?"""
-        return self.shape is not None and None not in self.shape
-
     def plain(self) -> Any:
         """The array as numbers: a tuple of 1-d ones, a single number of 0-d ones."""
         array = self.array.astype(np.float64) if self.array.dtype.kind not in "iub" else self.array

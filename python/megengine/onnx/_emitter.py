@@ -44,7 +44,6 @@ class Emitter:
         self.nodes: list[Any] = []
         self.leading: list[Any] = []  # nodes that stand before all others
         self.initializers: list[Any] = []
-        self.line = ""  # the user's line that the nodes come from
         self._names: dict[int, str] = {}  # by recorded value
         self._taken: set[str] = set()
         self._constants: dict[tuple, str] = {}
@@ -145,7 +144,7 @@ class Emitter:
         """Adds what ``converter`` makes of a recorded node. Results get the names that the recording has for them."""
         types = self.recording.types
         wanted = self.recording.names[node.outputs[0]]
-        self._base, self.line = wanted or node.op, node.line
+        self._base = wanted or node.op
         first = len(self.nodes)
         call = Call(
             node.op, node.attrs, [self.name_of(value) for value in node.inputs],

@@ -14,7 +14,7 @@ from ..jit import trace
 from ._builder import OPEN, Builder, Operand, array_of
 from ._folding import folded
 from ._probing import Probes
-from ._proto import OnnxError, onnx
+from ._proto import OnnxError, need_no_recording, onnx
 from ._read import expanded, opset_of, read
 from ._simple import SIMPLE, Application
 from .functions import COUNTERPARTS
@@ -41,6 +41,7 @@ def load(source: Any) -> fx.GraphModule:
         return ADD
     <BLANKLINE>
     """
+    need_no_recording("load")
     model, large = read(source)
     return _Loader(expanded(model, COUNTERPARTS), large).load()
 

@@ -7,11 +7,19 @@ from types import ModuleType
 
 import numpy as np
 
+from .. import _core
+
 OLDEST_OPSET = 17
 
 
 class OnnxError(ValueError):
     """A model that cannot be written as ONNX, or a file that cannot be read."""
+
+
+def need_no_recording(what: str) -> None:
+    """RuntimeError inside a traced function or a GradManager's block, where nothing else can be recorded."""
+    if _core.is_tracing() or _core.open_tapes():
+        raise RuntimeError(f"{what}: not possible inside a traced function or a GradManager's block\n  fix: call it before")
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from ..jit.dump import input_names
 from ..module import Module
 from ..tensor import Tensor
 from ..traced_module import TracedModule
-from ._proto import OnnxError
+from ._proto import OnnxError, need_no_recording
 
 
 @dataclass
@@ -61,7 +61,11 @@ class Recording:
 def record(
     model: Callable, args: Any, input_names_given: Sequence[str] | None, output_names: Sequence[str] | None
 ) -> Recording:
-    """Runs ``model`` on placeholders like ``args`` (Tensors are inputs, all else is fixed) and notes what it calls."""
+    """Runs ``model`` on placeholders like ``args`` (Tensors are inputs, all else is fixed) and notes what it calls.
+
+    Tensors and modules that it refers to keep their values when it writes into them.
+    """
+    need_no_recording("export")
     function = model.__wrapped__ if isinstance(model, trace) else model
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     args = tuple(Tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
@@ -77,8 +81,13 @@ def record(
         return function(*given)
 
     recorder = trace(body, record_only=True, symbolic_shape=False)
-    tensors = [args[place] for place in places]
-    recorder(*tensors)
+    tensors = [Tensor(args[place]) for place in places]
+    held = [(tensor, Tensor(tensor)) for tensor in _tensors_of(function)]
+    try:
+        recorder(*tensors)
+    finally:
+        for tensor, value in held:
+            tensor._reset(value)
     version, results = recorder._version_to_dump(), recorder._results
     parameters = [("", name) for name in _parameter_names(function, places)]
     made = version.export_model(
@@ -92,6 +101,21 @@ def record(
             recording.scales[value] = quantized[recording.names[value]]
     _restore_scalars(recording, tensors)
     return recording
+
+
+def _tensors_of(function: Callable) -> list[Tensor]:
+    """The tensors that a module holds, or that a function refers to by globals and closures, in modules or without."""
+    if isinstance(function, Module):
+        return [tensor for _, tensor in function.named_tensors()]
+    called = inspect.unwrap(getattr(function, "__func__", function))
+    try:
+        seen = inspect.getclosurevars(called)
+    except (TypeError, ValueError):  # no function of Python, or one that is not complete yet
+        return []
+    found = [*seen.nonlocals.values(), *seen.globals.values(), getattr(function, "__self__", None)]
+    modules = [thing for thing in found if isinstance(thing, Module)]
+    tensors = [thing for thing in found if isinstance(thing, Tensor)]
+    return tensors + [tensor for module in modules for _, tensor in module.named_tensors()]
 
 
 def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> None:

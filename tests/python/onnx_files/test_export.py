@@ -302,3 +302,30 @@ def test_what_depends_on_an_open_axis_otherwise_is_refused(function, words):
 def test_an_open_axis_that_is_not_there_is_refused(axes, words):
     with pytest.raises(ValueError, match=words):
         export(lambda x: x + 1, mge.Tensor(X), dynamic_axes=axes)
+
+
+# ---- what is left alone
+
+
+def test_tensors_that_the_model_writes_into_keep_their_values():
+    net, x = M.BatchNorm2d(4), mge.Tensor(IMAGE)
+
+    def forward(x):
+        y = net(x)
+        x[0] = 0
+        return y
+
+    before = net.running_mean.numpy()
+    (found,) = run(export(net, x), IMAGE)
+    export(forward, x)
+    np.testing.assert_array_equal(x.numpy(), IMAGE)
+    np.testing.assert_array_equal(net.running_mean.numpy(), before)
+    np.testing.assert_allclose(found, net(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_exported_or_loaded_inside_of_a_recording():
+    proto = export(lambda x: x + 1, mge.Tensor(X))
+    with mge.autodiff.GradManager():
+        for call in (lambda: export(lambda x: x + 1, mge.Tensor(X)), lambda: load(proto)):
+            with pytest.raises(RuntimeError, match="GradManager"):
+                call()
