@@ -429,6 +429,13 @@ def test_writing_into_a_variable_makes_it_another_one(small):
     assert small.input_vars[0] is a
 
 
+def test_an_input_that_is_written_is_another_variable_and_the_input_stays(small):
+    a = small.input_vars[0]
+    a += 1
+    assert a.owner.type == "Elemwise" and small.input_vars[0] is not a
+    assert [var.name for var in small.input_vars] == ["a", "b"] and unchanged(small)
+
+
 def test_optimized_values_take_the_place_of_the_graph():
     net = Network.load(
         dumped(lambda x: (x * 1 + 0) * 2, np.ones(3, "float32"), no_change_graph=True)
