@@ -18,7 +18,7 @@ True
 
 from .._files.container import ModelFileError
 from .._graph import GraphError
-from . import experimental, node, passes
+from . import experimental, linting, node, passes  # noqa: F401 (loading a file imports nothing any more)
 from ._file import load
 from ._intercept import wrap
 from .graph import Graph, PythonCode
