@@ -100,7 +100,7 @@ def _load_from(
                 raise  # an error of the author's code
             raise RuntimeError(
                 f"cannot read {name}: {type(error).__name__}: {error}; the file is truncated, damaged, or not a "
-                "file that save() wrote; write or download it again"
+                "file that megengine.save wrote; write or download it again; files of traced_module and fx have a load of their own"
             ) from error
 
 
