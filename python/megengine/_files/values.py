@@ -328,6 +328,13 @@ def _read_partial(reader: ValueReader, data: Any) -> functools.partial:
     )
 
 
+def _read_range(reader: ValueReader, data: Any) -> range:
+    found = range(*exactly(data, 3))
+    if len(found) > 1 << 24:
+        raise Damaged(f"it holds a range of {len(found)} numbers, which a program may make a list of")
+    return found
+
+
 def _read_float(reader: ValueReader, data: Any) -> float:
     if data not in ("inf", "-inf", "nan"):
         raise Damaged(f"it holds the number {_short(data)}")
@@ -354,7 +361,7 @@ KINDS: list[Kind] = [
     Kind("complex", _is(complex), lambda w, v: w.list((v.real, v.imag)), lambda r, d: complex(*r.list(exactly(d, 2)))),
     Kind("slice", _is(slice), lambda w, v: w.list((v.start, v.stop, v.step)), lambda r, d: slice(*r.list(exactly(d, 3)))),
     Kind("ellipsis", _is(type(...)), lambda w, v: None, lambda r, d: ...),
-    Kind("range", _is(range), lambda w, v: [v.start, v.stop, v.step], lambda r, d: range(*exactly(d, 3))),
+    Kind("range", _is(range), lambda w, v: [v.start, v.stop, v.step], _read_range),
     Kind("bytes", _is(bytes), lambda w, v: base64.b64encode(v).decode(),
          lambda r, d: base64.b64decode(expect(d, str), validate=True)),
     Kind("set", _is(set), lambda w, v: w.list(v), lambda r, d: set(r.items(d))),

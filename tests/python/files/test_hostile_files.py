@@ -312,6 +312,13 @@ def test_keys_with_equal_hashes_take_no_time():
     assert len(loaded.inner.x) == 5000
 
 
+def test_ranges_are_short_enough_for_lists():
+    def change(model):
+        model["modules"][1]["attributes"]["x"] = {"range": [0, 2**62, 1]}
+
+    refused(changed(graph_module(), change), "a range of")
+
+
 def test_a_signature_has_no_thousands_of_parameters():
     def change(model):
         model["modules"][0]["graph"]["signature"] += [[f"p{place}", 1, None] for place in range(2000)]
