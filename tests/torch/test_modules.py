@@ -78,6 +78,11 @@ class One(nn.Module):
         return self.layer(x)
 
 
+class Two(One):
+    def forward(self, x, y):
+        return self.layer(x, y)
+
+
 def filled(module):
     """In eval mode, with parameters and statistics unlike their initial values."""
     generator = torch.Generator().manual_seed(2)
@@ -167,6 +172,25 @@ def test_decoder_layers_give_torchs_results():
 
     torch.manual_seed(0)
     check(Decoder().eval(), torch.randn(2, 3, 8), torch.randn(2, 5, 8))
+
+
+def test_a_transformer_gives_torchs_results():
+    torch.manual_seed(0)
+    check(Two(nn.Transformer(8, 2, 1, 1, 16, batch_first=True)).eval(), torch.randn(2, 5, 8), torch.randn(2, 4, 8))
+
+
+RECURRENT = [
+    nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True), nn.LSTM(4, 5, bias=False), nn.LSTM(4, 5, proj_size=2),
+    nn.GRU(4, 5, 2), nn.RNN(4, 5), nn.RNN(4, 5, nonlinearity="relu"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", RECURRENT, ids=repr)
+def test_exported_recurrent_layers_give_torchs_results(layer):
+    x = torch.randn(3, 6, 4)
+    program = torch.export.export(One(layer).eval(), (x,))
+    for exported in program, program.run_decompositions():
+        assert_agree(layer, fx.from_torch(exported), x)
 
 
 def test_recurrent_layers_take_and_return_states():

@@ -28,7 +28,7 @@ def test_networks_of_torchvision_give_torchs_results(name, size):
     assert_agree(module, converted, torch.randn(1, 3, size, size))
 
 
-EXPORTED = [("resnet18", 64), ("mobilenet_v2", 64), ("densenet121", 64), ("vit_b_32", 224)]
+EXPORTED = [("resnet18", 64), ("mobilenet_v2", 64), ("densenet121", 64), ("vit_b_32", 224), ("convnext_tiny", 64)]
 
 
 @pytest.mark.parametrize("core", [False, True], ids=["as exported", "core operators"])
@@ -39,3 +39,9 @@ def test_exported_networks_give_torchs_results_for_other_batch_sizes(name, size,
     converted = fx.from_torch(program.run_decompositions() if core else program)
     assert_agree(module, converted, torch.randn(3, 3, size, size))
     assert_agree(module, converted, torch.randn(1, 3, size, size))
+
+
+def test_a_network_that_only_torch_export_can_trace_gives_torchs_results():
+    module = network("swin_t")
+    program = with_free_batch(module, torch.randn(2, 3, 64, 64)).run_decompositions()
+    assert_agree(module, fx.from_torch(program), torch.randn(3, 3, 64, 64))

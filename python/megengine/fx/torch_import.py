@@ -236,7 +236,8 @@ class _Import(Tracer):
                     attribute[...] = value
             elif read_later:
                 raise ValueError(
-                    f"writes in place into memory that {other.name}, which is read later, shows as well"
+                    f"writes in place into memory that {other.name}, which is read later, shows as well; "
+                    "torch.export.export(...).run_decompositions() is without such writes"
                 )
         return value
 

@@ -308,6 +308,7 @@ MODULES = {
     "TransformerDecoderLayer": _transformer_layer(layers.TransformerDecoderLayer),
     "TransformerEncoder": _transformer(layers.TransformerEncoder),
     "TransformerDecoder": _transformer(layers.TransformerDecoder),
+    "Transformer": lambda m, take: layers.Transformer(build(m.encoder, take), build(m.decoder, take)),
     "RNN": _recurrent, "LSTM": _recurrent, "GRU": _recurrent,
     "RNNCell": _cell(M.RNNCell, "nonlinearity"), "LSTMCell": _cell(M.LSTMCell),
 }  # fmt: skip

@@ -9,7 +9,7 @@ shapes are wrapped: they become one node, and run on tensors.
 from __future__ import annotations
 
 from ... import functional as F
-from . import aten
+from . import aten, recurrent
 from . import elementwise as e
 from . import images as i
 from . import networks as n
@@ -67,7 +67,7 @@ FUNCTIONS = {
     "transpose": s.transpose, "swapaxes": s.transpose, "swapdims": s.transpose, "t": s.t, "mT": s.mT, "numpy_T": s.T, "permute": s.permute,
     "movedim": s.movedim, "moveaxis": s.movedim, "unsqueeze": s.unsqueeze, "squeeze": s.squeeze, "expand": s.expand,
     "broadcast_to": s.expand, "expand_as": s.expand_as, "repeat": s.repeat, "tile": s.repeat,
-    "repeat_interleave": s.repeat_interleave, "roll": s.roll, "flip": s.flip, "meshgrid": s.meshgrid,
+    "repeat_interleave": s.repeat_interleave, "as_strided": s.as_strided, "roll": s.roll, "flip": s.flip, "meshgrid": s.meshgrid,
     # pieces
     "cat": s.cat, "concat": s.cat, "concatenate": s.cat, "stack": s.stack, "select": s.select, "slice": s.slice_,
     "narrow": s.narrow, "index_select": s.index_select, "gather": s.gather, "scatter": s.scatter, "split": s.split,
@@ -75,7 +75,7 @@ FUNCTIONS = {
     "index_put": s.index_put, "select_scatter": s.select_scatter, "slice_scatter": s.slice_scatter,
     # dtypes and new tensors
     "to": s.to, "type_as": s.type_as, "full": s.full_, "zeros": s.zeros, "ones": s.ones, "empty": s.zeros,
-    "full_like": s.full_like, "zeros_like": s.zeros_like, "ones_like": s.ones_like, "empty_like": s.zeros_like,
+    "full_like": s.full_like, "fill": s.fill, "zero": s.zeros_like, "zeros_like": s.zeros_like, "ones_like": s.ones_like, "empty_like": s.zeros_like,
     "new_full": s.new_full, "new_zeros": s.new_zeros, "new_ones": s.new_ones, "new_empty": s.new_zeros,
     "arange": s.arange, "linspace": s.linspace, "scalar_tensor": s.scalar_tensor, "_assert": s.check,
     # networks
@@ -97,6 +97,7 @@ FUNCTIONS = {
 
 OPERATORS = {
     **aten.UPSAMPLING,
+    **recurrent.OPERATORS,
     "convolution": aten.convolution, "max_pool2d_with_indices": aten.max_pool2d_with_indices,
     "max_pool3d_with_indices": aten.max_pool3d_with_indices, "batch_norm": aten.batch_norm,
     "instance_norm": aten.instance_norm, "_native_batch_norm_legit": aten.native_batch_norm,

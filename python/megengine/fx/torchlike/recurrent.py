@@ -12,6 +12,7 @@ from typing import Any
 from ... import functional as F
 from ... import module as M
 from ...tensor import Tensor
+from .._intercept import wrap
 
 State = tuple[Tensor, ...]
 
@@ -83,6 +84,36 @@ def run_layers(
         if dropout and first + directions < len(weights):
             x = F.dropout(x, dropout)
     return x, tuple(F.stack(parts) for parts in zip(*last, strict=True))
+
+
+@wrap
+def recurrent(
+    mode: str, x: Tensor, state: Sequence[Tensor], parameters: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, bidirectional: bool, batch_first: bool
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """`run_layers` with all weights in one list, those of each layer and direction in turn. Returns (outputs, *last state)."""
+    count = len(parameters) // (num_layers * (2 if bidirectional else 1))
+    weights = []
+    for first in range(0, len(parameters), count):
+        w_ih, w_hh, *others = parameters[first : first + count]
+        biases = [others.pop(0), others.pop(0)] if has_biases else [None, None]
+        weights.append([w_ih, w_hh, *biases, others[0] if others else None])
+    x = F.swapaxes(x, 0, 1) if batch_first else x
+    y, state = run_layers(mode, x, tuple(state), weights, bidirectional, dropout)
+    return F.swapaxes(y, 0, 1) if batch_first else y, *state
+
+
+def _operator(mode: str) -> Callable:
+    def run(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+        if not isinstance(params, (tuple, list)):
+            raise ValueError("packed sequences")
+        state = hx if isinstance(hx, (tuple, list)) else (hx,)
+        settings = (has_biases, num_layers, dropout if train else 0, bidirectional, batch_first)
+        return recurrent(mode, input, state, params, *settings)
+
+    return run
+
+
+OPERATORS = {mode.lower(): _operator(mode) for mode in STEPS}
 
 
 class Recurrent(M.Module):

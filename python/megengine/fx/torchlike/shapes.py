@@ -158,6 +158,20 @@ def meshgrid(*tensors, indexing="ij"):
     return F.meshgrid(*_sizes(tensors), indexing=indexing)
 
 
+@wrap
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
+) -> Tensor:
+    """``input``, if that is what the strides say: tensors have no other layout here. ValueError otherwise."""
+    shape, wanted = input._tuple_shape, 1
+    own = storage_offset == 0 and tuple(size) == shape
+    for extent, step in zip(shape[::-1], stride[::-1], strict=True) if own else ():
+        own, wanted = own and (extent == 1 or step == wanted), wanted * extent
+    if not own:
+        raise ValueError(f"as_strided: {list(size)} by strides {list(stride)} of a tensor {list(shape)}")
+    return input
+
+
 # -- pieces ------------------------------------------------------------------------------------------
 
 
@@ -344,6 +358,10 @@ def full_(size, fill_value, *, dtype=None, **options):
 
 def full_like(input, fill_value, *, dtype=None, **options):
     return full(input.shape, fill_value, dtype or input.dtype)
+
+
+def fill(input, value):
+    return full_like(input, value)
 
 
 def zeros_like(input, *, dtype=None, **options):
