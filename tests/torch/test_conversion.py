@@ -93,6 +93,8 @@ def test_modes_are_kept():
     converted = fx.from_torch(module)
     assert converted.training and getattr(converted, "1").training
     assert not getattr(converted, "0").training
+    layer = fx.from_torch(nn.Sequential(nn.TransformerEncoderLayer(4, 2)).eval())
+    assert not any(module.training for module in layer.modules())
 
 
 def test_a_layer_that_is_called_twice_stays_one():

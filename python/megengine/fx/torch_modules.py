@@ -315,13 +315,11 @@ MODULES = {
 
 
 def build(m: Any, take: Take) -> Module:
-    """Our layer for a layer of torch, in the same mode. ValueError for a class that is not in the table."""
+    """Our layer for a layer of torch. ValueError for a class that is not in the table."""
     cls = type(m)
     if cls.__name__ not in MODULES or not cls.__module__.startswith("torch.nn."):
         raise ValueError(f"no layer of ours stands for {cls.__module__}.{cls.__name__}")
-    ours = MODULES[cls.__name__](m, take)
-    ours.training = m.training
-    return ours
+    return MODULES[cls.__name__](m, take)
 
 
 def as_tensor(theirs: Any, shape: tuple[int, ...]) -> Tensor:
