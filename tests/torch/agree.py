@@ -15,14 +15,17 @@ def ours(value):
 
 
 def arrays(value):
-    """All arrays in a result, in order."""
-    if isinstance(value, (torch.Tensor, mge.Tensor)):
-        return [value.detach().float().numpy() if isinstance(value, torch.Tensor) else value.astype("float32").numpy()]
+    """All arrays in a result, in order, in float32; and their dtypes, with 32 bits for 64."""
+    if isinstance(value, torch.Tensor):
+        name = str(value.dtype).removeprefix("torch.").replace("64", "32")
+        return [(value.detach().float().numpy(), name)]
+    if isinstance(value, mge.Tensor):
+        return [(value.astype("float32").numpy(), str(value.dtype))]
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
         return [array for item in value for array in arrays(item)]
-    return [] if value is None else [np.asarray(value)]
+    return [] if value is None else [(np.asarray(value), "")]
 
 
 def assert_agree(theirs, converted, *inputs, rtol=1e-4, atol=1e-4, **kwargs):
@@ -31,8 +34,8 @@ def assert_agree(theirs, converted, *inputs, rtol=1e-4, atol=1e-4, **kwargs):
         want = arrays(theirs(*(x.clone() if isinstance(x, torch.Tensor) else x for x in inputs), **kwargs))
     got = arrays(converted(*map(ours, inputs), **{k: ours(v) for k, v in kwargs.items()}))
     assert len(got) == len(want)
-    for g, w in zip(got, want, strict=True):
-        assert g.shape == w.shape
+    for (g, own), (w, dtype) in zip(got, want, strict=True):
+        assert g.shape == w.shape and own == dtype
         np.testing.assert_allclose(g, w, rtol=0, atol=atol + rtol * np.abs(w).max(initial=0), equal_nan=True)
 
 

@@ -35,7 +35,7 @@ _NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these
 _FUNCTIONS = ("functional", "functional.distributed", "functional.inplace", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
               "functional.vision", "functional.elemwise", "random", "fx.torchlike.elementwise", "fx.torchlike.images",
-              "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.shapes",
+              "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.reductions", "fx.torchlike.shapes",
               *(_ONNX := tuple(f"onnx.functions.{name}" for name in (
                   "arrays", "draws", "elementwise", "indices", "layers", "quantized", "recurrent", "resizing", "windows"))))  # fmt: skip
 _DEFINED_IN = ("megengine.functional", "megengine.fx.torchlike", *(f"megengine.{package}" for package in _ONNX))

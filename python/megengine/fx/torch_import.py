@@ -22,6 +22,7 @@ from .tracer import Tracer
 
 __all__ = ["from_torch"]
 
+_OPERATORS = FUNCTIONS | OPERATORS  # methods and functions outside torch.nn have the arguments of operators
 _PYTHON = ("_operator", "operator", "math", "builtins")
 _IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
@@ -162,14 +163,14 @@ class _Import(Tracer):
         return self._settle(node, type(theirs).__name__, value, getattr(theirs, "inplace", False))
 
     def _call_method(self, node: Any) -> Any:
-        return self._call(node, node.target, OPERATORS | FUNCTIONS)
+        return self._call(node, node.target, _OPERATORS)
 
     def _call_function(self, node: Any) -> Any:
         module, name = getattr(node.target, "__module__", None) or "", _name_of(node.target)
         if module in _PYTHON and node.target not in self._rules:
             return self._call_python(node, name)
         of_networks = module.startswith(("torch.nn", "torch._C._nn"))
-        return self._call(node, name, FUNCTIONS if of_networks else FUNCTIONS | OPERATORS)
+        return self._call(node, name, FUNCTIONS if of_networks else _OPERATORS)
 
     def _call(self, node: Any, name: str, table: Mapping[str, Callable]) -> Any:
         in_place = name.endswith("_") and not name.endswith("__")

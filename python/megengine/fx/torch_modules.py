@@ -14,7 +14,7 @@ from .. import functional as F
 from .. import module as M
 from ..module.module import Module
 from ..tensor import Parameter, Tensor
-from .torchlike import FUNCTIONS, images, layers, networks, pooling, recurrent, shapes
+from .torchlike import FUNCTIONS, images, layers, networks, pooling, recurrent, reductions, shapes
 from .torchlike import elementwise as e
 
 Take = Callable[..., Any]  # take(tensor or None, shape=None): ours, the same one whenever it is asked for
@@ -283,7 +283,7 @@ MODULES = {
     "Softshrink": _functional(e.softshrink, ("lambd",)), "Tanhshrink": _functional(e.tanhshrink),
     "Threshold": _functional(e.threshold, ("threshold", "value")), "GLU": _functional(images.glu, ("dim",)),
     "Softmin": _functional(e.softmin, ("dim",)), "LogSoftmax": _functional(e.log_softmax, ("dim",)),
-    "Softmax2d": _functional(e.softmax, dim=-3), "CosineSimilarity": _functional(e.cosine_similarity, ("dim", "eps")),
+    "Softmax2d": _functional(e.softmax, dim=-3), "CosineSimilarity": _functional(reductions.cosine_similarity, ("dim", "eps")),
     "Dropout": _simply(M.Dropout, "p"), "Dropout1d": _simply(layers.ChannelDropout, "p"),
     "Dropout2d": _simply(layers.ChannelDropout, "p"), "Dropout3d": _simply(layers.ChannelDropout, "p"),
     "Identity": _simply(M.Identity), "Flatten": _functional(shapes.flatten, ("start_dim", "end_dim")),

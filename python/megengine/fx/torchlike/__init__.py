@@ -14,6 +14,7 @@ from . import elementwise as e
 from . import images as i
 from . import networks as n
 from . import pooling as p
+from . import reductions as r
 from . import shapes as s
 
 _SAME = ("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad", "alias", "lift_fresh_copy", "to_dense")  # fmt: skip
@@ -22,8 +23,8 @@ _HINTS = (
     "sym_constrain_range_for_size", "_set_grad_enabled",
 )  # fmt: skip
 _OWN = ("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp",
-        "expm1", "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg", "round", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
-        "tan", "tanh")  # fmt: skip
+        "expm1", "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg",
+        "round", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh")  # fmt: skip
 
 FUNCTIONS = {
     **{name: getattr(F, name) for name in _OWN},
@@ -31,36 +32,32 @@ FUNCTIONS = {
     **dict.fromkeys(_HINTS, s.nothing),
     **s.CASTS,
     # arithmetic
-    "add": e.add, "sub": e.sub, "subtract": e.sub, "rsub": e.rsub, "mul": lambda input, other: input * other,
-    "multiply": lambda input, other: input * other, "div": e.div, "divide": e.div, "true_divide": e.div,
-    "floor_divide": lambda input, other: input // other, "fmod": e.fmod, "remainder": lambda input, other: input % other,
-    "pow": lambda input, exponent: input**exponent, "negative": F.neg, "absolute": F.abs, "rsqrt": e.rsqrt,
+    "add": e.add, "sub": e.sub, "subtract": e.sub, "rsub": e.rsub, "mul": e.mul,
+    "multiply": e.mul, "div": e.div, "divide": e.div, "true_divide": e.div,
+    "floor_divide": e.floor_divide, "fmod": e.fmod, "remainder": e.remainder,
+    "pow": e.power, "negative": F.neg, "absolute": F.abs, "rsqrt": e.rsqrt,
     "reciprocal": e.reciprocal, "trunc": e.trunc, "fix": e.trunc, "clamp": e.clamp, "clip": e.clamp,
-    "clamp_min": lambda input, min: F.maximum(input, min), "clamp_max": lambda input, max: F.minimum(input, max),
+    "clamp_min": e.clamp_min, "clamp_max": e.clamp_max,
     "exp2": e.exp2, "log2": e.log2, "log10": e.log10, "erfc": e.erfc, "isfinite": e.isfinite, "addcmul": e.addcmul,
     "addcdiv": e.addcdiv, "lerp": e.lerp,
     # comparison and choice
     "eq": F.equal, "ne": F.not_equal, "lt": F.less, "le": F.less_equal, "gt": F.greater, "ge": F.greater_equal,
-    "bitwise_and": lambda input, other: input & other, "bitwise_or": lambda input, other: input | other,
-    "bitwise_xor": lambda input, other: input ^ other, "bitwise_not": lambda input: ~input,
-    "__and__": lambda input, other: input & other, "__or__": lambda input, other: input | other,
-    "__xor__": lambda input, other: input ^ other,
-    "logical_not": lambda input: input == 0, "logical_and": lambda input, other: (input != 0) & (other != 0),
-    "logical_or": lambda input, other: (input != 0) | (other != 0),
-    "logical_xor": lambda input, other: (input != 0) ^ (other != 0), "where": e.where, "masked_fill": e.masked_fill,
+    "bitwise_and": e.bitwise_and, "__and__": e.bitwise_and, "bitwise_or": e.bitwise_or, "__or__": e.bitwise_or,
+    "bitwise_xor": e.bitwise_xor, "__xor__": e.bitwise_xor, "bitwise_not": e.bitwise_not, "logical_not": e.logical_not,
+    "logical_and": e.logical_and, "logical_or": e.logical_or, "logical_xor": e.logical_xor, "where": e.where, "masked_fill": e.masked_fill,
     # activations
     "relu": e.relu, "relu6": e.relu6, "silu": e.silu, "mish": e.mish, "gelu": e.gelu, "elu": e.elu, "celu": e.celu,
     "selu": e.selu, "leaky_relu": e.leaky_relu, "prelu": e.prelu, "softplus": e.softplus, "softsign": e.softsign,
-    "logsigmoid": lambda input: F.logsigmoid(input), "log_sigmoid": lambda input: F.logsigmoid(input),
+    "logsigmoid": F.logsigmoid, "log_sigmoid": F.logsigmoid,
     "hardtanh": e.hardtanh, "hardsigmoid": e.hardsigmoid, "hardswish": e.hardswish, "hardshrink": e.hardshrink,
-    "softshrink": e.softshrink, "tanhshrink": e.tanhshrink, "threshold": e.threshold, "_threshold": e.threshold, "softmax": e.softmax,
-    "log_softmax": e.log_softmax, "softmin": e.softmin, "glu": i.glu,
+    "softshrink": e.softshrink, "tanhshrink": e.tanhshrink, "threshold": e.threshold, "_threshold": e.threshold,
+    "softmax": e.softmax, "log_softmax": e.log_softmax, "softmin": e.softmin, "glu": i.glu,
     # reductions and order
-    "sum": e.sum, "mean": e.mean, "prod": e.prod, "amax": e.amax, "amin": e.amin, "max": e.max, "min": e.min,
-    "argmax": e.argmax, "argmin": e.argmin, "any": e.any, "all": e.all, "var": e.var, "std": e.std,
-    "var_mean": e.var_mean, "norm": e.norm, "linalg_vector_norm": e.norm, "normalize": e.normalize,
-    "cosine_similarity": e.cosine_similarity, "logsumexp": e.logsumexp, "cumsum": e.cumsum, "topk": e.topk,
-    "sort": e.sort, "argsort": e.argsort,
+    "sum": r.sum, "mean": r.mean, "prod": r.prod, "amax": r.amax, "amin": r.amin, "max": r.max, "min": r.min,
+    "argmax": r.argmax, "argmin": r.argmin, "any": r.any, "all": r.all, "var": r.var, "std": r.std,
+    "var_mean": r.var_mean, "norm": r.norm, "linalg_vector_norm": r.norm, "normalize": r.normalize,
+    "cosine_similarity": r.cosine_similarity, "logsumexp": r.logsumexp, "cumsum": r.cumsum, "topk": r.topk,
+    "sort": r.sort, "argsort": r.argsort,
     # shapes
     "size": s.size, "sym_size": s.size, "dim": s.ndim, "numel": s.numel, "view": s.view, "_unsafe_view": s.reshape,
     "reshape": s.reshape, "view_as": s.view_as, "reshape_as": s.view_as, "flatten": s.flatten, "unflatten": s.unflatten,
