@@ -212,11 +212,12 @@ def test_modules_are_exchanged_and_given_back():
     assert gm.a is former["a"] and modules["b"] is former["b"]
 
 
-def test_optimized_models_travel_and_are_traced():
+def test_optimized_models_travel_and_are_traced(tmp_path):
     net = straight()
     fast = optimize_for_inference(net)
     want = fast(X)
-    for copied in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+    fast.save(tmp_path / "fast.mge")
+    for copied in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast)), fx.load(tmp_path / "fast.mge")):
         assert copied.code == fast.code
         close(copied(X), want)
     for level in (2, 3):
