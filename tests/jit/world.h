@@ -7,6 +7,7 @@
 #include "jit/graph.h"
 #include "memory/caching_allocator.h"
 #include "runtime/op.h"
+#include "runtime/rematerializer.h"
 
 namespace megjit::jit {
 
@@ -29,6 +30,7 @@ inline TensorRef floats(const runtime::Shape& shape, std::initializer_list<float
 }
 
 inline std::vector<float> values_of(const TensorRef& tensor) {
+    const runtime::Pins pins({&tensor, 1});  // another thread may evict it meanwhile
     return {tensor->as<float>(), tensor->as<float>() + tensor->type().numel()};
 }
 
