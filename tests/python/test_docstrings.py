@@ -5,6 +5,7 @@ import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import megengine
@@ -28,11 +29,18 @@ def test_there_are_examples():
     assert len(WITH_EXAMPLES) >= 20
 
 
-def test_the_tour_runs(capsys):
-    (tour,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_the_readme_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tour, graphs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     state = {"__name__": "tour"}
     exec(compile(tour, "README.md", "exec"), state)
     assert 0 < state["loss"] < 10
     report = [str(getattr(state["train_step"], name)()) for name in ("memory_plan", "kernels", "explain")]
     printed = capsys.readouterr().out
     assert all(text and text in printed for text in report)
+    exec(compile(graphs, "README.md", "exec"), state)
+    loaded = megengine.fx.load("model.mge")
+    np.testing.assert_allclose(
+        loaded(state["image"]).numpy(), state["net"](state["image"]).numpy(), rtol=1e-4, atol=1e-5
+    )
+    assert all((tmp_path / name).stat().st_size > 1000 for name in ("model.onnx", "graph.html"))
