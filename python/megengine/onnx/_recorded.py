@@ -193,7 +193,7 @@ def refuse(problems: dict[str, list[str]]) -> None:
     """OnnxError that lists every op that has no form in ONNX, with the lines that use it."""
     if not problems:
         return
-    text = f"export: {len(problems)} kinds of operations cannot be written as ONNX"
+    text = "export: these operations cannot be written as ONNX"
     for what, lines in problems.items():
         text += f"\n  {what}: {', '.join(dict.fromkeys(lines))}"
     if "dropout_mask" in problems:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ._emitter import Call, Emitter
@@ -92,6 +94,17 @@ def _matmul(emit: Emitter, call: Call) -> str:
 
 def _transposed(emit: Emitter, name: str, rank: int) -> str:
     return emit("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+@converts("conv_epilogue", "matmul_epilogue")
+def _epilogue(emit: Emitter, call: Call) -> str:
+    """A product, and the steps that the layers of ``optimize_for_inference`` do with it: runtime/ops/epilogue.h."""
+    product = replace(call, inputs=call.inputs[:2], types=call.types[:2])
+    y = (_conv if call.op == "conv_epilogue" else _matmul)(emit, product)
+    operands_behind = iter(call.inputs[2:])
+    for step in call.attrs["epilogue"].split():
+        y = emit("Relu", y) if step == "relu" else emit("Add", y, next(operands_behind))
+    return y
 
 
 # -- normalization --------------------------------------------------------------------------------
