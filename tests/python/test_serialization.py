@@ -158,6 +158,16 @@ def test_a_map_location_of_the_wrong_type_is_refused():
         round_trip(1, map_location=3)
 
 
+def test_modules_of_ours_that_do_not_exist_are_not_looked_for(monkeypatch):
+    with pytest.raises(RefusedClassError):  # the first read imports parts of the package
+        load(io.BytesIO(b"cmegengine.module.nowhere\nLinear\n."))
+    looked = []
+    monkeypatch.setattr("importlib.import_module", looked.append)
+    with pytest.raises(RefusedClassError, match="megengine.module.nowhere.Linear"):
+        load(io.BytesIO(b"cmegengine.module.nowhere\nLinear\n."))
+    assert not looked
+
+
 def test_a_users_class_is_refused_with_the_way_out():
     with pytest.raises(RefusedClassError, match=r"Payload.*allow_pickle=True.*state_dict"):
         round_trip(Payload())

@@ -13,6 +13,7 @@ import pickle
 import re
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 import ml_dtypes
@@ -172,14 +173,19 @@ def _numpy_type(module: str, name: str) -> Any:
     return None
 
 
+@functools.cache
+def _our_modules() -> frozenset[str]:
+    """No other name is imported: that would look for it on the disk."""
+    root = Path(__file__).parents[1]
+    paths = (path.relative_to(root.parent).with_suffix("") for path in root.rglob("*.py"))
+    return frozenset(".".join(path.parts).removesuffix(".__init__") for path in paths)
+
+
 def _our_class(module: str, name: str) -> Any:
     ours = any(module == package or module.startswith(package + ".") for package in _OUR_PACKAGES)
-    if not ours and (module, name) not in _OUR_CLASSES:
+    if module not in _our_modules() or not ours and (module, name) not in _OUR_CLASSES:
         return None
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        return None
+    found = getattr(importlib.import_module(module), name, None)
     defined = isinstance(found, type) and found.__module__.startswith("megengine")
     return found if defined else None
 
