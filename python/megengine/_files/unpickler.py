@@ -13,7 +13,6 @@ import pickle
 import re
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, Any
 
 import ml_dtypes
@@ -176,6 +175,8 @@ def _numpy_type(module: str, name: str) -> Any:
 @functools.cache
 def _our_modules() -> frozenset[str]:
     """No other name is imported: that would look for it on the disk."""
+    from pathlib import Path  # slow to import
+
     root = Path(__file__).parents[1]
     paths = (path.relative_to(root.parent).with_suffix("") for path in root.rglob("*.py"))
     return frozenset(".".join(path.parts).removesuffix(".__init__") for path in paths)
