@@ -152,11 +152,12 @@ Context& context() {
     return instance;
 }
 
-Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) try {
+namespace {
+
+// Operands lie as the op knows it.
+Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) try {
     for (const TensorRef& input : inputs)
         if (!input->has_data()) host_data(*input);
-    Tensors converted;
-    if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, compute);
     const bool is_recorded = Rematerializer::is_on();
     const Pins pins(inputs);
     if (op.direct) {
@@ -200,6 +201,14 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     throw;
 }
 
+}  // namespace
+
+Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    Tensors converted;
+    if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, compute);
+    return run(op, attrs, inputs);
+}
+
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     Tensors converted;
     check_input_count(op, inputs.size());
@@ -209,7 +218,7 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     }
     if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, apply);
     Tracer* tracer = tracer_for(inputs);
-    Tensors outputs = tracer ? tracer->on_op(op, attrs, inputs) : compute(op, attrs, inputs);
+    Tensors outputs = tracer ? tracer->on_op(op, attrs, inputs) : run(op, attrs, inputs);
     for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
 }
