@@ -39,24 +39,9 @@ struct ConvProblem {
     memory::data_type dtype = memory::data_type::f32;
     bool any_layout = true;  // of x and y
 
-    memory::desc activation(const Type& type) const {
-        if (any_layout) return {dnn::dims_of(type.shape), dtype, memory::format_tag::any};
-        return {dnn::dims_of(type.shape), dtype, dnn::strides_of(type.shape, Layout::channels_last)};
-    }
-    Dims weight_dims() const {
-        Dims dims = dnn::dims_of(w.shape);
-        if (groups == 1) return dims;
-        dims[0] /= groups;
-        dims.insert(dims.begin(), groups);
-        return dims;
-    }
-    memory::desc weights() const { return {weight_dims(), dtype, memory::format_tag::any}; }
-    memory::desc dense_weights() const {
-        const Dims dims = weight_dims();
-        Dims strides(dims.size(), 1);
-        for (size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
-        return {dims, dtype, strides};
-    }
+    memory::desc activation(const Type& type) const { return dnn::activation_of(type, dtype, any_layout); }
+    memory::desc weights() const { return dnn::weights_of(w, groups, dtype, true); }
+    memory::desc dense_weights() const { return dnn::weights_of(w, groups, dtype, false); }
 };
 
 ConvProblem problem_of(const OpCall& call, const Type& x, const Type& w, const Type& y) {

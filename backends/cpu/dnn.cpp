@@ -237,6 +237,23 @@ dnnl::memory::desc desc_of(const Type& type) {
     return {dims_of(type.shape), data_type(type.dtype), strides_of(type.shape, type.layout)};
 }
 
+dnnl::memory::desc activation_of(const Type& type, dnnl::memory::data_type dtype, bool any_layout) {
+    if (any_layout) return {dims_of(type.shape), dtype, dnnl::memory::format_tag::any};
+    return {dims_of(type.shape), dtype, strides_of(type.shape, runtime::Layout::channels_last)};
+}
+
+dnnl::memory::desc weights_of(const Type& weights, int64_t groups, dnnl::memory::data_type dtype, bool any_layout) {
+    Dims dims = dims_of(weights.shape);
+    if (groups > 1) {
+        dims[0] /= groups;
+        dims.insert(dims.begin(), groups);
+    }
+    if (any_layout) return {dims, dtype, dnnl::memory::format_tag::any};
+    Dims strides(dims.size(), 1);
+    for (size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+    return {dims, dtype, strides};
+}
+
 dnnl::primitive_attr attributes() {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -81,6 +81,11 @@ Dims dims_of(const runtime::Shape& shape);
 Dims strides_of(const runtime::Shape& shape, runtime::Layout layout);
 dnnl::memory::desc desc_of(const runtime::Type& type);
 
+// Operands of a convolution. An activation: in the layout that the primitive prefers, or channels-last.
+dnnl::memory::desc activation_of(const runtime::Type& type, dnnl::memory::data_type dtype, bool any_layout);
+// Weights: [oc, c / groups, kernel...], or with a leading axis of groups; in the preferred layout, or row-major.
+dnnl::memory::desc weights_of(const runtime::Type& weights, int64_t groups, dnnl::memory::data_type dtype, bool any_layout);
+
 // One operand of a primitive: how the tensor lies in memory, whatever the primitive prefers.
 struct Operand {
     int arg = 0;  // DNNL_ARG_...

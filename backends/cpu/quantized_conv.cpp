@@ -20,27 +20,6 @@ using runtime::Layout;
 using runtime::OpCall;
 using runtime::Type;
 
-memory::desc activation(const Type& type, bool any_layout) {
-    const auto dtype = dnn::data_type(type.dtype);
-    if (any_layout) return {dnn::dims_of(type.shape), dtype, memory::format_tag::any};
-    return {dnn::dims_of(type.shape), dtype, dnn::strides_of(type.shape, Layout::channels_last)};
-}
-
-// [oc, c / groups, kernel...], or with a leading axis of groups.
-Dims weight_dims(const Type& w, int64_t groups) {
-    Dims dims = dnn::dims_of(w.shape);
-    if (groups == 1) return dims;
-    dims[0] /= groups;
-    dims.insert(dims.begin(), groups);
-    return dims;
-}
-
-Dims dense_strides(const Dims& dims) {
-    Dims strides(dims.size(), 1);
-    for (size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
-    return strides;
-}
-
 // Scales of the weights are per tensor, or per output channel: axis 0, and 1 where 0 counts the groups.
 dnnl::primitive_attr attributes_of(const OpCall& call) {
     dnnl::primitive_attr attr = dnn::attributes();
@@ -114,15 +93,16 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
     Dims dilation = sizes("dilation", 1);
     for (int64_t& step : dilation) --step;  // oneDNN counts the skipped elements
     const bool any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
-    const Dims weights = weight_dims(w, call.integer("groups"));
-    const memory::desc dense(weights, memory::data_type::s8, dense_strides(weights));
+    const auto weights = [&](bool any) { return dnn::weights_of(w, call.integer("groups"), memory::data_type::s8, any); };
+    const memory::desc dense = weights(false);
     const memory::desc bias({w.shape[0]}, memory::data_type::f32, memory::format_tag::a);
     const memory::desc scale({call.inputs[2].numel()}, memory::data_type::f32, memory::format_tag::a);
-    const auto create = [=, attr = attributes_of(call), src = activation(x, any_layout), dst = activation(y, any_layout)](const memory::desc& w_desc) {
+    const auto create = [stride, padding, dilation, bias, attr = attributes_of(call), src = dnn::activation_of(x, dnn::data_type(x.dtype), any_layout),
+                         dst = dnn::activation_of(y, dnn::data_type(y.dtype), any_layout)](const memory::desc& w_desc) {
         return dnnl::convolution_forward::primitive_desc(dnn::engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
                                                          src, w_desc, bias, dst, stride, dilation, padding, padding, attr);
     };
-    const memory::desc packed = dnn::preferred([&] { return create({weights, memory::data_type::s8, memory::format_tag::any}); }, DNNL_ARG_WEIGHTS);
+    const memory::desc packed = dnn::preferred([&] { return create(weights(true)); }, DNNL_ARG_WEIGHTS);
     Prepared conv = dnn::make(call, [create, packed] { return create(packed); },
                               {{DNNL_ARG_SRC, false, 0, dnn::desc_of(x)},
                                {DNNL_ARG_WEIGHTS, false, 1, packed},
