@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import ops
 from ..core.tensor.dtype import get_quantize_entry, get_scale, is_quantize
-from ..core.tensor.quantized import QuantizedTensor, convert, real_values
+from ..core.tensor.quantized import QuantizedTensor, in_dtype, real_values
 from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from . import _conv
@@ -92,7 +92,7 @@ def conv_bias_activation(
     bias = None if bias is None else real_values(bias)
     y = _conv.conv2d(inp, weight, bias, stride, padding, dilation, groups)
     y = ops.relu(y) if use_relu else y
-    return y if dtype is None else convert(y, dtype)
+    return in_dtype(y, dtype)
 
 
 def batch_conv_bias_activation(
@@ -171,4 +171,4 @@ def conv_transpose2d(
         conv_mode,
         compute_mode,
     )
-    return y if dtype is None else convert(y, dtype)
+    return in_dtype(y, dtype)

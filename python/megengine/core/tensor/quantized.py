@@ -59,6 +59,11 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
     return QuantizedTensor(ops.cast(levels, dtype=np.dtype(dtype).name), dtype)
 
 
+def in_dtype(x: Tensor, dtype: Any | None) -> Tensor:
+    """``x`` in a quantized dtype, if there is one."""
+    return x if dtype is None else convert(x, dtype)
+
+
 def real_values(x: Tensor) -> Tensor:
     """What ``x`` stands for, in float32. TypeError for integers without a scale."""
     if isinstance(x, QuantizedTensor):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core.tensor.quantized import real_values
+from ...core.tensor.quantized import in_dtype, real_values
 from ...tensor import Tensor
 from .. import batch_matmul_activation as Float
 from ..qat import batch_matmul_activation as QAT
-from .module import QuantizedModule, in_dtype, made_like, with_weights
+from .module import QuantizedModule, made_like, with_weights
 
 __all__ = ["BatchMatMulActivation"]
 

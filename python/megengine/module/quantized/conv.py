@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import functional as F
-from ...core.tensor.quantized import real_values
+from ...core.tensor.quantized import in_dtype, real_values
 from ...functional import quantized as FQ
 from ...tensor import Tensor
 from .. import conv as Float
 from .._conv_base import Size
 from ..qat import conv as QAT
-from .module import QuantizedModule, in_dtype, made_like, with_weights
+from .module import QuantizedModule, made_like, with_weights
 
 __all__ = ["Conv2d", "ConvRelu2d", "ConvTranspose2d", "ConvTransposeRelu2d"]
 

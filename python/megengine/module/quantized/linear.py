@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ...core import ops
-from ...core.tensor.quantized import QuantizedTensor, real_values
+from ...core.tensor.quantized import QuantizedTensor, in_dtype, real_values
 from ...functional import quantized as FQ
 from ...functional.nn import linear, relu
 from ...tensor import Tensor
 from ..qat import linear as QAT
-from .module import QuantizedModule, in_dtype, made_like, with_weights
+from .module import QuantizedModule, made_like, with_weights
 
 __all__ = ["Linear", "LinearRelu"]
 

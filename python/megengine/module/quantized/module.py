@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-import numpy as np
-
 from ...core.tensor.quantized import convert
 from ...tensor import Tensor
 from .._structure import INTERNAL
@@ -57,8 +55,3 @@ def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor 
     made.weight = convert(weight.detach(), qat_module.get_weight_dtype())
     made.bias = None if bias is None else Tensor(bias.detach())
     return made
-
-
-def in_dtype(x: Tensor, dtype: np.dtype | None) -> Tensor:
-    """``x`` in a quantized dtype, if there is one."""
-    return x if dtype is None else convert(x, dtype)

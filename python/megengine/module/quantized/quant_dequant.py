@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.tensor.quantized import real_values
+from ...core.tensor.quantized import in_dtype, real_values
 from ...tensor import Tensor
 from ..qat import quant_dequant as QAT
-from .module import QuantizedModule, in_dtype, made_like
+from .module import QuantizedModule, made_like
 
 __all__ = ["DequantStub", "QuantStub"]
 
