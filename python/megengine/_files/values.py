@@ -11,6 +11,7 @@ import base64
 import enum
 import functools
 import math
+import os
 import sys
 import types
 from collections import OrderedDict
@@ -91,6 +92,17 @@ class ValueWriter:
         """A dict whose keys are str."""
         return {key: self(value) for key, value in values.items()}
 
+    def call(self, args: Any, kwargs: Any, source: str) -> dict[str, Any]:
+        """What a call is given, and "file:line" of the program without its folder; what is empty is left out."""
+        written: dict[str, Any] = {}
+        if args:
+            written["args"] = self.list(args)
+        if kwargs:
+            written["kwargs"] = self.by_name(kwargs)
+        if source:
+            written["source"] = os.path.basename(source)
+        return written
+
 
 class ValueReader:
     """Reads values. tensor, module: give the tensor of a name, the module at a place; nodes: values read so far."""
@@ -135,6 +147,11 @@ class ValueReader:
     def by_name(self, data: Any) -> dict[str, Any]:
         """A dict whose keys are str."""
         return {key: self(value) for key, value in expect(data, dict).items()}
+
+    def call(self, data: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], str]:
+        """(args, kwargs, source) of a call."""
+        args = tuple(self.list(data.get("args", [])))
+        return args, self.by_name(data.get("kwargs", {})), expect(data.get("source", ""), str)
 
     def node(self, place: Any) -> Value:
         """A value of the graph that was made before."""

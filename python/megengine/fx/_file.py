@@ -56,12 +56,7 @@ def _write(owner: GraphModule, writer: ValueWriter) -> Any:
 def _write_node(node: Node, writer: ValueWriter) -> dict[str, Any]:
     target = node.target if isinstance(node.target, str) else admitted.name_of(node.target)
     written = {"op": node.op, "name": node.name, "target": target}
-    if node.args:
-        written["args"] = writer.list(node.args)
-    if node.kwargs:
-        written["kwargs"] = writer.by_name(node.kwargs)
-    if node.source:
-        written["source"] = os.path.basename(node.source)
+    written |= writer.call(node.args, node.kwargs, node.source)
     meta = {}
     for key, value in node.meta.items():
         try:
@@ -92,12 +87,11 @@ def _read_node(graph: Graph, item: Any, reader: ValueReader) -> Node:
     op, name, target = (expect(item[key], str) for key in ("op", "name", "target"))
     if op == "call_function":
         target = reader.admission.function(target)
-    args = tuple(reader.list(item.get("args", [])))
-    kwargs = reader.by_name(item.get("kwargs", {}))
+    args, kwargs, source = reader.call(item)
     node = graph.create_node(op, target, args, kwargs, name)
     node.name = name  # also one that a graph would not give by itself
     node.meta = reader.by_name(item.get("meta", {}))
-    node.source = expect(item.get("source", ""), str)
+    node.source = source
     return node
 
 

@@ -134,12 +134,7 @@ def _read_node(data: Any, reader: ValueReader) -> Node:
 
 def _write_expr(expr: Expr, writer: ValueWriter) -> dict[str, Any]:
     written: dict[str, Any] = {"kind": type(expr).__name__, "name": expr.name}
-    if expr._args:
-        written["args"] = writer.list(expr._args)
-    if expr._kwargs:
-        written["kwargs"] = writer.by_name(expr._kwargs)
-    if expr.source:
-        written["source"] = os.path.basename(expr.source)
+    written |= writer.call(expr._args, expr._kwargs, expr.source)
     if expr._disable_remove:
         written["keep"] = True
     if isinstance(expr, CallFunction):
@@ -156,9 +151,10 @@ def _read_expr(data: Any, reader: ValueReader) -> Expr:
     cls = _EXPRS.get(expect(data["kind"], str))
     if cls is None:
         raise Damaged(f"it has a step of the unknown kind {data['kind']!r}")
+    args, kwargs, source = reader.call(data)
     saved = {
         "name": expect(data["name"], str),
-        "source": expect(data.get("source", ""), str),
+        "source": source,
         "_id": None,
         "_disable_remove": expect(data.get("keep", False), bool),
     }
@@ -169,8 +165,7 @@ def _read_expr(data: Any, reader: ValueReader) -> Expr:
         saved["attr_name" if cls is GetAttr else "method"] = expect(what, str)
     elif cls is not Input:
         saved["opdef" if cls is Apply else "value"] = reader(what)
-    args = tuple(reader.list(data.get("args", [])))
-    return cls._restored(saved, args, reader.by_name(data.get("kwargs", {})))
+    return cls._restored(saved, args, kwargs)
 
 
 def _function(name: str, reader: ValueReader) -> Any:
