@@ -23,8 +23,10 @@ test: lint test-cpp test-python
 test-cpp: build
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
+# Then what judges kernels once more, at AVX2.
 test-python: build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
+	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
 
 lint: setup
 	$(PY) -m ruff check python tests examples benchmarks

@@ -1,10 +1,16 @@
 #include "codegen/host_cpu.h"
 
+#include "runtime/isa.h"
+
 namespace megjit::codegen {
 namespace {
 
+#define MEGJIT_V3 "x86-64 sse4.2 popcnt lzcnt movbe bmi bmi2 f16c fma avx avx2"
+#define MEGJIT_V4 MEGJIT_V3 " avx512f avx512cd avx512vl avx512bw avx512dq"
+
 std::string detect() {
 #ifdef __x86_64__
+    if (runtime::isa() < runtime::machine_isa()) return runtime::has_avx512() ? MEGJIT_V4 : MEGJIT_V3;
     std::string found = "x86-64";
 #define MEGJIT_FEATURE(name) \
     if (__builtin_cpu_supports(name)) found += " " name;

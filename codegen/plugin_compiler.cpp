@@ -6,6 +6,7 @@
 #include "codegen/expand_math.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
+#include "runtime/isa.h"
 
 namespace megjit::codegen {
 
@@ -60,6 +61,9 @@ const PluginCompiler::Library& PluginCompiler::library() const {
     void (*version)(PluginSink, void*) = nullptr;
     symbol("_abi", abi);
     if (abi() != abi_) throw DeviceError(cat(name_, ": ", file_.string(), " is of another version of megjit"));
+    void (*bound)(int) = nullptr;
+    symbol("_bound", bound);
+    bound(static_cast<int>(runtime::isa()));
     symbol("_version", version);
     symbol("_compile", opened->compile);
     symbol("_source", opened->source);

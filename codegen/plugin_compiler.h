@@ -1,5 +1,5 @@
 // codegen/plugin_compiler.h -- a KernelCompiler that lives in a shared library of its own, behind a C ABI:
-// <prefix>_abi, _version, _compile, _source and perhaps _assembly, as backends/mlir/abi.h describes them.
+// <prefix>_abi, _bound, _version, _compile, _source and perhaps _assembly, as backends/mlir/abi.h describes them.
 #pragma once
 
 #include <filesystem>

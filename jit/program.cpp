@@ -235,7 +235,11 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         const memory::SharedBuffer& buffer = aliasing.buffers[b];
         plan_.buffers.push_back({.place = buffer.place, .offset = offset_of_buffer[b], .bytes = buffer.bytes, .live = buffer.live});
     }
-    for (const Prepared& entry : prepared) plan_.steps.push_back(describe(graph_, graph_.node(entry.node).outputs[0]));
+    for (const Prepared& entry : prepared) {
+        plan_.steps.push_back(describe(graph_, graph_.node(entry.node).outputs[0]));
+        const std::string_view remark = entry.executable ? entry.executable->remark() : "";
+        if (!remark.empty()) plan_.steps.back() += cat(" (", remark, ")");
+    }
     for (size_t value = 0; value < graph_.value_count(); ++value) {
         PlannedBuffer& buffer = plan_.buffers[aliasing.buffer_of[value]];
         if (buffer.values.empty()) buffer.use = use_of(graph_, static_cast<ValueId>(value), options.is_parameter);
@@ -275,6 +279,8 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         else result_of_output_.push_back(result_of_buffer[aliasing.buffer_of[at(output)]]);
     }
 
+    // The addresses are known now, or patched at each run; there are none where only a plan is wanted.
+    const auto in_arena = [&](void* arena, size_t at) { return options.only_plan ? nullptr : static_cast<std::byte*>(arena) + at; };
     const auto add_operand = [&](uint32_t value) {
         const uint32_t b = aliasing.buffer_of[value];
         const memory::SharedBuffer& buffer = aliasing.buffers[b];
@@ -282,8 +288,8 @@ void Program::plan_memory(const Graph& recorded, const LoweringOptions& options)
         const auto operand = static_cast<uint32_t>(operands_.size());
         operands_.push_back(nullptr);
         switch (buffer.place) {
-            case memory::Place::kArena: operands_.back() = static_cast<std::byte*>(arena_) + offset_of_buffer[b] + offset; break;
-            case memory::Place::kHost: operands_.back() = host_arena_.get() + offset_of_buffer[b] + offset; break;
+            case memory::Place::kArena: operands_.back() = in_arena(arena_, offset_of_buffer[b] + offset); break;
+            case memory::Place::kHost: operands_.back() = in_arena(host_arena_.get(), offset_of_buffer[b] + offset); break;
             case memory::Place::kConstant:
                 operands_.back() = graph_.producer(static_cast<ValueId>(buffer.value)).constant->as<std::byte>() + offset;
                 break;

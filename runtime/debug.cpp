@@ -27,6 +27,7 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_CACHE_DIR", "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
     {"MEGJIT_PLUGIN_DIR", "folder of the kernel compilers' plug-ins; default: the package's folder"},
     {"MEGJIT_NVRTC", "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
+    {"MEGJIT_ISA", "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
 };
 
@@ -55,6 +56,7 @@ Debug load() {
     debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
     debug.nvrtc = read("MEGJIT_NVRTC");
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
+    debug.isa = read("MEGJIT_ISA");
     debug.skipped = split(read("MEGJIT_SKIP"));
     std::string dump = read("MEGJIT_DUMP");
     if (const size_t sign = dump.find('@'); sign != std::string::npos) {

@@ -23,6 +23,8 @@ public:
     virtual size_t workspace_bytes() const { return 0; }
     // May output `out` lie exactly on input `in`?
     virtual bool may_alias(int out, int in) const { (void)out; (void)in; return false; }
+    // For the plan: what a reader could expect of it that this kernel does not do, and why not.
+    virtual std::string_view remark() const { return {}; }
     // Where input `in` and output 0 are one block of the same bytes: the input in the output (concat), or the output in
     // the input (slice). run() does not move what lies there already.
     struct Part {

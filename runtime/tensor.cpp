@@ -19,12 +19,22 @@ static_assert(sizeof(Storage) <= kHeaderBytes);
 
 // Recently freed inline blocks: one eager op on a small tensor takes and returns one of them.
 struct InlinePool {
-    static constexpr int kKept = 64;
+    static constexpr int kKept = 64, kClosed = kKept + 1;  // closed: neither gives nor takes
     void* blocks[kKept];
-    int count = 0;
-    ~InlinePool() { while (count > 0) std::free(blocks[--count]); count = kKept + 1; }  // from now on neither gives nor takes
+    int count;
 };
-thread_local InlinePool inline_pool;
+thread_local constinit InlinePool inline_pool{};
+
+// Empties the pool when its thread ends. An object of its own: the pool, which is never destroyed, can still be asked by
+// whatever is destroyed later.
+struct PoolCloser {
+    bool is_armed = false;
+    ~PoolCloser() {
+        while (inline_pool.count > 0) std::free(inline_pool.blocks[--inline_pool.count]);
+        inline_pool.count = InlinePool::kClosed;
+    }
+};
+thread_local PoolCloser pool_closer;
 
 void* take_inline_block() {
     if (inline_pool.count > 0 && inline_pool.count <= InlinePool::kKept) return inline_pool.blocks[--inline_pool.count];
@@ -34,6 +44,7 @@ void* take_inline_block() {
 }
 
 void return_inline_block(void* block) {
+    if (inline_pool.count == 0) pool_closer.is_armed = true;  // so that it is made
     if (inline_pool.count < InlinePool::kKept) inline_pool.blocks[inline_pool.count++] = block;
     else std::free(block);
 }

@@ -7,6 +7,9 @@
 #include "backends/cpu/elements.h"
 #include "codegen/strides.h"
 
+#define MEGJIT_KERNELS "backends/cpu/copy.inl"
+#include "backends/cpu/each_isa.h"
+
 namespace megjit::cpu {
 namespace {
 
@@ -71,56 +74,10 @@ void copy_rows(const Region& r, const T* from, T* to) {
     });
 }
 
-// Transposes 8 x 8 elements of 4 bytes: three rounds, each swaps the off-diagonal blocks of one size.
-using Lane8 = uint32_t __attribute__((vector_size(32)));
-
-template <int W>
-[[gnu::always_inline]] inline void swap_blocks(Lane8 (&row)[8]) {
-    Lane8 low, high;
-    for (uint32_t j = 0; j < 8; ++j) {
-        low[j] = (j & W) ? 8 + j - W : j;
-        high[j] = (j & W) ? 8 + j : j + W;
-    }
-    for (int i = 0; i < 8; ++i) {
-        if (i & W) continue;
-        const Lane8 a = row[i], b = row[i + W];
-        row[i] = __builtin_shuffle(a, b, low);
-        row[i + W] = __builtin_shuffle(a, b, high);
-    }
-}
-
-[[gnu::always_inline]] inline void transpose_lanes(Lane8 (&row)[8]) {
-    swap_blocks<1>(row);
-    swap_blocks<2>(row);
-    swap_blocks<4>(row);
-}
-
-// to[p * to_step + q] = from[q * from_step + p]. Blocks of 16 x 16 read and write whole cache lines at once:
-// with strides of a power of two, lines that come back later have been evicted meanwhile.
-MEGJIT_CLONES void transpose_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step, int64_t ps, int64_t qs) {
-    const int64_t whole_p = ps / 16 * 16, whole_q = qs / 16 * 16;
-    for (int64_t q = 0; q < whole_q; q += 16)
-        for (int64_t p = 0; p < whole_p; p += 16)
-            for (int64_t pp = p; pp < p + 16; pp += 8) {
-                Lane8 left[8], right[8];
-                for (int i = 0; i < 8; ++i) std::memcpy(&left[i], from + (q + i) * from_step + pp, sizeof left[i]);
-                for (int i = 0; i < 8; ++i) std::memcpy(&right[i], from + (q + 8 + i) * from_step + pp, sizeof right[i]);
-                transpose_lanes(left);
-                transpose_lanes(right);
-                for (int i = 0; i < 8; ++i) {
-                    std::memcpy(to + (pp + i) * to_step + q, &left[i], sizeof left[i]);
-                    std::memcpy(to + (pp + i) * to_step + q + 8, &right[i], sizeof right[i]);
-                }
-            }
-    for (int64_t p = whole_p; p < ps; ++p)
-        for (int64_t q = 0; q < whole_q; ++q) to[p * to_step + q] = from[q * from_step + p];
-    for (int64_t q = whole_q; q < qs; ++q)
-        for (int64_t p = 0; p < ps; ++p) to[p * to_step + q] = from[q * from_step + p];
-}
-
-// Other sizes go through a block that lies in the first-level cache.
+// Elements of 4 bytes are transposed in registers, others in a block that lies in the first-level cache.
 template <class T>
 void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t ps, int64_t qs) {
+    if constexpr (sizeof(T) == 4) return MEGJIT_BEST(transpose_words)(from, from_step, to, to_step, ps, qs);
     if (qs < 8) {  // interleaving: the long axis goes inside
         for (int64_t q = 0; q < qs; ++q)
             for (int64_t p = 0; p < ps; ++p) to[p * to_step + q] = from[q * from_step + p];

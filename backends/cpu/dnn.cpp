@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/error.h"
+#include "runtime/isa.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -15,15 +16,6 @@ using runtime::Layout;
 using runtime::OpCall;
 using runtime::Shape;
 using runtime::Type;
-
-int isa_level() {
-#if defined(__x86_64__)
-    static const int level = __builtin_cpu_supports("x86-64-v4") ? 4 : __builtin_cpu_supports("x86-64-v3") ? 3 : 1;
-    return level;
-#else
-    return 1;
-#endif
-}
 
 Prepared make_zeros(std::span<const Type> outputs) {
     std::vector<size_t> bytes;
@@ -75,10 +67,18 @@ private:
     bool changed_ = false;
 };
 
+// oneDNN looks at the CPU itself: it is told only of a bound, and before it chooses its first kernel.
+void bound_isa() {
+    if (runtime::isa() == runtime::machine_isa()) return;
+    constexpr dnnl::cpu_isa kMost[] = {dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core, dnnl::cpu_isa::avx512_core_fp16};
+    if (dnnl::set_max_cpu_isa(kMost[static_cast<size_t>(runtime::isa())]) != dnnl::status::success)
+        throw runtime::InternalError("oneDNN was in use before its instruction set was bounded");
+}
+
 class PrimitiveExecutable final : public runtime::Executable {
 public:
-    PrimitiveExecutable(std::string op, Create create, std::vector<Operand> operands)
-        : op_(std::move(op)), create_(std::move(create)), operands_(std::move(operands)), threads_(runtime::thread_count()) {
+    PrimitiveExecutable(std::string op, Create create, std::vector<Operand> operands, std::string remark)
+        : op_(std::move(op)), create_(std::move(create)), operands_(std::move(operands)), remark_(std::move(remark)), threads_(runtime::thread_count()) {
         const ThreadScope scope(threads_);
         const dnnl::primitive_desc_base desc = create_();
         dnnl_primitive_t made = nullptr;
@@ -109,6 +109,7 @@ public:
     PrimitiveExecutable& operator=(const PrimitiveExecutable&) = delete;
 
     size_t workspace_bytes() const override { return workspace_; }
+    std::string_view remark() const override { return remark_; }
 
     void run(void* const* inputs, void* const* outputs, void* workspace) const override {
         if (threads_ > 1 && runtime::thread_count() == 1) return run_serial(inputs, outputs);
@@ -135,7 +136,7 @@ public:
         check(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(count) + 1, args), op_);
         for (size_t i = 0; i < count; ++i)
             if (operands_[i].is_output && steps_[i].reorder) reorder(i, mine->inner[i].get(), mine->user[i].get(), scratch);
-        delete spare_.exchange(mine.release(), std::memory_order_release);
+        delete spare_.exchange(mine.release(), std::memory_order_acq_rel);  // acquires what another run released
     }
 
 private:
@@ -167,7 +168,7 @@ private:
     // A primitive splits its work for the number of threads it was made for. In a forked child, or inside
     // of a parallel region, there is one: a primitive made for that is used. Rare, so it may allocate.
     void run_serial(void* const* inputs, void* const* outputs) const {
-        std::call_once(serial_once_, [&] { serial_ = std::make_unique<PrimitiveExecutable>(op_, create_, operands_); });
+        std::call_once(serial_once_, [&] { serial_ = std::make_unique<PrimitiveExecutable>(op_, create_, operands_, remark_); });
         const std::unique_ptr<void, void (*)(void*)> work(std::aligned_alloc(kAlign, aligned(serial_->workspace_ + 1)), std::free);
         if (!work) throw runtime::DeviceError(runtime::cat(op_, ": out of memory for a workspace of ", serial_->workspace_, " bytes"));
         serial_->run(inputs, outputs, work.get());
@@ -176,6 +177,7 @@ private:
     std::string op_;
     Create create_;
     std::vector<Operand> operands_;
+    std::string remark_;
     int threads_ = 1;
     std::vector<Step> steps_;
     std::unique_ptr<std::remove_pointer_t<dnnl_primitive_t>, Destroy> primitive_;
@@ -189,7 +191,10 @@ private:
 }  // namespace
 
 dnnl::engine& engine() {
-    static dnnl::engine* const only = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+    static dnnl::engine* const only = [] {
+        bound_isa();
+        return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+    }();
     return *only;
 }
 
@@ -210,7 +215,7 @@ dnnl::memory::data_type data_type(DType dtype) {
 }
 
 bool computes_natively(DType dtype) {
-    static const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    static const auto isa = static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // once it is bounded
     const auto has = [](dnnl::cpu_isa wanted) { return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted); };
     if (dtype == DType::bf16) return has(dnnl::cpu_isa::avx512_core_bf16);
     if (dtype == DType::f16) return has(dnnl::cpu_isa::avx512_core_fp16);
@@ -260,9 +265,9 @@ dnnl::primitive_attr attributes() {
     return attr;
 }
 
-Prepared make(const OpCall& call, Create create, std::vector<Operand> operands) {
+Prepared make(const OpCall& call, Create create, std::vector<Operand> operands, std::string remark) {
     try {
-        return std::make_shared<const PrimitiveExecutable>(call.op.name, std::move(create), std::move(operands));
+        return std::make_shared<const PrimitiveExecutable>(call.op.name, std::move(create), std::move(operands), std::move(remark));
     } catch (const dnnl::error& error) {
         std::string types;
         for (const Type& input : call.inputs) types += " " + to_string(input);

@@ -34,9 +34,6 @@ using Prepared = std::shared_ptr<const runtime::Executable>;
 
 // --- hand-written kernels -------------------------------------------------------------------
 
-// Level of x86-64 that this CPU has, as dnn_each_isa.h compiles for: 4, 3, or 1.
-int isa_level();
-
 // An Executable from a function (inputs, outputs, workspace).
 template <class Run>
 class KernelExecutable final : public runtime::Executable {
@@ -99,7 +96,7 @@ dnnl::primitive_attr attributes();  // the scratchpad is the caller's
 // A primitive with reorders into and out of the layouts it prefers. `create` makes the primitive
 // descriptor; it is called once more, for one thread, if the pool cannot be used when it runs.
 using Create = std::function<dnnl::primitive_desc_base()>;
-Prepared make(const runtime::OpCall& call, Create create, std::vector<Operand> operands);
+Prepared make(const runtime::OpCall& call, Create create, std::vector<Operand> operands, std::string remark = {});
 
 // How that primitive wants an operand to lie in memory. Throws dnnl::error where there is none.
 dnnl::memory::desc preferred(const Create& create, int arg);

@@ -6,12 +6,10 @@
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 
-#if defined(__x86_64__)
 #include <immintrin.h>
-#endif
 
 #define MEGJIT_KERNELS "backends/cpu/dnn_convert.inl"
-#include "backends/cpu/dnn_each_isa.h"
+#include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 
@@ -21,30 +19,6 @@ using runtime::OpCall;
 using runtime::Type;
 
 namespace {
-
-
-#if defined(__x86_64__)
-__attribute__((target("avx,f16c"))) int64_t half_to_floats_f16c(const uint16_t* from, float* to, int64_t n) {
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-    return i;
-}
-__attribute__((target("avx,f16c"))) int64_t floats_to_half_f16c(const float* from, uint16_t* to, int64_t n) {
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-    return i;
-}
-bool has_f16c() {
-    static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
-    return has;
-}
-#else
-int64_t half_to_floats_f16c(const uint16_t*, float*, int64_t) { return 0; }
-int64_t floats_to_half_f16c(const float*, uint16_t*, int64_t) { return 0; }
-bool has_f16c() { return false; }
-#endif
 
 constexpr int64_t kCastGrain = 1 << 15;
 
@@ -132,14 +106,12 @@ void convert_dtype(DType from, DType to, const void* source, void* target, int64
             const uint16_t* s = static_cast<const uint16_t*>(source);
             float* t = static_cast<float*>(target);
             if (from == DType::bf16) return MEGJIT_BEST(bfloat_to_floats)(s + lo, t + lo, hi - lo);
-            for (int64_t i = lo + (has_f16c() ? half_to_floats_f16c(s + lo, t + lo, hi - lo) : 0); i < hi; ++i)
-                t[i] = runtime::half_to_float(s[i]);
+            MEGJIT_BEST(half_to_floats)(s + lo, t + lo, hi - lo);
         } else {
             const float* s = static_cast<const float*>(source);
             uint16_t* t = static_cast<uint16_t*>(target);
             if (to == DType::bf16) return MEGJIT_BEST(floats_to_bfloat)(s + lo, t + lo, hi - lo);
-            for (int64_t i = lo + (has_f16c() ? floats_to_half_f16c(s + lo, t + lo, hi - lo) : 0); i < hi; ++i)
-                t[i] = runtime::float_to_half(s[i]);
+            MEGJIT_BEST(floats_to_half)(s + lo, t + lo, hi - lo);
         }
     });
 }

@@ -137,15 +137,16 @@ Prepared make_with_epilogue(const OpCall& call, const CreateWith& create, std::v
         operands.push_back({DNNL_ARG_BIAS, false, static_cast<int>(steps[0].operand), bias});
         steps = steps.subspan(1);
     }
-    const auto made_with = [&](const PostOps& post) {
+    const auto made_with = [&](const PostOps& post, std::string remark = {}) {
         std::vector<Operand> all = operands;
         all.insert(all.end(), post.operands.begin(), post.operands.end());
-        return make(call, [create, bias, attr = post.attr] { return create(attr, bias); }, std::move(all));
+        return make(call, [create, bias, attr = post.attr] { return create(attr, bias); }, std::move(all), std::move(remark));
     };
     const PostOps apart = post_ops(steps, result, channel, false), onto = post_ops(steps, result, channel, true);
     if (plain != kernel_name(create, apart.attr, bias)) return epilogue_after(made_with({}), call, result, channel);
     const auto addend = std::find_if(steps.begin(), steps.end(), [](const EpilogueStep& step) { return step.kind == Kind::add; });
-    if (addend == steps.end() || !is_brg || plain != kernel_name(create, onto.attr, bias)) return made_with(apart);
+    if (addend == steps.end()) return made_with(apart);
+    if (!is_brg || plain != kernel_name(create, onto.attr, bias)) return made_with(apart, runtime::cat("not in place: ", *plain, " adds to its addend in another order"));
     return std::make_shared<const AddOntoExecutable>(made_with(apart), made_with(onto), addend->operand);
 }
 

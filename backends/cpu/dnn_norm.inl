@@ -1,4 +1,4 @@
-// backends/cpu/dnn_norm.inl -- sums and maps of normalization, over runs of one group and over rows of one group per column. See dnn_each_isa.h.
+// backends/cpu/dnn_norm.inl -- sums and maps of normalization, over runs of one group and over rows of one group per column. See each_isa.h.
 
 double sum_run(const float* x, int64_t n) {
     double total = 0;

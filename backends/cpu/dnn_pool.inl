@@ -1,4 +1,4 @@
-// backends/cpu/dnn_pool.inl -- windows of pooling: planes of row-major tensors, windows of channels_last ones. See dnn_each_isa.h.
+// backends/cpu/dnn_pool.inl -- windows of pooling: planes of row-major tensors, windows of channels_last ones. See each_isa.h.
 
 void max_plane(const Pooling& p, const float* x, float* y, float* line) {
     const int64_t width = p.in[2], rows = p.out[0] * p.out[1];

@@ -1,4 +1,4 @@
-// backends/cpu/dnn_softmax.inl -- softmax of rows and of strips of columns. See dnn_each_isa.h.
+// backends/cpu/dnn_softmax.inl -- softmax of rows and of strips of columns. See each_isa.h.
 
 template <class V>
 MEGJIT_INLINE V exp_of(const V& x) {

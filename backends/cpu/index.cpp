@@ -5,6 +5,9 @@
 
 #include "backends/cpu/elements.h"
 
+#define MEGJIT_KERNELS "backends/cpu/index.inl"
+#include "backends/cpu/each_isa.h"
+
 namespace megjit::cpu {
 namespace {
 
@@ -16,17 +19,8 @@ using runtime::cat;
                         runtime::ErrorKind::index);
 }
 
-// Is every place in [low, extent)?
-MEGJIT_CLONES bool all_within(const int32_t* index, int64_t n, int64_t low, int64_t extent) {
-    const auto first = static_cast<int32_t>(low);
-    const auto end = static_cast<int32_t>(std::min<int64_t>(extent, INT32_MAX));
-    int bad = 0;
-    for (int64_t i = 0; i < n; ++i) bad |= (index[i] < first) | (index[i] >= end);
-    return !bad;
-}
-
 void check_places(const std::string& op, const int32_t* index, int64_t n, int64_t axis, int64_t extent) {
-    if (all_within(index, n, -extent, extent)) return;
+    if (MEGJIT_BEST(all_within)(index, n, -extent, extent)) return;
     for (int64_t i = 0; i < n; ++i)
         if (index[i] < -extent || index[i] >= extent) refuse_place(op, index[i], axis, extent);
 }

@@ -1,6 +1,6 @@
 // backends/cpu/lanes.h -- kLanes floats, ints or booleans at a time: the V that scalar_math.h wants.
 // GCC vector types do the plain arithmetic, intrinsics what has no operator. Each instruction set that
-// includes this file is its own translation unit and its own namespace (MEGJIT_ISA).
+// includes this file is its own translation unit and its own namespace (MEGJIT_LEVEL).
 #pragma once
 
 #include <immintrin.h>
@@ -8,12 +8,12 @@
 #include <cstdint>
 
 #ifdef __AVX512F__
-#define MEGJIT_ISA v4
+#define MEGJIT_LEVEL avx512
 #else
-#define MEGJIT_ISA v3
+#define MEGJIT_LEVEL avx2
 #endif
 
-namespace megjit::cpu::MEGJIT_ISA {
+namespace megjit::cpu::MEGJIT_LEVEL {
 
 #ifdef __AVX512F__
 inline constexpr int kLanes = 16;
@@ -127,4 +127,4 @@ inline F32 min(F32 a, F32 b) { return select(ne(a, a), a, select(ne(b, b) | (b <
 inline I32 max(I32 a, I32 b) { return select(a < b, b, a); }
 inline I32 min(I32 a, I32 b) { return select(b < a, b, a); }
 
-}  // namespace megjit::cpu::MEGJIT_ISA
+}  // namespace megjit::cpu::MEGJIT_LEVEL

@@ -7,6 +7,9 @@
 
 #include "backends/cpu/elements.h"
 
+#define MEGJIT_KERNELS "backends/cpu/linalg.inl"
+#include "backends/cpu/each_isa.h"
+
 namespace megjit::cpu {
 namespace {
 
@@ -60,25 +63,6 @@ Prepared prepare_matinv(const OpCall& call, std::span<const Type>) {
 
 // --- singular values ------------------------------------------------------------------------
 
-MEGJIT_CLONES double dot(const double* a, const double* b, int64_t n) {
-    constexpr int kLanes = 16;
-    double lane[kLanes] = {};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-        for (int j = 0; j < kLanes; ++j) lane[j] += a[i + j] * b[i + j];
-    double sum = 0;
-    for (; i < n; ++i) sum += a[i] * b[i];
-    for (const double v : lane) sum += v;
-    return sum;
-}
-MEGJIT_CLONES void rotate(double* a, double* b, int64_t n, double c, double s) {
-    for (int64_t i = 0; i < n; ++i) {
-        const double x = a[i], y = b[i];
-        a[i] = c * x - s * y;
-        b[i] = s * x + c * y;
-    }
-}
-
 // The k rows of a (each of n elements, k <= n) become orthogonal; v (k x k) collects the rotations.
 void orthogonalise(double* a, double* v, int64_t k, int64_t n) {
     for (int sweep = 0; sweep < 60; ++sweep) {
@@ -86,13 +70,13 @@ void orthogonalise(double* a, double* v, int64_t k, int64_t n) {
         for (int64_t p = 0; p + 1 < k; ++p)
             for (int64_t q = p + 1; q < k; ++q) {
                 double *x = a + p * n, *y = a + q * n;
-                const double xx = dot(x, x, n), yy = dot(y, y, n), xy = dot(x, y, n);
+                const double xx = MEGJIT_BEST(dot)(x, x, n), yy = MEGJIT_BEST(dot)(y, y, n), xy = MEGJIT_BEST(dot)(x, y, n);
                 if (!(std::abs(xy) > 1e-15 * std::sqrt(xx * yy))) continue;
                 changed = true;
                 const double zeta = (yy - xx) / (2 * xy), t = std::copysign(1.0, zeta) / (std::abs(zeta) + std::hypot(1.0, zeta));
                 const double c = 1 / std::hypot(1.0, t), s = c * t;
-                rotate(x, y, n, c, s);
-                rotate(v + p * k, v + q * k, k, c, s);
+                MEGJIT_BEST(rotate)(x, y, n, c, s);
+                MEGJIT_BEST(rotate)(v + p * k, v + q * k, k, c, s);
             }
         if (!changed) return;
     }
@@ -108,10 +92,10 @@ void complete(double* rows, int64_t have, int64_t want, int64_t n) {
             row[axis % n] = 1;
             for (int twice = 0; twice < 2; ++twice)
                 for (int64_t before = 0; before < r; ++before) {
-                    const double along = dot(row, rows + before * n, n);
+                    const double along = MEGJIT_BEST(dot)(row, rows + before * n, n);
                     for (int64_t i = 0; i < n; ++i) row[i] -= along * rows[before * n + i];
                 }
-            norm = std::sqrt(dot(row, row, n));
+            norm = std::sqrt(MEGJIT_BEST(dot)(row, row, n));
             for (int64_t i = 0; i < n; ++i) row[i] /= norm;
         }
     }
@@ -130,7 +114,7 @@ struct Svd {
         for (int64_t i = 0; i < k; ++i) v[i * k + i] = 1;
         orthogonalise(a, v, k, n);
         double* norms = s + k;
-        for (int64_t i = 0; i < k; ++i) norms[i] = std::sqrt(dot(a + i * n, a + i * n, n));
+        for (int64_t i = 0; i < k; ++i) norms[i] = std::sqrt(MEGJIT_BEST(dot)(a + i * n, a + i * n, n));
         int64_t rank = 0;
         for (int64_t i = 0; i < k; ++i) {  // by falling norm; selection keeps memory small
             int64_t best = 0;

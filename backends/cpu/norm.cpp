@@ -23,7 +23,7 @@ constexpr int64_t kGrain = 1 << 14;   // elements that are worth a thread
 }  // namespace megjit::cpu
 
 #define MEGJIT_KERNELS "backends/cpu/dnn_norm.inl"
-#include "backends/cpu/dnn_each_isa.h"
+#include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 namespace {

@@ -52,7 +52,7 @@ struct Lines {
 }  // namespace megjit::cpu
 
 #define MEGJIT_KERNELS "backends/cpu/dnn_pool.inl"
-#include "backends/cpu/dnn_each_isa.h"
+#include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 namespace {

@@ -1,6 +1,6 @@
-// backends/cpu/quantized_conv.cpp -- 8-bit convolution by oneDNN: s8 or u8 activations, s8 weights, s32
-// accumulator, scale, bias, relu and saturation in one primitive. CPUs with VNNI multiply and add exactly; on
-// older ones oneDNN halves the weights, which costs their last bit.
+// backends/cpu/quantized_conv.cpp -- 8-bit convolution: s8 or u8 activations, s8 weights, s32 accumulator, scale, bias,
+// relu and saturation in one step. By oneDNN where the CPU has VNNI, which multiplies and adds exactly; older ones would
+// have to halve the weights, and compute by integer_conv.h instead. Both give the same integers.
 //
 // Packing 512 x 512 x 3 x 3 weights takes 13 ms (it also sums them, for signed activations), the convolution at
 // 7 x 7 0.2 ms (two cores of a Zen 5, oneDNN 3.2). So the weights that were packed last are kept, and packed again when others come.
@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "backends/cpu/dnn.h"
+#include "backends/cpu/integer_conv.h"
+#include "runtime/isa.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {
@@ -85,6 +87,10 @@ private:
 Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
     if (y.numel() == 0) return make_zeros(outputs);
+    if (runtime::isa() < runtime::Isa::avx512_vnni) {
+        IntegerPack made = prepare_integer_pack(call, outputs);
+        return std::make_shared<const PackingExecutable>(prepare_integer_conv(call, outputs), std::move(made.pack), w.bytes(), made.packed_bytes);
+    }
     const auto sizes = [&](std::string_view name, int64_t lowest) {
         const auto values = runtime::per_axis(call, name, x.rank() - 2, lowest);
         return Dims(values.begin(), values.begin() + x.rank() - 2);

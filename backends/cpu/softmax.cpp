@@ -20,7 +20,7 @@ constexpr int64_t kStrip = 64;
 }  // namespace megjit::cpu
 
 #define MEGJIT_KERNELS "backends/cpu/dnn_softmax.inl"
-#include "backends/cpu/dnn_each_isa.h"
+#include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 namespace {

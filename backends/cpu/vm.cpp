@@ -5,6 +5,7 @@
 #include <new>
 
 #include "backends/cpu/vm_kernels.h"
+#include "runtime/isa.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -280,19 +281,7 @@ std::shared_ptr<const Executable> prepare_vm(const KernelIR& kernel, const Launc
 }
 
 const VmKernels& vm_kernels() {
-    static const VmKernels kernels = [] {
-        __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-            return vm_kernels_v4();
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-            __builtin_cpu_supports("bmi2"))
-            return vm_kernels_v3();
-        user_error({.what = "this processor is older than x86-64-v3",
-                    .why = "megjit's CPU kernels need AVX2, FMA and F16C",
-                    .fix = "run on a machine of 2013 (Intel Haswell) or later"},
-                   ErrorKind::runtime);
-    }();
+    static const VmKernels kernels = has_avx512() ? avx512::vm_kernels() : avx2::vm_kernels();
     return kernels;
 }
 

@@ -1,6 +1,6 @@
 // backends/cpu/vm_kernels.h -- the loops of the element-wise VM: one a scalar instruction and type, and
-// loads and stores that widen and narrow. Compiled once an instruction set (vm_kernels_v3.cpp and
-// vm_kernels_v4.cpp from vm_kernels.inl), chosen when the process starts.
+// loads and stores that widen and narrow. Compiled once an instruction set (vm_kernels_avx2.cpp and
+// vm_kernels_avx512.cpp from vm_kernels.inl: their intrinsics need files of their own), chosen by runtime::isa().
 #pragma once
 
 #include <bit>
@@ -28,10 +28,10 @@ struct VmKernels {
     StoreFn (*store)(DType dtype) = nullptr;
 };
 
-VmKernels vm_kernels_v3();
-VmKernels vm_kernels_v4();
+namespace avx2 { VmKernels vm_kernels(); }
+namespace avx512 { VmKernels vm_kernels(); }
 
-// The best for this machine. UserError below x86-64-v3.
+// The best for runtime::isa().
 const VmKernels& vm_kernels();
 
 }  // namespace megjit::cpu

@@ -7,7 +7,7 @@
 #include "backends/cpu/vm_kernels.h"
 #include "runtime/scalar_math.h"
 
-namespace megjit::cpu::MEGJIT_ISA {
+namespace megjit::cpu::MEGJIT_LEVEL {
 namespace {
 
 namespace math = megjit::runtime::math;
@@ -290,6 +290,6 @@ StoreFn storer(DType dtype) {
 
 }  // namespace
 
-VmKernels kernels() { return {.step = step, .narrow = narrow, .load = loader, .store = storer}; }
+VmKernels vm_kernels() { return {.step = step, .narrow = narrow, .load = loader, .store = storer}; }
 
-}  // namespace megjit::cpu::MEGJIT_ISA
+}  // namespace megjit::cpu::MEGJIT_LEVEL

@@ -8,7 +8,7 @@
 #include "runtime/parallel.h"
 
 #define MEGJIT_KERNELS "backends/cpu/winograd.inl"
-#include "backends/cpu/dnn_each_isa.h"
+#include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 namespace {
@@ -138,7 +138,7 @@ private:
 
 bool takes_winograd(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
-    if (isa_level() < 4 || x.rank() != 4 || x.dtype != runtime::DType::f32 || w.dtype != x.dtype || outputs[0].numel() == 0) return false;
+    if (x.rank() != 4 || x.dtype != runtime::DType::f32 || w.dtype != x.dtype || outputs[0].numel() == 0) return false;
     if (x.layout != Layout::channels_last || w.shape[2] != 3 || w.shape[3] != 3 || call.integer("groups") != 1) return false;
     const auto stride = runtime::per_axis(call, "stride", 2, 1), dilation = runtime::per_axis(call, "dilation", 2, 1);
     if (stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1) return false;

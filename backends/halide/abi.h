@@ -9,8 +9,10 @@ extern "C" {
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_halide_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitHalideAbi = 2;
+constexpr int kMegjitHalideAbi = 3;
 int megjit_halide_abi(void);
+// Before anything else: the runtime::Isa that code may use.
+void megjit_halide_bound(int isa);
 
 // Halide's version and its target: the CPU and its features.
 void megjit_halide_version(megjit_halide_sink sink, void* to);

@@ -1,4 +1,5 @@
 // The C ABI of libmegjit_halide.so.
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -9,15 +10,30 @@
 #include "backends/halide/emit.h"
 #include "backends/halide/emit_gpu.h"
 #include "runtime/error.h"
+#include "runtime/isa.h"
 
 namespace megjit::halide_backend {
 namespace {
 
-// The CPU we run on. Nothing of Halide's runtime is linked: kernels allocate nothing, start no threads and check nothing.
+std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
+
+// The CPU at hand, or below its level the plain x86-64 of that level.
+Halide::Target cpu_target() {
+    using enum Halide::Target::Feature;
+    Halide::Target host = Halide::get_host_target();
+    const auto isa = static_cast<runtime::Isa>(bound.load());
+    if (isa >= runtime::machine_isa()) return host;
+    host = Halide::Target(host.os, host.arch, host.bits, {SSE41, AVX, AVX2, FMA, F16C});
+    if (isa >= runtime::Isa::avx512)
+        for (const auto feature : {AVX512, AVX512_Skylake}) host.set_feature(feature);
+    return host;
+}
+
+// Nothing of Halide's runtime is linked: kernels allocate nothing, start no threads and check nothing.
 const Halide::Target& host() {
     static const Halide::Target target = [] {
         using enum Halide::Target::Feature;
-        Halide::Target host = Halide::get_host_target();
+        Halide::Target host = cpu_target();
         for (const auto feature : {NoRuntime, NoAsserts, NoBoundsQuery, StrictFloat}) host.set_feature(feature);
         // A tuning for one CPU may prefer half-wide vectors, into which LLVM would cut ours.
         host.processor_tune = Halide::Target::ProcessorGeneric;
@@ -94,6 +110,8 @@ using namespace megjit::halide_backend;
 extern "C" {
 
 MEGJIT_EXPORT int megjit_halide_abi(void) { return kMegjitHalideAbi; }
+
+MEGJIT_EXPORT void megjit_halide_bound(int isa) { bound = isa; }
 
 MEGJIT_EXPORT void megjit_halide_version(megjit_halide_sink sink, void* to) {
     answer(sink, to, [] {

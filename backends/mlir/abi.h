@@ -10,8 +10,10 @@ extern "C" {
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_mlir_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitMlirAbi = 2;
+constexpr int kMegjitMlirAbi = 3;
 int megjit_mlir_abi(void);
+// Before anything else: the runtime::Isa that code may use.
+void megjit_mlir_bound(int isa);
 
 // LLVM's version, the CPU and a hash of its features.
 void megjit_mlir_version(megjit_mlir_sink sink, void* to);

@@ -34,13 +34,14 @@ void must(llvm::Error error, const char* doing) {
     if (error) throw DeviceError(cat("LLVM: ", doing, ": ", llvm::toString(std::move(error))));
 }
 
-VectorTarget vectors_of(const llvm::orc::JITTargetMachineBuilder& host) {
-    const auto& features = host.getFeatures().getFeatures();
-    const auto has = [&](const char* feature) { return std::find(features.begin(), features.end(), feature) != features.end(); };
-    const bool x86 = host.getTargetTriple().isX86();
-    if (x86 && has("+avx512f") && has("+avx512bw") && has("+avx512vl") && has("+avx512dq")) return {16, true};
-    if (x86 && has("+avx2")) return {8, true};
-    return {4, false};
+// The CPU at hand, or below its level the plain x86-64 of that level.
+llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
+    auto host = must(llvm::orc::JITTargetMachineBuilder::detectHost(), "looking at this CPU");
+    if (isa < runtime::machine_isa()) {
+        host.setCPU(isa >= runtime::Isa::avx512 ? "x86-64-v4" : "x86-64-v3");
+        host.getFeatures() = llvm::SubtargetFeatures();
+    }
+    return host;
 }
 
 }  // namespace
@@ -58,18 +59,18 @@ struct Machine::State {
     std::string version;
     int serial = 0;
 
-    State() {
+    explicit State(runtime::Isa isa) {
         set_options();
         llvm::InitializeNativeTarget();
         llvm::InitializeNativeTargetAsmPrinter();
-        auto host = must(llvm::orc::JITTargetMachineBuilder::detectHost(), "looking at this CPU");
+        auto host = target_of(isa);
         // The default of a JIT is the large code model: a 64-bit address in registers for every constant.
         host.setCodeModel(llvm::CodeModel::Small);
         host.setRelocationModel(llvm::Reloc::PIC_);
         host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
         host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
         target = must(host.createTargetMachine(), "making a code generator for this CPU");
-        vectors = vectors_of(host);
+        vectors = {isa >= runtime::Isa::avx512 ? 16 : 8, true};
         version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ", std::hash<std::string>()(host.getFeatures().getString()));
         jit = must(llvm::orc::LLJITBuilder()
                        .setJITTargetMachineBuilder(std::move(host))
@@ -110,7 +111,7 @@ struct Machine::State {
     }
 };
 
-Machine::Machine() : state_(std::make_unique<State>()) {}
+Machine::Machine(runtime::Isa isa) : state_(std::make_unique<State>(std::min(isa, runtime::machine_isa()))) {}
 Machine::~Machine() = default;
 const VectorTarget& Machine::vectors() const { return state_->vectors; }
 std::string Machine::version() const { return state_->version; }

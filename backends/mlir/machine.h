@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/isa.h"
+
 namespace llvm {
 class Module;
 }
@@ -15,7 +17,7 @@ struct VectorTarget;
 // Not thread-safe.
 class Machine {
 public:
-    Machine();
+    explicit Machine(runtime::Isa isa = runtime::isa());
     ~Machine();
     const VectorTarget& vectors() const;
     std::string version() const;  // LLVM's version, CPU, hash of its features

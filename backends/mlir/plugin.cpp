@@ -1,4 +1,5 @@
 // The C ABI of libmegjit_mlir.so. One mutex around everything: LLVM's contexts are not shared.
+#include <atomic>
 #include <exception>
 #include <mutex>
 
@@ -25,9 +26,11 @@ codegen::KernelIR sound_kernel(std::string_view text) {
     return kernel;
 }
 
+std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
+
 struct Compiler {
     Lowering lowering;
-    Machine machine;
+    Machine machine{static_cast<runtime::Isa>(bound.load())};
     std::mutex mutex;
 
     // Never destroyed: code that it loaded may run while the process exits.
@@ -98,6 +101,8 @@ using megjit::mlir_backend::text_of;
 extern "C" {
 
 MEGJIT_EXPORT int megjit_mlir_abi(void) { return kMegjitMlirAbi; }
+
+MEGJIT_EXPORT void megjit_mlir_bound(int isa) { megjit::mlir_backend::bound = isa; }
 
 MEGJIT_EXPORT void megjit_mlir_version(megjit_mlir_sink sink, void* to) {
     answer(sink, to, [] { return Compiler::instance().machine.version(); });

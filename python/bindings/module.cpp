@@ -7,6 +7,7 @@
 #include "memory/dtr.h"
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
+#include "runtime/isa.h"
 #include "runtime/parallel.h"
 #include "runtime/rematerializer.h"
 #ifdef MEGJIT_WITH_HALIDE
@@ -20,6 +21,7 @@ namespace megjit::python {
 namespace {
 
 void start() {
+    runtime::isa();  // before anything is made: an older CPU and a wrong MEGJIT_ISA stop the import
     runtime::register_all_ops();
     nb::set_leak_warnings(false);  // what a program still holds when the interpreter ends is no leak of its making
     runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
@@ -72,6 +74,8 @@ void bind_system(nb::module_& m) {
     });
     m.def("thread_count", &runtime::thread_count);
     m.def("set_thread_count", &runtime::set_thread_count);
+    m.def("isa", [] { return std::string(runtime::name_of(runtime::isa())); });
+    m.def("machine_isa", [] { return std::string(runtime::name_of(runtime::machine_isa())); });
     m.def("backends", [] {
         nb::list names;
         for (std::string_view name : codegen::KernelService::instance().backends()) names.append(std::string(name));

@@ -48,6 +48,7 @@ inline void store(void* memory, DType dtype, int64_t at, double value) {
         case DType::bf16: static_cast<uint16_t*>(memory)[at] = runtime::float_to_bfloat(f); return;
         case DType::i32: static_cast<int32_t*>(memory)[at] = static_cast<int32_t>(value); return;
         case DType::i8: static_cast<int8_t*>(memory)[at] = static_cast<int8_t>(value); return;
+        case DType::u8: static_cast<uint8_t*>(memory)[at] = static_cast<uint8_t>(value); return;
         default: FAIL() << "no such dtype in this test";
     }
 }
@@ -59,6 +60,7 @@ inline double load(const void* memory, DType dtype, int64_t at) {
         case DType::bf16: return static_cast<double>(runtime::bfloat_to_float(static_cast<const uint16_t*>(memory)[at]));
         case DType::i32: return static_cast<const int32_t*>(memory)[at];
         case DType::i8: return static_cast<const int8_t*>(memory)[at];
+        case DType::u8: return static_cast<const uint8_t*>(memory)[at];
         default: return NAN;
     }
 }

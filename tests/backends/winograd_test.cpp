@@ -40,7 +40,6 @@ class WinogradTest : public ::testing::TestWithParam<Problem> {
 protected:
     void SetUp() override {
         testing::device();
-        if (isa_level() < 4) GTEST_SKIP() << "needs AVX-512";
         const Problem p = GetParam();
         x_ = random_tensor({p.n, p.ic, p.h, p.w}, 1), w_ = random_tensor({p.oc, p.ic, 3, 3}, 2);
         const std::vector<Type> types{in(Layout::channels_last, x_)->type(), w_->type()};

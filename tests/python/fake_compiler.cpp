@@ -1,5 +1,5 @@
-// A kernel compiler for tests: what it does is in MEGJIT_FAKE. fail: no kernel compiles. slow: each takes 0.7 s.
-// wrong: kernels store 7. All others compute 2 * x + 1 on one contiguous f32 operand.
+// A kernel compiler for tests: what it does is in MEGJIT_FAKE. fail: no kernel compiles. slow: none is ready before the
+// file MEGJIT_FAKE_GATE is there. wrong: kernels store 7. All others compute 2 * x + 1 on one contiguous f32 operand.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -32,10 +32,12 @@ int say(megjit_mlir_sink sink, void* to, std::string_view text, int status) {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT int megjit_mlir_abi(void) { return kMegjitMlirAbi; }
+EXPORT void megjit_mlir_bound(int) {}
 EXPORT void megjit_mlir_version(megjit_mlir_sink sink, void* to) { say(sink, to, "fake", 0); }
 EXPORT int megjit_mlir_compile(const char*, size_t, megjit_mlir_sink sink, void* to) {
     if (is("fail")) return say(sink, to, "no register is left\nand more", 1);
-    if (is("slow")) usleep(700000);
+    if (is("slow"))
+        while (access(std::getenv("MEGJIT_FAKE_GATE"), F_OK) != 0) usleep(1000);
     return say(sink, to, is("wrong") ? "wrong" : "right", 0);
 }
 EXPORT int megjit_mlir_source(const char*, size_t, megjit_mlir_sink sink, void* to) { return say(sink, to, "source", 0); }

@@ -136,10 +136,8 @@ def test_a_failing_process_ends_all_with_its_traceback():
             raise KeyError("rank one")
         dist.group_barrier()
 
-    start = time.monotonic()
     with pytest.raises(AssertionError, match="process 1(.*\n)*.*rank one"):
         dist.launcher(worker, n_gpus=2)()
-    assert time.monotonic() - start < 10
 
 
 def test_a_killed_process_is_told():

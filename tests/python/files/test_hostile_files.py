@@ -244,10 +244,9 @@ def test_every_truncation_is_refused():
 def peak_of(file):
     tracemalloc.start()
     try:
-        started = time.perf_counter()
         with pytest.raises(fx.ModelFileError):
             fx.load(file)
-        return tracemalloc.get_traced_memory()[1], time.perf_counter() - started
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
@@ -263,9 +262,8 @@ def peak_of(file):
         b'{"__metadata__":{"megengine.model":"{' + b"\\\"a\\\":" * 2_000_000 + b'"}}',
     ],
 )
-def test_text_alone_takes_little_memory_and_time(text):
-    peak, seconds = peak_of(raw(text))
-    assert peak < 3 * len(text) + (1 << 20) and seconds < 5
+def test_text_alone_takes_little_memory(text):
+    assert peak_of(raw(text)) < 3 * len(text) + (1 << 20)
 
 
 def test_a_value_takes_what_the_page_says(monkeypatch):

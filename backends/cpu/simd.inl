@@ -1,5 +1,5 @@
-// backends/cpu/dnn_simd.inl -- kLanes floats at a time in the compiler's vector extension. Included by
-// dnn_each_isa.h inside one namespace per instruction set; needs <cstdint> and <cstring>.
+// backends/cpu/simd.inl -- kLanes floats at a time in the compiler's vector extension. Included by
+// each_isa.h inside one namespace per instruction set; needs <cstdint> and <cstring>.
 
 constexpr int64_t kLanes = MEGJIT_LANE_COUNT;
 using Floats = float __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));

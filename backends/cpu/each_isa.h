@@ -1,0 +1,34 @@
+// backends/cpu/each_isa.h -- compiles the kernels in MEGJIT_KERNELS once per instruction set, in namespaces avx2
+// and avx512 of an unnamed namespace; MEGJIT_BEST(name) is the one for runtime::isa().
+// Include after everything else: no header may be compiled under these options, or the linker could pick
+// its inline functions for an older CPU. (Function clones will not do: they are chosen before MEGJIT_ISA is read, and
+// vectors wider than the baseline's are split before the clones are made, which costs a factor of 20 in comparisons.)
+
+#include "runtime/isa.h"
+
+// Vectors never cross a real call: all helpers are inlined.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#define MEGJIT_INLINE inline __attribute__((always_inline))
+#define MEGJIT_LANES(V, i) [&]<class V>(const V&, int64_t i) __attribute__((always_inline))
+#define MEGJIT_BEST(...) (megjit::runtime::has_avx512() ? avx512::__VA_ARGS__ : avx2::__VA_ARGS__)
+
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4")
+#define MEGJIT_LANE_COUNT 16
+namespace megjit::cpu { namespace { namespace avx512 {
+#include "backends/cpu/simd.inl"
+#include MEGJIT_KERNELS
+} } }
+#undef MEGJIT_LANE_COUNT
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#define MEGJIT_LANE_COUNT 8
+namespace megjit::cpu { namespace { namespace avx2 {
+#include "backends/cpu/simd.inl"
+#include MEGJIT_KERNELS
+} } }
+#undef MEGJIT_LANE_COUNT
+#pragma GCC pop_options
+#undef MEGJIT_KERNELS
