@@ -6,29 +6,36 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup build demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-peers test-torch test-browser clean
+.PHONY: setup setup-tests build build-tests demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-peers test-torch test-browser wheels test-wheels clean
 
 setup:
-	@tools/setup.sh
+	@tools/setup.sh demo
+
+setup-tests:
+	@tools/setup.sh test libgtest-dev libgmock-dev
 
 build: setup
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
-		--config-settings=cmake.define.MEGJIT_TESTS=ON . || { echo "build: failed; see the compiler's messages above" >&2; exit 1; }
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) tools/with_progress.sh build $(PY) -m pip install -v --disable-pip-version-check --no-build-isolation --no-deps .
 
 demo: build
 	$(PY) examples/train_digits.py
 
 test: lint test-cpp test-python
 
-test-cpp: build
+# From then on, `make build` builds the tests too.
+build-tests: setup-tests build
+	@cmake -DMEGJIT_TESTS=ON $(BUILD) >/dev/null
+	@tools/with_progress.sh build-tests cmake --build $(BUILD) -j $(JOBS)
+
+test-cpp: build-tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
 # Then what judges kernels once more, at AVX2.
-test-python: build
+test-python: setup-tests build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
 
-lint: setup
+lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks
 
 bench: build
@@ -48,11 +55,11 @@ test-torch: build
 
 # The pages of plans and graphs in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
 test-browser: build
-	@tools/setup.sh chromium
+	@tools/setup.sh test chromium
 	cd tests/python && ../../$(PY) -m pytest test_plan_page.py test_graph_page.py
 
 # Formats the lines of C++ that differ from the last commit, and no others.
-format: setup
+format: setup-tests
 	@$(PY) -m pip install -q --disable-pip-version-check clang-format==19.1.7
 	PATH="$(CURDIR)/.venv/bin:$$PATH" git clang-format --force --extensions h,cpp,inl HEAD || true  # 1: changed some
 
@@ -67,12 +74,12 @@ FUZZ_FILES ?= 500000
 FUZZ_SEED ?= 1
 fuzz: build fuzz-programs fuzz-files
 
-fuzz-programs: build
+fuzz-programs: build-tests
 	for backend in MLIR HALIDE NVRTC; do $(BUILD)/tests/graph_fuzz --backend $$backend --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED) || exit 1; done
 	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
 
 fuzz-files: build
-	@tools/setup.sh clang-22 libclang-rt-22-dev
+	@tools/setup.sh test clang-22 libclang-rt-22-dev
 	cmake -G Ninja -S tests/fuzz/files -B build/fuzz -DCMAKE_CXX_COMPILER=clang++-22
 	cmake --build build/fuzz -j $(JOBS)
 	mkdir -p build/fuzz/corpus
@@ -81,7 +88,7 @@ fuzz-files: build
 	cd build/fuzz && ../../$(PY) ../../tests/python/files/fuzzing.py --runs $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
 # The C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
-sanitize: setup
+sanitize: setup-tests
 	for kind in asan ubsan tsan; do cmake --preset $$kind && cmake --build --preset $$kind && ctest --preset $$kind || exit 1; done
 
 clean:

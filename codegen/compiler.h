@@ -30,7 +30,9 @@ class KernelCompiler {
 public:
     virtual ~KernelCompiler() = default;
     virtual std::string_view name() const = 0;      // "MLIR"
-    virtual bool available() const { return true; } // false: its plug-in is not installed, so it is passed over
+    // What must be installed before it can serve, with the command where there is one; "" when nothing is missing.
+    virtual std::string missing() const { return ""; }
+    bool available() const { return missing().empty(); }  // otherwise it is passed over
     virtual std::string version_key() const = 0;    // compiler version and build: one line
     // KernelIR to relocatable object code that defines `megjit_kernel`. Throws Error on failure.
     virtual std::string compile(const KernelIR& kernel) = 0;

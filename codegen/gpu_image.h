@@ -69,7 +69,8 @@ class GpuCompiler {
 public:
     virtual ~GpuCompiler() = default;
     virtual std::string_view name() const = 0;    // "NVRTC"
-    virtual bool available() const = 0;           // false: a library or plug-in of it is missing
+    virtual std::string missing() const = 0;      // as of KernelCompiler: a library, a plug-in
+    bool available() const { return missing().empty(); }
     virtual std::string version_key() const = 0;  // of the compiler and of what we print for it: one line
     // All that the image takes from the numbers of the launch: launches with equal variants share an image. One line;
     // asked for also when the compiler is not available, to find images that were imported.

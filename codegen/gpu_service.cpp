@@ -57,15 +57,16 @@ GpuCompiler* GpuService::choose(std::string_view backend) const {
     if (!backend.empty()) refuse_unknown_backend(backend);
     const auto named = [&](std::string_view name) -> GpuCompiler* {
         for (const auto& compiler : compilers_)
-            if (compiler->name() == name && compiler->available()) return compiler.get();
+            if (compiler->name() == name) return compiler.get();
         return nullptr;
     };
-    if (GpuCompiler* compiler = named(backend)) return compiler;
+    GpuCompiler* wanted = named(backend);
+    if (wanted && wanted->available()) return wanted;
     for (std::string_view name : kByDefault) {
         GpuCompiler* compiler = named(name);
-        if (!compiler) continue;
+        if (!compiler || !compiler->available()) continue;
         if (!backend.empty())
-            warn_once(cat("kernel compiler ", backend, " is not installed for GPUs; ", name, " is used"));
+            warn_once(cat("kernel compiler ", backend, wanted ? cat(": ", wanted->missing()) : " was not built in", "; ", name, " is used"));
         return compiler;
     }
     return nullptr;

@@ -41,9 +41,9 @@ PluginCompiler::PluginCompiler(std::string name, fs::path file, std::string pref
     : name_(std::move(name)), file_(std::move(file)), prefix_(std::move(prefix)), abi_(abi) {}
 PluginCompiler::~PluginCompiler() = default;
 
-bool PluginCompiler::available() const {
+std::string PluginCompiler::missing() const {
     std::error_code ignored;
-    return fs::is_regular_file(file_, ignored);
+    return fs::is_regular_file(file_, ignored) ? "" : cat("its plug-in ", file_.filename().string(), " is not installed");
 }
 
 const PluginCompiler::Library& PluginCompiler::library() const {

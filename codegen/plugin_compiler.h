@@ -24,7 +24,7 @@ public:
     ~PluginCompiler() override;
 
     std::string_view name() const override { return name_; }
-    bool available() const override;  // the file is there; it is opened at the first use
+    std::string missing() const override;  // looks for the file alone: it is opened at the first use
     std::string version_key() const override;
     std::string compile(const KernelIR& kernel) override;
     std::string source(const KernelIR& kernel) override;

@@ -115,7 +115,7 @@ KernelCompiler* KernelService::choose(std::string_view backend) const {
     }
     if (named && named->available()) return named;
     if (fallback)
-        warn_once(cat("kernel compiler ", backend, backend == "NVRTC" ? " serves GPUs only" : named ? ": its plug-in is not installed" : " was not built in",
+        warn_once(cat("kernel compiler ", backend, backend == "NVRTC" ? " serves GPUs only" : named ? cat(": ", named->missing()) : " was not built in",
                       "; ", fallback->name(), " is used"));
     return fallback;
 }

@@ -3,7 +3,8 @@
     python examples/train_digits.py [--epochs 15] [--report report.html]
 
 Forward, backward and optimizer are in one function under ``@trace(symbolic=True, opt_level=3)``. Ends
-with held-out accuracy, what the planner and the code generator did, and the time per step.
+with held-out accuracy, the time of a step beside eager mode, what the planner and the code generator did, and where to
+read on.
 """
 
 import argparse
@@ -73,6 +74,43 @@ def seconds_per_step(function, batches, **objects):
     return float(np.median(times))
 
 
+def train(train_step, train_x, train_y, schedule, args, objects):
+    """Milliseconds of the first step, and seconds of all."""
+    steps_per_epoch = len(train_x) // BATCH
+    rng = np.random.RandomState(args.seed)
+    started, first_step = time.perf_counter(), None
+    with tqdm(total=args.epochs * steps_per_epoch, unit="step", desc="training") as bar:
+        for epoch in range(args.epochs):
+            order = rng.permutation(len(train_x))
+            total = 0.0
+            for i in range(steps_per_epoch):
+                batch = order[i * BATCH : (i + 1) * BATCH]
+                loss = train_step(mge.tensor(train_x[batch]), mge.tensor(train_y[batch]), **objects)
+                total += loss.item()
+                first_step = first_step or time.perf_counter() - started
+                bar.update()
+            schedule.step()
+            bar.set_postfix(epoch=epoch + 1, loss=f"{total / steps_per_epoch:.4f}")
+    return first_step * 1e3, time.perf_counter() - started
+
+
+def summary(plan, kernels, accuracy, first_ms, seconds, traced, eager, report):
+    """What was seen, beside eager mode, and where to go next."""
+    fresh = [kernel for kernel in kernels if not kernel.cached]
+    made = f"{len(fresh)} compiled in {sum(k.compile_ms for k in fresh):.0f} ms" if fresh else "all from the cache of an earlier run"
+    ratio = f"{eager / traced:.1f} times as fast" if traced < eager else f"{traced / eager:.1f} times as slow: is the machine busy?"
+    return f"""
+What you saw
+  accuracy   {accuracy:.2%} of the held-out digits, after {seconds:.1f} s of training (first step {first_ms:.0f} ms: recorded)
+  speed      {1 / traced:.0f} steps a second as one graph, {1 / eager:.0f} in eager mode: {ratio}
+  memory     {bytes_text(plan.planned_bytes)} planned for a step, {bytes_text(plan.unplanned_bytes)} if each value had its own; no plan takes less than {bytes_text(plan.peak_live_bytes)}
+  code       {len(kernels)} kernels generated for {sum(len(k.ops) for k in kernels)} operations; {made}
+Where to go next
+  {report}: open it in a browser; the memory plan drawn over the step, and the code of each kernel
+  README.md: a tour in 40 lines; docs/architecture.md: how it works; docs/memory.md: steps that must fit into less
+  make test: every default test; make bench: the same steps in PyTorch and JAX"""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
@@ -90,23 +128,8 @@ def main():
     objects = {"net": net, "optimizer": optimizer, "gm": gm}
     train_step = trace(step, symbolic=True, opt_level=3)
 
-    steps_per_epoch = len(train_x) // BATCH
-    rng = np.random.RandomState(args.seed)
-    started, first_step = time.perf_counter(), None
     net.train()
-    with tqdm(total=args.epochs * steps_per_epoch, unit="step", desc="training") as bar:
-        for epoch in range(args.epochs):
-            order = rng.permutation(len(train_x))
-            total = 0.0
-            for i in range(steps_per_epoch):
-                batch = order[i * BATCH : (i + 1) * BATCH]
-                loss = train_step(mge.tensor(train_x[batch]), mge.tensor(train_y[batch]), **objects)
-                total += loss.item()
-                first_step = first_step or time.perf_counter() - started
-                bar.update()
-            schedule.step()
-            bar.set_postfix(epoch=epoch + 1, loss=f"{total / steps_per_epoch:.4f}")
-    trained = time.perf_counter() - started
+    first_ms, seconds = train(train_step, train_x, train_y, schedule, args, objects)
 
     net.eval()
     predicted = F.argmax(net(mge.tensor(test_x)), axis=1).numpy()
@@ -115,24 +138,14 @@ def main():
     plan, kernels = train_step.memory_plan(), train_step.kernels()
     net.train()
     batches = [
-        (mge.tensor(train_x[i * BATCH : (i + 1) * BATCH]), mge.tensor(train_y[i * BATCH : (i + 1) * BATCH]))
-        for i in range(steps_per_epoch)
+        (mge.tensor(train_x[i : i + BATCH]), mge.tensor(train_y[i : i + BATCH])) for i in range(0, len(train_x) - BATCH + 1, BATCH)
     ]
     traced = seconds_per_step(train_step, batches, **objects)
     eager = seconds_per_step(step, batches, **objects)
 
-    print(f"\nheld-out accuracy    {accuracy:.2%} on {len(test_x)} images, {trained:.1f} s of training")
-    print(f"memory               recorded {bytes_text(plan.unplanned_bytes)}, planned {bytes_text(plan.planned_bytes)}, "
-          f"lower bound {bytes_text(plan.peak_live_bytes)}")  # fmt: skip
-    fresh = [kernel for kernel in kernels if not kernel.cached]
-    print(f"code generation      {len(kernels)} kernels for {sum(len(k.ops) for k in kernels)} ops; "
-          f"{len(fresh)} compiled in {sum(k.compile_ms for k in fresh):.0f} ms, {len(kernels) - len(fresh)} from the cache")  # fmt: skip
-    for kernel in kernels:
-        print(f"  {kernel.backend} {len(kernel.ops):2d} ops: {', '.join(kernel.ops[:8])}{', ...' if len(kernel.ops) > 8 else ''}")
-    print(f"time                 first step {first_step * 1e3:.0f} ms; a step {traced * 1e6:.0f} us traced, {eager * 1e6:.0f} us eager")
     notes = f"A training step of examples/train_digits.py: accuracy {accuracy:.2%}, {traced * 1e6:.0f} us traced, {eager * 1e6:.0f} us eager."
     Path(args.report).write_text(plan_page(plan, kernels, "One training step on the digits", notes), encoding="utf-8")
-    print(f"report               {args.report}")
+    print(summary(plan, kernels, accuracy, first_ms, seconds, traced, eager, args.report))
     if accuracy < 0.97:
         raise SystemExit(f"held-out accuracy {accuracy:.2%} is below 97 %")
 

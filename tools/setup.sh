@@ -1,11 +1,14 @@
 #!/bin/sh
-# Installs what building and testing need on Debian 12: system packages, then .venv with the Python ones.
-# Does nothing when everything is there. Says which package could not be had. Arguments: further Debian packages.
+# setup.sh GROUP [PACKAGE...]: installs on Debian 12 what building needs and the further Debian packages given, then into
+# .venv the Python packages that building, running and GROUP (demo or test, see pyproject.toml) need.
+# Does nothing when everything is there. Says which package could not be had.
 set -eu
 cd "$(dirname "$0")/.."
 
+group=$1
+shift
 apt_packages="ca-certificates g++ cmake ninja-build ccache lld make git python3 python3-venv python3-dev
-llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev libgtest-dev libgmock-dev $*"
+llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev $*"
 missing=""
 command -v dpkg-query >/dev/null || {
     echo "setup: not a Debian system; install by hand what these Debian packages have: $(echo "$apt_packages" | tr "\n" " ")" >&2
@@ -15,12 +18,15 @@ for package in $apt_packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing="$missing $package"
 done
 if [ -n "$missing" ]; then
-    if [ "$(id -u)" = 0 ]; then sudo=""; elif command -v sudo >/dev/null; then sudo="sudo"; else
+    if [ "$(id -u)" = 0 ]; then sudo=""; elif command -v sudo >/dev/null; then
+        sudo="sudo"
+        sudo -v # asks now: later a progress line would hide the question
+    else
         echo "setup: these Debian packages are missing and there is neither root nor sudo:$missing" >&2
         exit 1
     fi
     echo "setup: installing Debian packages:$missing"
-    $sudo apt-get update -q >/dev/null || echo "setup: apt-get update failed; trying with the old lists" >&2
+    tools/with_progress.sh apt-update $sudo apt-get update || echo "setup: apt-get update failed; trying with the old lists" >&2
     unknown=""
     for package in $missing; do
         apt-cache show "$package" >/dev/null 2>&1 || unknown="$unknown $package"
@@ -31,7 +37,7 @@ if [ -n "$missing" ]; then
         exit 1
     fi
     # shellcheck disable=SC2086
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null ||
+    tools/with_progress.sh apt-install $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing ||
         { echo "setup: apt-get could not install:$missing" >&2; exit 1; }
 fi
 
@@ -49,10 +55,12 @@ if [ ! -x .venv/bin/python ]; then
         exit 1
     }
 fi
-stamp=.venv/.requirements
-if ! cmp -s tools/requirements.txt "$stamp"; then
-    echo "setup: installing Python packages into .venv"
-    .venv/bin/python -m pip install -q --disable-pip-version-check -r tools/requirements.txt ||
-        { echo "setup: pip could not install what tools/requirements.txt lists" >&2; exit 1; }
-    cp tools/requirements.txt "$stamp"
+stamp=.venv/.requirements-$group
+wanted=$(.venv/bin/python tools/requirements.py build run extras "$group")
+if [ "$wanted" != "$(cat "$stamp" 2>/dev/null)" ]; then
+    # --no-compile: most of the modules are never imported, and Python compiles those that are.
+    # shellcheck disable=SC2086
+    tools/with_progress.sh pip .venv/bin/python -m pip install --disable-pip-version-check --no-compile $wanted ||
+        { echo "setup: pip could not install what pyproject.toml lists" >&2; exit 1; }
+    echo "$wanted" >"$stamp"
 fi

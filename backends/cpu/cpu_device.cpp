@@ -14,6 +14,7 @@ namespace megjit::cpu {
 void register_copy_kernels();
 void register_index_kernels();
 void register_reduce_kernels();
+void register_arg_reduce_kernels();
 void register_sort_kernels();
 void register_random_kernels();
 void register_linalg_kernels();
@@ -43,6 +44,7 @@ void register_all_kernels() {
     register_copy_kernels();
     register_index_kernels();
     register_reduce_kernels();
+    register_arg_reduce_kernels();
     register_sort_kernels();
     register_random_kernels();
     register_linalg_kernels();

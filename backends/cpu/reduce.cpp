@@ -2,115 +2,14 @@
 // every number of threads gives the same bits.
 //
 // Neighbouring axes of one kind are merged. The elements of a result are then rows of contiguous elements
-// (the last axis is reduced: "inner") or columns of rows (the last axis is kept: "outer"). Floats are added
-// in trees of eight and the trees' sums in double: 1e-7 relative error for any length, at memory speed.
+// (the last axis is reduced: "inner") or columns of rows (the last axis is kept: "outer").
 // Few results of many elements each are cut into groups, whose partial results are combined in order.
-#include <cmath>
-#include <limits>
 #include <vector>
 
-#include "backends/cpu/elements.h"
+#include "backends/cpu/reduce_rows.h"
 
 namespace megjit::cpu {
 namespace {
-
-constexpr int64_t kGroupElements = 32768;  // of one task, where a result is cut
-constexpr int64_t kStrip = 512;            // columns that one task reduces at a time
-constexpr int kSumLanes = 16, kJoinLanes = 64;  // independent chains: sums take eight values a step
-constexpr int64_t kShort = 32;             // rows below this are reduced one element after the other
-
-// --- what is reduced ------------------------------------------------------------------------
-
-struct Sum {
-    template <class C>
-    using Acc = std::conditional_t<std::is_same_v<C, float>, double, std::conditional_t<std::is_integral_v<C>, uint32_t, std::complex<double>>>;
-    template <class A>
-    static constexpr A start() { return A{}; }
-    template <class A>
-    static A join(A a, A b) { return a + b; }
-};
-struct Prod {
-    template <class C>
-    using Acc = std::conditional_t<std::is_same_v<C, float>, double, uint32_t>;
-    template <class A>
-    static constexpr A start() { return A{1}; }
-    template <class A>
-    static A join(A a, A b) { return a * b; }
-};
-struct Max {
-    template <class C>
-    using Acc = C;
-    template <class A>
-    static constexpr A start() { return std::numeric_limits<A>::has_infinity ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest(); }
-    template <class A>
-    static A join(A a, A b) { return ((b > a) | (b != b)) ? b : a; }
-};
-struct Min {
-    template <class C>
-    using Acc = C;
-    template <class A>
-    static constexpr A start() { return std::numeric_limits<A>::has_infinity ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max(); }
-    template <class A>
-    static A join(A a, A b) { return ((b < a) | (b != b)) ? b : a; }
-};
-
-template <class Op, class T>
-using AccOf = typename Op::template Acc<Computed<T>>;
-
-// The sum of eight values, in the one order that all kernels use.
-template <class C>
-[[gnu::always_inline]] inline C tree(C a, C b, C c, C d, C e, C f, C g, C h) { return ((a + b) + (c + d)) + ((e + f) + (g + h)); }
-
-// --- rows -----------------------------------------------------------------------------------
-
-// The result of n contiguous elements.
-template <class Op, class T>
-MEGJIT_CLONES AccOf<Op, T> reduce_row(const T* x, int64_t n) {
-    using A = AccOf<Op, T>;
-    constexpr int kLanes = std::is_same_v<Op, Sum> ? kSumLanes : kJoinLanes;
-    A lane[kLanes];
-    for (A& v : lane) v = Op::template start<A>();
-    int64_t i = 0;
-    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<Computed<T>, float>) {
-        for (; i + 8 * kLanes <= n; i += 8 * kLanes)
-            for (int j = 0; j < kLanes; ++j) {
-                const T* p = x + i + j;
-                lane[j] += static_cast<double>(tree(widen(p[0]), widen(p[kLanes]), widen(p[2 * kLanes]), widen(p[3 * kLanes]), widen(p[4 * kLanes]),
-                                                    widen(p[5 * kLanes]), widen(p[6 * kLanes]), widen(p[7 * kLanes])));
-            }
-    }
-    for (; i + kLanes <= n; i += kLanes)
-        for (int j = 0; j < kLanes; ++j) lane[j] = Op::join(lane[j], static_cast<A>(widen(x[i + j])));
-    for (int64_t j = 0; i + j < n; ++j) lane[j] = Op::join(lane[j], static_cast<A>(widen(x[i + j])));
-    for (int width = kLanes / 2; width > 0; width /= 2)
-        for (int j = 0; j < width; ++j) lane[j] = Op::join(lane[j], lane[j + width]);
-    return lane[0];
-}
-
-// acc[c] joined with each of `rows` rows of `n` elements.
-template <class Op, class T>
-MEGJIT_CLONES void reduce_columns(const T* x, int64_t rows, int64_t stride, int64_t n, AccOf<Op, T>* acc) {
-    using A = AccOf<Op, T>;
-    int64_t r = 0;
-    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<Computed<T>, float>) {
-        for (; r + 8 <= rows; r += 8) {
-            const T *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride, *e = d + stride, *f = e + stride, *g = f + stride,
-                    *h = g + stride;
-            for (int64_t i = 0; i < n; ++i)
-                acc[i] += static_cast<double>(tree(widen(a[i]), widen(b[i]), widen(c[i]), widen(d[i]), widen(e[i]), widen(f[i]), widen(g[i]), widen(h[i])));
-        }
-    }
-    for (; r + 4 <= rows; r += 4) {
-        const T *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride;
-        for (int64_t i = 0; i < n; ++i)
-            acc[i] = Op::join(Op::join(Op::join(Op::join(acc[i], static_cast<A>(widen(a[i]))), static_cast<A>(widen(b[i]))), static_cast<A>(widen(c[i]))),
-                              static_cast<A>(widen(d[i])));
-    }
-    for (; r < rows; ++r) {
-        const T* a = x + r * stride;
-        for (int64_t i = 0; i < n; ++i) acc[i] = Op::join(acc[i], static_cast<A>(widen(a[i])));
-    }
-}
 
 // --- the walk over a tensor -----------------------------------------------------------------
 
@@ -169,25 +68,25 @@ Plan plan_reduction(const Shape& shape, uint32_t mask) {
 }
 
 // Part `group` of the reduction of kept element `k` (inner).
-template <class Op, class T>
-AccOf<Op, T> reduce_inner(const Plan& plan, const T* x, int64_t k, int64_t group) {
-    using A = AccOf<Op, T>;
-    const T* base = x + offset_of(plan.kept, k);
+template <class Op, class C>
+AccOf<Op, C> reduce_inner(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, C* room) {
+    using A = AccOf<Op, C>;
+    const int64_t base = offset_of(plan.kept, k);
     const int64_t units = plan.reduced_count * plan.last_parts, part = (plan.last + plan.last_parts - 1) / plan.last_parts;
     const int64_t lo = units * group / plan.groups, hi = units * (group + 1) / plan.groups;
     A acc = Op::template start<A>();
     for (int64_t unit = lo; unit < hi; ++unit) {
         const int64_t begin = unit % plan.last_parts * part, end = std::min(plan.last, begin + part);
-        if (begin < end) acc = Op::join(acc, reduce_row<Op, T>(base + offset_of(plan.reduced, unit / plan.last_parts) + begin, end - begin));
+        if (begin < end) acc = Op::join(acc, reduce_row<Op, C>(x, base + offset_of(plan.reduced, unit / plan.last_parts) + begin, end - begin, room));
     }
     return acc;
 }
 
 // Part `group` of the reduction of columns [begin, begin + n) of kept row `k` (outer).
-template <class Op, class T>
-void reduce_outer(const Plan& plan, const T* x, int64_t k, int64_t group, int64_t begin, int64_t n, AccOf<Op, T>* acc) {
-    using A = AccOf<Op, T>;
-    const T* base = x + offset_of(plan.kept, k) + begin;
+template <class Op, class C>
+void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, int64_t begin, int64_t n, AccOf<Op, C>* acc, C* room) {
+    using A = AccOf<Op, C>;
+    const int64_t base = offset_of(plan.kept, k) + begin;
     for (int64_t i = 0; i < n; ++i) acc[i] = Op::template start<A>();
     int64_t lo = plan.reduced_count * group / plan.groups;
     const int64_t hi = plan.reduced_count * (group + 1) / plan.groups;
@@ -195,7 +94,7 @@ void reduce_outer(const Plan& plan, const T* x, int64_t k, int64_t group, int64_
     const int64_t stride = plan.reduced.rank ? plan.reduced.from[plan.reduced.rank - 1] : 0;
     while (lo < hi) {  // rows at one stride
         const int64_t rows = std::min(run - lo % run, hi - lo);
-        reduce_columns<Op, T>(base + offset_of(plan.reduced, lo), rows, stride, n, acc);
+        reduce_columns<Op, C>(x, base + offset_of(plan.reduced, lo), rows, stride, n, acc, room);
         lo += rows;
     }
 }
@@ -209,31 +108,52 @@ Out finish(A acc, double scale) {
     else return narrow_to<Out>(acc);
 }
 
+// Where results go, and as what.
+template <class A>
+struct Sink {
+    void (*store)(const A* acc, int64_t n, double scale, void* y, int64_t at) = nullptr;
+    double scale = 1;
+    void* y = nullptr;
+
+    void put(const A* acc, int64_t n, int64_t at) const { store(acc, n, scale, y, at); }
+};
+template <class Out, class A>
+void store_as(const A* acc, int64_t n, double scale, void* y, int64_t at) {
+    for (int64_t i = 0; i < n; ++i) static_cast<Out*>(y)[at + i] = finish<Out>(acc[i], scale);
+}
+
 // Results [lo, hi), of rows that are short and follow each other.
-template <class Op, class T, class Out>
-void reduce_short_rows(const T* x, int64_t length, int64_t lo, int64_t hi, double scale, Out* y) {
-    using A = AccOf<Op, T>;
-    for (int64_t i = lo; i < hi; ++i) {
-        A acc = Op::template start<A>();
-        for (int64_t j = 0; j < length; ++j) acc = Op::join(acc, static_cast<A>(widen(x[i * length + j])));
-        y[i] = finish<Out>(acc, scale);
+template <class Op, class C>
+void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t hi, const Sink<AccOf<Op, C>>& y) {
+    using A = AccOf<Op, C>;
+    C room[kShort * kStrip / 4];
+    A acc[kStrip / 4];
+    for (int64_t i = lo; i < hi; i += kStrip / 4) {
+        const int64_t rows = std::min(kStrip / 4, hi - i);
+        const C* row = x.block(i * length, rows * length, room);
+        for (int64_t r = 0; r < rows; ++r, row += length) {
+            acc[r] = Op::template start<A>();
+            for (int64_t j = 0; j < length; ++j) acc[r] = Op::join(acc[r], static_cast<A>(row[j]));
+        }
+        y.put(acc, rows, i);
     }
 }
 
-template <class Op, class T, class Out>
-void reduce_all(const Plan& plan, double scale, const T* x, Out* y, void* workspace) {
-    using A = AccOf<Op, T>;
+template <class Op, class C>
+void reduce_all(const Plan& plan, const Source<C>& x, const Sink<AccOf<Op, C>>& y, void* workspace) {
+    using A = AccOf<Op, C>;
     if (plan.result_elements == 0) return;
     A* partial = static_cast<A*>(workspace);  // [result, group] inner, [group, result] outer
     const int64_t groups = plan.groups, work = plan.elements / std::max<int64_t>(1, plan.result_elements * groups);
     if (plan.inner) {
         const int64_t grain = std::max<int64_t>(1, kGroupElements / (work + 4));
         if (plan.last < kShort && plan.reduced_count == 1 && groups == 1)
-            return parallel_for(plan.kept_count, grain, 16, [=, &plan](int64_t lo, int64_t hi) { reduce_short_rows<Op>(x, plan.last, lo, hi, scale, y); });
+            return parallel_for(plan.kept_count, grain, 16, [&](int64_t lo, int64_t hi) { reduce_short_rows<Op, C>(x, plan.last, lo, hi, y); });
         parallel_for(plan.kept_count * groups, grain, 1, [&](int64_t lo, int64_t hi) {
+            C room[kBlock];
             for (int64_t i = lo; i < hi; ++i) {
-                const A acc = reduce_inner<Op, T>(plan, x, i / groups, i % groups);
-                if (groups == 1) y[i] = finish<Out>(acc, scale);
+                const A acc = reduce_inner<Op, C>(plan, x, i / groups, i % groups, room);
+                if (groups == 1) y.put(&acc, 1, i);
                 else partial[i] = acc;
             }
         });
@@ -241,7 +161,7 @@ void reduce_all(const Plan& plan, double scale, const T* x, Out* y, void* worksp
         for (int64_t k = 0; k < plan.kept_count; ++k) {
             A acc = partial[k * groups];
             for (int64_t g = 1; g < groups; ++g) acc = Op::join(acc, partial[k * groups + g]);
-            y[k] = finish<Out>(acc, scale);
+            y.put(&acc, 1, k);
         }
         return;
     }
@@ -249,29 +169,37 @@ void reduce_all(const Plan& plan, double scale, const T* x, Out* y, void* worksp
     const int64_t grain = std::max<int64_t>(1, kGroupElements / ((work + 1) * std::min(plan.last, kStrip)));
     parallel_for(plan.kept_count * strips * groups, grain, 1, [&](int64_t lo, int64_t hi) {
         A local[kStrip];
+        C room[kBlock];
         for (int64_t i = lo; i < hi; ++i) {
             const int64_t group = i / (plan.kept_count * strips), k = i / strips % plan.kept_count;
             const int64_t begin = i % strips * kStrip, n = std::min(kStrip, plan.last - begin), at = k * plan.last + begin;
             A* acc = groups == 1 ? local : partial + group * plan.result_elements + at;
-            reduce_outer<Op, T>(plan, x, k, group, begin, n, acc);
-            if (groups == 1)
-                for (int64_t c = 0; c < n; ++c) y[at + c] = finish<Out>(acc[c], scale);
+            reduce_outer<Op, C>(plan, x, k, group, begin, n, acc, room);
+            if (groups == 1) y.put(acc, n, at);
         }
     });
     if (groups == 1) return;
-    for (int64_t i = 0; i < plan.result_elements; ++i) {
-        A acc = partial[i];
-        for (int64_t g = 1; g < groups; ++g) acc = Op::join(acc, partial[g * plan.result_elements + i]);
-        y[i] = finish<Out>(acc, scale);
-    }
+    for (int64_t g = 1; g < groups; ++g)
+        for (int64_t i = 0; i < plan.result_elements; ++i) partial[i] = Op::join(partial[i], partial[g * plan.result_elements + i]);
+    y.put(partial, plan.result_elements, 0);
+}
+
+template <class Op, class C>
+Prepared executable_of(const Plan& plan, Source<C> x, Sink<AccOf<Op, C>> y) {
+    const size_t workspace = plan.groups == 1 ? 0 : static_cast<size_t>(plan.groups * plan.result_elements) * sizeof(AccOf<Op, C>);
+    return executable([=](void* const* in, void* const* out, void* work) {
+        Source<C> from = x;
+        Sink<AccOf<Op, C>> to = y;
+        from.data = in[0];
+        to.y = out[0];
+        reduce_all<Op, C>(plan, from, to, work);
+    }, workspace);
 }
 
 template <class Op, class T, class Out>
 Prepared make_reduction(const Plan& plan, double scale) {
-    const size_t workspace = plan.groups == 1 ? 0 : static_cast<size_t>(plan.groups * plan.result_elements) * sizeof(AccOf<Op, T>);
-    return executable([=](void* const* in, void* const* out, void* work) {
-        reduce_all<Op, T, Out>(plan, scale, static_cast<const T*>(in[0]), static_cast<Out*>(out[0]), work);
-    }, workspace);
+    using C = Computed<T>;
+    return executable_of<Op, C>(plan, source_of<T>(), {.store = store_as<Out, AccOf<Op, C>>, .scale = scale});
 }
 
 template <class Op, bool Widens>
@@ -298,95 +226,6 @@ Prepared prepare_mean(const OpCall& call, std::span<const Type> outputs) {
     return with_real(x.dtype, [&]<class T>(std::type_identity<T>) { return make_reduction<Sum, T, float>(plan, 1 / count); });
 }
 
-// --- argmax and argmin ----------------------------------------------------------------------
-
-// The first place of the extreme element of a row: the extreme of a block is found at full speed, and only
-// a block that improves it is searched.
-template <class Op, class T>
-int32_t arg_row(const T* x, int64_t n) {
-    using C = Computed<T>;
-    constexpr int64_t kBlock = 256;
-    C best = reduce_row<Op, T>(x, std::min(n, kBlock));
-    int64_t block = 0;
-    for (int64_t i = kBlock; i < n && best == best; i += kBlock) {
-        const C found = reduce_row<Op, T>(x + i, std::min(kBlock, n - i));
-        if (Op::join(best, found) == best) continue;
-        best = found;
-        block = i;
-    }
-    for (int64_t i = block; i < n; ++i) {
-        const C v = widen(x[i]);
-        if (v == best || v != v) return static_cast<int32_t>(i);
-    }
-    return 0;
-}
-
-template <class Op, class T>
-MEGJIT_CLONES void arg_columns(const T* x, int64_t rows, int64_t stride, int64_t n, Computed<T>* best, int32_t* place) {
-    for (int64_t i = 0; i < n; ++i) {
-        best[i] = widen(x[i]);
-        place[i] = 0;
-    }
-    for (int64_t r = 1; r < rows; ++r) {
-        const T* row = x + r * stride;
-        const auto index = static_cast<int32_t>(r);
-        for (int64_t i = 0; i < n; ++i) {
-            const auto v = widen(row[i]), b = best[i];
-            const bool better = std::is_same_v<Op, Max> ? v > b : v < b, first_nan = (v != v) & (b == b);
-            best[i] = (better | first_nan) ? v : b;
-            place[i] = (better | first_nan) ? index : place[i];
-        }
-    }
-}
-
-template <class Op, class T>
-void arg_all(const Split& s, const T* x, int32_t* y, int32_t* firsts) {
-    if (s.inner > 1) {
-        constexpr int64_t kColumns = 256;
-        const int64_t strips = (s.inner + kColumns - 1) / kColumns;
-        const int64_t grain = std::max<int64_t>(1, kGroupElements / (s.length * std::min(s.inner, kColumns)));
-        return parallel_for(s.outer * strips, grain, 1, [&](int64_t lo, int64_t hi) {
-            Computed<T> best[kColumns];
-            for (int64_t i = lo; i < hi; ++i) {
-                const int64_t begin = i % strips * kColumns, n = std::min(kColumns, s.inner - begin);
-                arg_columns<Op, T>(x + i / strips * s.length * s.inner + begin, s.length, s.inner, n, best, y + i / strips * s.inner + begin);
-            }
-        });
-    }
-    // Long rows are cut, and the best of the parts' firsts is the row's.
-    const int64_t parts = s.outer < 64 ? std::clamp<int64_t>(s.length / kGroupElements, 1, 64) : 1, part = (s.length + parts - 1) / parts;
-    parallel_for(s.outer * parts, std::max<int64_t>(1, kGroupElements / part), 1, [&](int64_t lo, int64_t hi) {
-        for (int64_t i = lo; i < hi; ++i) {
-            const int64_t begin = std::min(s.length, i % parts * part), n = std::min(part, s.length - begin);
-            firsts[i] = n > 0 ? static_cast<int32_t>(begin) + arg_row<Op, T>(x + i / parts * s.length + begin, n) : -1;
-        }
-    });
-    for (int64_t k = 0; k < s.outer; ++k) {
-        int32_t best = firsts[k * parts];
-        for (int64_t g = 1; g < parts; ++g) {
-            const int32_t other = firsts[k * parts + g];
-            if (other < 0) continue;
-            const auto a = widen(x[k * s.length + best]), b = widen(x[k * s.length + other]);
-            if (a == a && !(Op::join(a, b) == a)) best = other;
-        }
-        y[k] = best;
-    }
-}
-
-template <class Op>
-Prepared prepare_arg(const OpCall& call, std::span<const Type> outputs) {
-    const Type& x = call.inputs[0];
-    if (outputs[0].numel() == 0) return executable([](void* const*, void* const*, void*) {});
-    const int axis = runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name);
-    const Split s = split_at(x.shape, axis);
-    const size_t workspace = static_cast<size_t>(s.outer) * 64 * sizeof(int32_t);
-    return with_real(x.dtype, [&]<class T>(std::type_identity<T>) {
-        return executable([=](void* const* in, void* const* out, void* work) {
-            arg_all<Op, T>(s, static_cast<const T*>(in[0]), static_cast<int32_t*>(out[0]), static_cast<int32_t*>(work));
-        }, s.inner > 1 ? 0 : s.outer < 64 ? workspace : workspace / 64);
-    });
-}
-
 }  // namespace
 
 void register_reduce_kernels() {
@@ -395,8 +234,6 @@ void register_reduce_kernels() {
     register_kernel("reduce_max", prepare_reduction<Max, false>);
     register_kernel("reduce_min", prepare_reduction<Min, false>);
     register_kernel("reduce_mean", prepare_mean);
-    register_kernel("argmax", prepare_arg<Max>);
-    register_kernel("argmin", prepare_arg<Min>);
 }
 
 }  // namespace megjit::cpu

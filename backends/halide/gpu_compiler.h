@@ -12,7 +12,7 @@ public:
     explicit HalideGpuCompiler(std::filesystem::path plugin) : host_(std::move(plugin)) {}
 
     std::string_view name() const override { return "HALIDE"; }
-    bool available() const override { return host_.available(); }
+    std::string missing() const override { return host_.missing(); }
     std::string version_key() const override { return host_.version_key(); }
     std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;

@@ -7,17 +7,18 @@ namespace megjit::halide_backend {
 
 namespace fs = std::filesystem;
 
-HalideCompiler::HalideCompiler() : HalideCompiler(codegen::plugin_path("libmegjit_halide.so")) {}
-HalideCompiler::HalideCompiler(fs::path plugin)
-    : PluginCompiler("HALIDE", plugin, "megjit_halide", kMegjitHalideAbi), folder_(plugin.parent_path()) {}
+HalideCompiler::HalideCompiler() : HalideCompiler(codegen::plugin_path("libmegjit_halide.so")) {
+    library_ = codegen::plugin_path("../halide/lib64/libHalide.so");  // the Python package, beside ours
+}
+HalideCompiler::HalideCompiler(fs::path plugin) : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi) {}
 
-// Where the plug-in looks for it: beside our package, or where it lay when we were built.
-bool HalideCompiler::available() const {
+std::string HalideCompiler::missing() const {
 #ifdef __x86_64__
     std::error_code ignored;
-    return PluginCompiler::available() && (fs::exists(folder_ / "../halide/lib64/libHalide.so", ignored) || fs::exists(MEGJIT_LIBHALIDE, ignored));
+    if (std::string plugin = PluginCompiler::missing(); !plugin.empty()) return plugin;
+    return library_.empty() || fs::exists(library_, ignored) ? "" : "it needs libHalide: pip install 'megjit[halide]'";
 #else
-    return false;
+    return "it serves x86-64 only";
 #endif
 }
 

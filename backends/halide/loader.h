@@ -11,12 +11,12 @@ class HalideCompiler final : public codegen::PluginCompiler {
 public:
     HalideCompiler();
     explicit HalideCompiler(std::filesystem::path plugin);
-    bool available() const override;  // not without libHalide, or on another CPU than an x86-64
+    std::string missing() const override;  // libHalide, another CPU than an x86-64
     codegen::KernelFn load(const std::string& object) override;
     using PluginCompiler::function;  // for HalideGpuCompiler
 
 private:
-    std::filesystem::path folder_;
+    std::filesystem::path library_;  // where the installed plug-in looks for libHalide
 };
 
 }  // namespace megjit::halide_backend

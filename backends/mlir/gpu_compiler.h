@@ -17,7 +17,7 @@ public:
     explicit MlirGpuCompiler(std::filesystem::path plugin) : plugin_(std::move(plugin)) {}
 
     std::string_view name() const override { return "MLIR"; }
-    bool available() const override { return plugin_.available(); }
+    std::string missing() const override { return plugin_.missing(); }
     std::string version_key() const override { return plugin_.version_key(); }
     std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;

@@ -34,7 +34,9 @@ const Library& NvrtcCompiler::library() const {
     return *library_;
 }
 
-bool NvrtcCompiler::available() const { return library().found(); }
+std::string NvrtcCompiler::missing() const {
+    return library().found() ? "" : "it needs libnvrtc: pip install nvidia-cuda-nvrtc";
+}
 
 std::string NvrtcCompiler::version_key() const {
     return cat("nvrtc ", library().version(), " ", std::hash<std::string_view>()(prelude()));

@@ -26,7 +26,7 @@ public:
     ~NvrtcCompiler() override;
 
     std::string_view name() const override { return "NVRTC"; }
-    bool available() const override;
+    std::string missing() const override;
     std::string version_key() const override;
     std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
     // A CUBIN; for a GPU that is newer than NVRTC, PTX of the newest architecture that NVRTC knows.

@@ -81,7 +81,7 @@ struct FakeGpuCompiler : GpuCompiler {
     FakeGpuCompiler(std::string_view called, int* compiled) : called(called), compiled(compiled) {}
     std::string_view name() const override { return called; }
     bool is_available = true;
-    bool available() const override { return is_available; }
+    std::string missing() const override { return is_available ? "" : "it lacks its library"; }
     std::string version_key() const override { return is_available ? "1" : "unknown"; }
     std::string variant(const KernelIR&, const LaunchShape& launch) const override {
         return launch.numel() % 4 ? "odd" : "even";
@@ -150,9 +150,20 @@ TEST_F(GpuServiceTest, TakesTheNamedCompilerOrItsDefault) {
     testing::internal::CaptureStderr();
     EXPECT_EQ(service->get(kernel_, of(4), 90, "HALIDE")->code, "NVRTC");
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "megjit: warning: kernel compiler HALIDE is not installed for GPUs; NVRTC is used\n");
+              "megjit: warning: kernel compiler HALIDE was not built in; NVRTC is used\n");
     EXPECT_THROW(service->get(kernel_, of(4), 90, "TVM"), runtime::UserError);
     EXPECT_THROW(this->service({})->get(kernel_, of(4), 90), runtime::UserError);
+}
+
+TEST_F(GpuServiceTest, SaysWhatTheNamedCompilerLacks) {
+    const auto service = this->service({"NVRTC"});
+    auto missing = std::make_unique<FakeGpuCompiler>("MLIR", &compiled_);
+    missing->is_available = false;
+    service->add(std::move(missing));
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(service->get(kernel_, of(4), 90, "MLIR")->code, "NVRTC");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "megjit: warning: kernel compiler MLIR: it lacks its library; NVRTC is used\n");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,7 @@ print(hashlib.sha256(b"".join(b.tobytes() for b in bits)).hexdigest())
 print(*sorted({kernel.backend for f in (elements, rows) for kernel in f.kernels()}))
 """
 
-needs_halide = pytest.mark.skipif("HALIDE" not in core.backends(), reason="built without Halide")
+needs_halide = pytest.mark.skipif("HALIDE" not in core.backends(), reason="no libHalide, or built without Halide")
 
 
 def run(program, tmp_path, **environment):
@@ -57,6 +58,21 @@ def test_all_compilers_give_the_same_bits(tmp_path):
     mlir, used = run(PROGRAM, tmp_path, MGB_JIT_BACKEND="MLIR")
     assert used == "MLIR"
     assert halide == mlir
+
+
+def test_without_libhalide_one_warning_says_how_to_get_it(tmp_path):
+    package = Path(core.__file__).parent
+    if not (package / "libmegjit_halide.so").exists():
+        pytest.skip("built without Halide")
+    plugins = tmp_path / "megengine"  # a package without a neighbour `halide`
+    plugins.mkdir()
+    for plugin in package.glob("libmegjit_*.so"):
+        (plugins / plugin.name).symlink_to(plugin)
+    environment = {**os.environ, "MEGJIT_COMPILE": "sync", "MEGJIT_CACHE_DIR": str(tmp_path / "kernels")}
+    environment |= {"MEGJIT_PLUGIN_DIR": str(plugins), "MGB_JIT_BACKEND": "HALIDE"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and done.stdout.split()[-1] == "MLIR"
+    assert done.stderr.count("\n") == 1 and "pip install 'megjit[halide]'; MLIR is used" in done.stderr
 
 
 @needs_halide

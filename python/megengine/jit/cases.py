@@ -27,8 +27,9 @@ def _random(text: str, name: str, dtype: np.dtype, shape: tuple) -> np.ndarray:
 
 def _image(path: str, shape: tuple, resize: bool) -> np.ndarray:
     """An image file as an array [1, channels, height, width], or [1, height, width, channels]."""
-    import cv2
+    from ..data._opencv import opencv
 
+    cv2 = opencv()
     channels_last = len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
     height, width, channels = (
         (shape[1], shape[2], shape[3]) if channels_last else (shape[2], shape[3], shape[1])

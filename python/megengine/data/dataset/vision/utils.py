@@ -34,8 +34,9 @@ def read_image(path: str, color: bool = True) -> np.ndarray:
 
     Raises FileNotFoundError, and ValueError for a file that is no image.
     """
-    import cv2
+    from ..._opencv import opencv
 
+    cv2 = opencv()
     require(path, "image")
     # imdecode and not imread: it takes any file name, and it can tell "missing" from "damaged"
     data = np.fromfile(path, dtype=np.uint8)

@@ -8,23 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._opencv import opencv as _opencv
+
 # The numbers that OpenCV gives to its interpolations: signatures need them before it is loaded.
 INTER_NEAREST, INTER_LINEAR, INTER_CUBIC, INTER_AREA, INTER_LANCZOS4 = range(5)
-
-
-@functools.lru_cache(maxsize=1)
-def _cv2() -> Any:
-    try:
-        import cv2
-    except ImportError as error:
-        raise ImportError(
-            "this transform needs OpenCV; install it with: pip install opencv-python-headless"
-        ) from error
-    from ..._workers import get_worker_info
-
-    if get_worker_info() is not None:  # many worker processes, one thread each
-        cv2.setNumThreads(0)
-    return cv2
 
 
 def wrap_keepdims(func: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -43,13 +30,13 @@ def wrap_keepdims(func: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 @wrap_keepdims
 def to_gray(image: np.ndarray) -> np.ndarray:
     """Brightness of a BGR image, (H, W, 3) -> (H, W, 1), same dtype (uint8, uint16 or float32)."""
-    return _cv2().cvtColor(image, _cv2().COLOR_BGR2GRAY)
+    return _opencv().cvtColor(image, _opencv().COLOR_BGR2GRAY)
 
 
 @wrap_keepdims
 def to_bgr(image: np.ndarray) -> np.ndarray:
     """A gray image with its channel three times, (H, W, 1) -> (H, W, 3), same dtype."""
-    return _cv2().cvtColor(image, _cv2().COLOR_GRAY2BGR)
+    return _opencv().cvtColor(image, _opencv().COLOR_GRAY2BGR)
 
 
 @wrap_keepdims
@@ -106,7 +93,7 @@ def resize(
     if dtype in (np.bool_, np.int32, np.int64, np.float16):  # OpenCV does not resize these
         exact = interpolation == INTER_NEAREST
         input = input.astype(np.float64 if exact or dtype == np.int64 else np.float32)
-    result = _cv2().resize(input, (int(width), int(height)), interpolation=interpolation)
+    result = _opencv().resize(input, (int(width), int(height)), interpolation=interpolation)
     if result.dtype == dtype:
         return result
     return result.astype(dtype) if dtype.kind == "f" else np.rint(result).astype(dtype)
