@@ -54,6 +54,7 @@ class Case:
     fresh: every round is the first call in a new process; otherwise rounds repeat in one process.
     cache: "cold" gives every process an empty kernel cache, "warm" one that a first process filled.
     rounds: how many, and how many with --quick (0: left out). seconds: length of a round.
+    beside_others: others are meant to use the cores, so that no round counts as disturbed.
     unit: "s", or "B" for a case whose ``run(1)`` returns bytes, "part" for one that returns a part of a whole.
     work: amounts done by a call ("bytes", "flops"), printed per second beside the limits.
     """
@@ -70,6 +71,7 @@ class Case:
     cache: str = "warm"
     rounds: tuple[int, int] = (11, 5)
     seconds: float = 0.05
+    beside_others: bool = False
     unit: str = "s"
     work: Mapping[str, float] = field(default_factory=dict)
 

@@ -101,7 +101,8 @@ class Measurement:
     def note(self, name: str, answer: dict, calls: int):
         self.seconds.setdefault(name, []).append(answer["seconds"] / calls)
         # What is measured may be nothing, when it is not time.
-        self.waited.setdefault(name, []).append(answer["waited"] / (answer["seconds"] or 1))
+        waited = 0 if self.case.beside_others else answer["waited"] / (answer["seconds"] or 1)
+        self.waited.setdefault(name, []).append(waited)
         self.peak_mib[name] = answer["peak_mib"]
 
     def quiet(self) -> list[int]:

@@ -75,6 +75,7 @@ def use_megengine(shift=0.0):
             np.testing.assert_allclose(f(mge.Tensor(x)).numpy(), e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-5, err_msg=backend)
         g = trace(lambda v: F.tanh(v) * 2 + v, symbolic=True, opt_level=3)
         check(g(mge.Tensor(x)).numpy(), backend)
+    np.testing.assert_allclose((mge.Tensor(x) @ mge.Tensor(x)).numpy(), x @ x, rtol=1e-4, atol=1e-3, err_msg="oneDNN")
 
 
 order = sys.argv[2].split(",")
@@ -85,6 +86,8 @@ pid = os.fork()
 if pid == 0:
     use_megengine(0.5)
     use_megengine(0.25)
+    sys.modules["megengine"].device.set_num_threads(2)
+    use_megengine(0.125)
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0, "the forked child failed"
 print("ok")

@@ -29,6 +29,7 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_NVRTC", "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
     {"MEGJIT_ISA", "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
+    {"OMP_NUM_THREADS", "threads of the host at most, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads goes before all three"},
 };
 
 std::string read(const char* name) {
@@ -57,6 +58,7 @@ Debug load() {
     debug.nvrtc = read("MEGJIT_NVRTC");
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");
+    debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // of a list, "4,2", the first
     debug.skipped = split(read("MEGJIT_SKIP"));
     std::string dump = read("MEGJIT_DUMP");
     if (const size_t sign = dump.find('@'); sign != std::string::npos) {

@@ -17,7 +17,7 @@ namespace {
 struct Prepared {
     size_t hash = 0;
     const OpDef* op = nullptr;
-    int threads = 0;  // an executable made for two threads must not run in a forked child
+    int threads = 0;  // that the executable was made for: oneDNN's run with others, but in as many parts
     Attrs attrs;
     std::vector<Type> inputs = {}, outputs = {};
     std::shared_ptr<const Executable> executable = {};  // null for views

@@ -23,7 +23,6 @@ struct LineageCall : RefCounted {
     Attrs attrs;
     std::vector<Type> inputs, outputs;
     std::shared_ptr<const Executable> executable;
-    int threads = 0;  // that the executable was made for: a forked child has fewer
     std::vector<Operand> operands;
     std::vector<Lineage*> results;  // null: small, or never computed again
 

@@ -8,7 +8,6 @@
 #include <unordered_set>
 
 #include "runtime/lineage.h"
-#include "runtime/parallel.h"
 
 namespace megjit::runtime {
 namespace {
@@ -61,7 +60,6 @@ void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> in
     call->attrs = seen.attrs;
     call->inputs.assign(seen.inputs.begin(), seen.inputs.end());
     call->executable = executable;
-    call->threads = thread_count();
     call->operands.reserve(inputs.size());
     std::vector<EvictionPolicy::Id> parents;
     int depth = 1;
@@ -197,10 +195,6 @@ void Rematerializer::recompute(Lineage& target, LineageCall& call) {
     for (const Type& type : call.outputs) {
         fresh.push_back(Storage::make(*target.device, type.bytes()));
         out.push_back(fresh.back()->data());
-    }
-    if (call.threads != thread_count()) {
-        call.executable = target.device->prepare({*call.op, call.attrs, call.inputs}, call.outputs);
-        call.threads = thread_count();
     }
     Ref<Storage> workspace;
     if (const size_t bytes = call.executable->workspace_bytes()) workspace = Storage::make(*target.device, bytes);

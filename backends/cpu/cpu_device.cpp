@@ -73,7 +73,7 @@ public:
             if (units == 0) continue;
             total += numel;
             const int64_t unit = std::max<int64_t>(1, numel / units);
-            // One launch alone is cut by parallel_for, at as many places as there are threads.
+            // One launch alone is cut by parallel_for, into a few parts a thread.
             const int64_t step = launches_.size() == 1 ? units : (step_of(elements, unit) + align - 1) / align * align;
             for (int64_t lo = 0; lo < units; lo += step) tasks_.push_back({i, lo, std::min(units, lo + step)});
             if (launches_.size() == 1) grain_ = step_of(elements, unit);

@@ -2,9 +2,10 @@
 
 #include <atomic>
 #include <cstring>
-#include <mutex>
+#include <memory>
 #include <string>
 
+#include "backends/cpu/dnn_threads.h"
 #include "runtime/error.h"
 #include "runtime/isa.h"
 #include "runtime/parallel.h"
@@ -50,23 +51,6 @@ dnnl_stream_t stream() {
     return mine;
 }
 
-// oneDNN asks OpenMP for the number of threads, when a primitive is made and when it runs.
-class ThreadScope {
-public:
-    explicit ThreadScope(int threads) : before_(omp_get_max_threads()), changed_(before_ != threads) {
-        if (changed_) omp_set_num_threads(threads);
-    }
-    ~ThreadScope() {
-        if (changed_) omp_set_num_threads(before_);
-    }
-    ThreadScope(const ThreadScope&) = delete;
-    ThreadScope& operator=(const ThreadScope&) = delete;
-
-private:
-    int before_ = 1;
-    bool changed_ = false;
-};
-
 // oneDNN looks at the CPU itself: it is told only of a bound, and before it chooses its first kernel.
 void bound_isa() {
     if (runtime::isa() == runtime::machine_isa()) return;
@@ -77,10 +61,24 @@ void bound_isa() {
 
 class PrimitiveExecutable final : public runtime::Executable {
 public:
-    PrimitiveExecutable(std::string op, Create create, std::vector<Operand> operands, std::string remark)
-        : op_(std::move(op)), create_(std::move(create)), operands_(std::move(operands)), remark_(std::move(remark)), threads_(runtime::thread_count()) {
-        const ThreadScope scope(threads_);
-        const dnnl::primitive_desc_base desc = create_();
+    PrimitiveExecutable(std::string op, const Create& create, std::vector<Operand> operands, std::string remark)
+        : op_(std::move(op)), operands_(std::move(operands)), remark_(std::move(remark)), threads_(runtime::thread_count()) {
+        with_threads(threads_, [&] { build(create); });
+    }
+    ~PrimitiveExecutable() override { delete spare_.load(); }
+    PrimitiveExecutable(const PrimitiveExecutable&) = delete;
+    PrimitiveExecutable& operator=(const PrimitiveExecutable&) = delete;
+
+    size_t workspace_bytes() const override { return workspace_; }
+    std::string_view remark() const override { return remark_; }
+
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+        with_helpers(threads_, [&] { execute(inputs, outputs, static_cast<char*>(workspace)); });
+    }
+
+private:
+    void build(const Create& create) {
+        const dnnl::primitive_desc_base desc = create();
         dnnl_primitive_t made = nullptr;
         check(dnnl_primitive_create(&made, desc.get()), op_);
         primitive_.reset(made);
@@ -104,19 +102,10 @@ public:
         workspace_ += scratch;
         spare_.store(new Memories(*this), std::memory_order_relaxed);
     }
-    ~PrimitiveExecutable() override { delete spare_.load(); }
-    PrimitiveExecutable(const PrimitiveExecutable&) = delete;
-    PrimitiveExecutable& operator=(const PrimitiveExecutable&) = delete;
 
-    size_t workspace_bytes() const override { return workspace_; }
-    std::string_view remark() const override { return remark_; }
-
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
-        if (threads_ > 1 && runtime::thread_count() == 1) return run_serial(inputs, outputs);
-        const ThreadScope scope(threads_);
+    void execute(void* const* inputs, void* const* outputs, char* work) const {
         std::unique_ptr<Memories> mine(spare_.exchange(nullptr, std::memory_order_acquire));
         if (!mine) mine.reset(new Memories(*this));
-        char* const work = static_cast<char*>(workspace);
         dnnl_exec_arg_t args[kMaxOperands + 1];
         const size_t count = operands_.size();
         dnnl_memory_t scratch = mine->scratch.get();
@@ -139,7 +128,6 @@ public:
         delete spare_.exchange(mine.release(), std::memory_order_acq_rel);  // acquires what another run released
     }
 
-private:
     struct Step {
         dnnl::memory::desc inner = {};
         dnnl::primitive reorder = {};
@@ -165,17 +153,7 @@ private:
         check(dnnl_primitive_execute(steps_[i].reorder.get(), stream(), 3, args), op_);
     }
 
-    // A primitive splits its work for the number of threads it was made for. In a forked child, or inside
-    // of a parallel region, there is one: a primitive made for that is used. Rare, so it may allocate.
-    void run_serial(void* const* inputs, void* const* outputs) const {
-        std::call_once(serial_once_, [&] { serial_ = std::make_unique<PrimitiveExecutable>(op_, create_, operands_, remark_); });
-        const std::unique_ptr<void, void (*)(void*)> work(std::aligned_alloc(kAlign, aligned(serial_->workspace_ + 1)), std::free);
-        if (!work) throw runtime::DeviceError(runtime::cat(op_, ": out of memory for a workspace of ", serial_->workspace_, " bytes"));
-        serial_->run(inputs, outputs, work.get());
-    }
-
     std::string op_;
-    Create create_;
     std::vector<Operand> operands_;
     std::string remark_;
     int threads_ = 1;
@@ -184,8 +162,6 @@ private:
     dnnl::memory::desc scratch_desc_;
     size_t scratch_offset_ = 0, workspace_ = 0;
     mutable std::atomic<Memories*> spare_{nullptr};
-    mutable std::once_flag serial_once_;
-    mutable std::unique_ptr<PrimitiveExecutable> serial_;
 };
 
 }  // namespace
@@ -265,9 +241,9 @@ dnnl::primitive_attr attributes() {
     return attr;
 }
 
-Prepared make(const OpCall& call, Create create, std::vector<Operand> operands, std::string remark) {
+Prepared make(const OpCall& call, const Create& create, std::vector<Operand> operands, std::string remark) {
     try {
-        return std::make_shared<const PrimitiveExecutable>(call.op.name, std::move(create), std::move(operands), std::move(remark));
+        return std::make_shared<const PrimitiveExecutable>(call.op.name, create, std::move(operands), std::move(remark));
     } catch (const dnnl::error& error) {
         std::string types;
         for (const Type& input : call.inputs) types += " " + to_string(input);
@@ -277,13 +253,15 @@ Prepared make(const OpCall& call, Create create, std::vector<Operand> operands, 
 }
 
 dnnl::memory::desc preferred(const Create& create, int arg) {
-    const ThreadScope scope(runtime::thread_count());
-    return create().query_md(dnnl::query::exec_arg_md, arg);
+    dnnl::memory::desc wanted;
+    with_threads(runtime::thread_count(), [&] { wanted = create().query_md(dnnl::query::exec_arg_md, arg); });
+    return wanted;
 }
 
 std::string implementation(const Create& create) {
-    const ThreadScope scope(runtime::thread_count());
-    return create().impl_info_str();
+    std::string name;
+    with_threads(runtime::thread_count(), [&] { name = create().impl_info_str(); });
+    return name;
 }
 
 }  // namespace dnn

@@ -93,10 +93,9 @@ struct Operand {
 
 dnnl::primitive_attr attributes();  // the scratchpad is the caller's
 
-// A primitive with reorders into and out of the layouts it prefers. `create` makes the primitive
-// descriptor; it is called once more, for one thread, if the pool cannot be used when it runs.
+// A primitive with reorders into and out of the layouts it prefers. `create` makes the primitive descriptor.
 using Create = std::function<dnnl::primitive_desc_base()>;
-Prepared make(const runtime::OpCall& call, Create create, std::vector<Operand> operands, std::string remark = {});
+Prepared make(const runtime::OpCall& call, const Create& create, std::vector<Operand> operands, std::string remark = {});
 
 // How that primitive wants an operand to lie in memory. Throws dnnl::error where there is none.
 dnnl::memory::desc preferred(const Create& create, int arg);

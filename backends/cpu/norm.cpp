@@ -28,15 +28,16 @@ constexpr int64_t kGrain = 1 << 14;   // elements that are worth a thread
 namespace megjit::cpu {
 namespace {
 
-// Sums over the rows of [rows, c] two values per column, in parts of fixed borders, so that results depend
-// on the number of parts and not on timing. `block(row, rows, first, second)` gives the sums of a few rows.
+// Sums over the rows of [rows, c] two values per column, in parts whose borders depend on the shape alone, so that results
+// depend neither on timing nor on the number of threads. `block(row, rows, first, second)` gives the sums of a few rows.
 struct ColumnSums {
+    static constexpr int64_t kMostParts = 16;
     int64_t rows = 0, c = 0, parts = 1, block = 1;
 
     ColumnSums() = default;
     ColumnSums(int64_t rows, int64_t c) : rows(rows), c(c) {
         const int64_t worth = std::max<int64_t>(1, rows * c / kGrain);
-        parts = std::min<int64_t>({worth, rows, runtime::thread_count()});
+        parts = std::min<int64_t>({worth, rows, kMostParts});
         block = std::clamp<int64_t>(kBlock / std::max<int64_t>(c, 1), 8, 256);
     }
     // Doubles [parts][2][c], then floats [parts][2][c].

@@ -79,7 +79,9 @@ struct Task {
     int32_t *rows = nullptr, *columns = nullptr, *positions = nullptr;
 };
 
-// Splits planes into one part per thread, so that parts can own a piece of the workspace.
+constexpr int64_t kMostParts = 64;
+
+// Splits planes into parts that own a piece of the workspace each.
 template <class Plane>
 void each_plane(const Pooling& p, int64_t parts, void* workspace, const Plane& plane) {
     const int64_t planes = p.n * p.c;
@@ -202,7 +204,7 @@ Prepared prepare_pool(const OpCall& call, std::span<const Type> outputs) {
     if (x.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
     auto p = std::make_shared<const Pooling>(pooling_of(call, x.shape, y.shape, adaptive, mean));
     const bool channels_last = first.layout == Layout::channels_last;
-    const int64_t parts = std::min<int64_t>({runtime::thread_count(), p->n * p->c, std::max<int64_t>(1, x.numel() / kGrain)});
+    const int64_t parts = std::min<int64_t>({kMostParts, p->n * p->c, std::max<int64_t>(1, x.numel() / kGrain)});
     return make_kernel([p, channels_last, parts](void* const* in, void* const* out, void* workspace) {
         const float *a = static_cast<const float*>(in[0]), *b = kind == Kind::max_grad || kind == Kind::max_pick ? static_cast<const float*>(in[1]) : nullptr;
         if (channels_last) run_channels_last(*p, kind, a, b, static_cast<float*>(out[0]));

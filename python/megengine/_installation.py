@@ -19,5 +19,5 @@ def check_misc() -> None:
     )
     if _core.thread_count() > cores:
         log.warning(
-            "%d threads on %d cores; set OMP_NUM_THREADS=%d", _core.thread_count(), cores, cores
+            "%d threads on %d cores; megengine.device.set_num_threads(None) takes what is there", _core.thread_count(), cores
         )

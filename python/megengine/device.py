@@ -4,6 +4,7 @@ A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default
 ``:stream``. ``xpux`` is a GPU if there is one, else the CPU.
 """
 
+import operator
 import os
 import re
 from enum import Enum
@@ -18,7 +19,7 @@ __all__ = [
     "get_cudnn_version", "get_tensorrt_version", "get_cuda_driver_version", "get_allocated_memory",
     "get_reserved_memory", "get_max_reserved_memory", "get_max_allocated_memory",
     "reset_max_memory_stats", "set_memory_cap", "get_memory_cap", "set_prealloc_config",
-    "coalesce_free_memory",
+    "coalesce_free_memory", "set_num_threads", "get_num_threads",
 ]  # fmt: skip
 
 _KINDS = ("cpu", "gpu", "xpu", "cuda", "rocm", "cambricon", "atlas", "multithread")
@@ -324,3 +325,27 @@ def what_is_xpu() -> str:
 
 if os.environ.get("MEGJIT_MEMORY_CAP"):
     _set_cap(os.environ["MEGJIT_MEMORY_CAP"], "MEGJIT_MEMORY_CAP")
+
+
+def set_num_threads(count: int | None) -> None:
+    """Lets the host compute on ``count`` threads; None: on as many as the process is granted.
+
+    Granted are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a CPU more is a
+    thread more), the cores that the process may run on (its affinity), and ``OMP_NUM_THREADS`` where it is set.
+    A count given here goes before all three. Compiled functions keep the parts that they were cut into; they run on
+    the new number as well. A forked child computes on one thread until it calls this. Where the system
+    refuses threads, those that there are do the work, and `get_num_threads` says how many. Raises ValueError for
+    less than 1, TypeError for what is no integer.
+    """
+    if count is None:
+        _core.set_thread_count(0)
+        return
+    number = operator.index(count)
+    if number < 1:
+        raise ValueError(f"set_num_threads: {count!r} threads; 1 or more, None for what is granted")
+    _core.set_thread_count(number)
+
+
+def get_num_threads() -> int:
+    """On how many threads the host computes, the calling one included; see `set_num_threads`."""
+    return _core.thread_count()

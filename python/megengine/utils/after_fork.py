@@ -1,8 +1,8 @@
 """Run a forked child's work where thread pools of native libraries are its own.
 
-OpenMP (libgomp) keeps a pool of threads per thread that has used it. A fork copies the record of the pool but not its
-threads, so the forked thread waits for ever in its next parallel region; a thread that starts after the fork gets
-a new pool. (Seen with GCC's libgomp: parallel region, fork, parallel region in the child.)
+Our own pool needs no such thing. OpenMP (libgomp), which OpenCV, torch and others bring, keeps a pool of threads per
+thread that has used it. A fork copies the record of the pool but not its threads, so the forked thread waits for ever in
+its next parallel region; a thread that starts after the fork gets a new pool. (Seen with GCC's libgomp.)
 """
 
 from __future__ import annotations
