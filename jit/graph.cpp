@@ -49,6 +49,7 @@ std::vector<ValueId> Rewriter::map(std::span<const ValueId> old) const {
 
 Graph Rewriter::finish() {
     to.outputs = map(from.outputs);
+    to.prologue = from.prologue;
     return std::move(to);
 }
 

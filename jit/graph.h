@@ -90,6 +90,10 @@ public:
 
     std::vector<ValueId> outputs;  // in the caller's order; a value may stand twice
 
+    // Computes, of the same slots, what further inputs hold (of the slots behind the caller's): once for the tensors at
+    // hand, not in each call. Null: nothing.
+    std::shared_ptr<const Graph> prologue;
+
 private:
     std::vector<Node> nodes_;
     std::vector<Value> values_;

@@ -417,18 +417,32 @@ Profile Program::profile() {
     return profile_;
 }
 
+// Computes what the prologue gives, unless its inputs are the tensors that they were: a tensor never changes.
+void Program::bind(std::span<const TensorRef> inputs) {
+    std::vector<uint64_t> ids;
+    for (const Node& node : graph_.prologue->nodes())
+        if (node.kind == NodeKind::input) ids.push_back(inputs[static_cast<size_t>(node.slot)] ? inputs[static_cast<size_t>(node.slot)]->id() : 0);
+    if (!bound_.empty() && ids == bound_ids_) return;
+    bound_.clear();  // its memory first
+    bound_ = interpret(*graph_.prologue, inputs);
+    for (const TensorRef& tensor : bound_) runtime::Rematerializer::instance().keep(*tensor);
+    bound_ids_ = std::move(ids);
+}
+
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     std::lock_guard lock(mutex_);
+    if (graph_.prologue) bind(inputs);
+    const auto input_of = [&](size_t slot) -> TensorRef& { return slot < inputs.size() ? inputs[slot] : bound_[slot - inputs.size()]; };
     // Everything that can fail for want of memory comes before the first kernel.
     const runtime::Pins pins(inputs);
     std::vector<Ref<Storage>> storages, copies;
-    std::vector<void*> input_data(inputs.size());
+    std::vector<void*> input_data(inputs.size() + bound_.size());
     for (const Patch& patch : input_patches_)
-        if (!inputs[patch.source] || !inputs[patch.source]->has_data())
+        if (!input_of(patch.source) || !input_of(patch.source)->has_data())
             runtime::user_error({.what = "an input of a traced function has no value",
                                  .why = "it was made inside another trace and was not part of its results",
                                  .fix = "return it from that traced function"}, runtime::ErrorKind::runtime);
-    for (size_t slot = 0; slot < inputs.size(); ++slot) input_data[slot] = inputs[slot] ? inputs[slot]->data() : nullptr;
+    for (size_t slot = 0; slot < input_data.size(); ++slot) input_data[slot] = input_of(slot) ? input_of(slot)->data() : nullptr;
     storages.reserve(results_.size());
     for (const Result& result : results_) {
         if (result.from == Result::From::donated) {

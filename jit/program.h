@@ -126,6 +126,7 @@ private:
     runtime::Ref<runtime::Storage> allocate_copy(const Type& type);
     void run_step(const Step& step);
     void run_profiled_steps();
+    void bind(std::span<const TensorRef> inputs);
     std::shared_ptr<const runtime::Executable> prepare_fused(const Node& node, const LoweringOptions& options, size_t index);
     StepProfile profile_of(const Node& node) const;
 
@@ -146,6 +147,8 @@ private:
     void* arena_ = nullptr;
     size_t arena_bytes_ = 0;
     std::unique_ptr<std::byte[]> host_arena_;
+    std::vector<TensorRef> bound_;    // what the prologue gave
+    std::vector<uint64_t> bound_ids_;  // of the tensors that it read
     std::mutex mutex_;
 };
 

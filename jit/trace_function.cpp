@@ -33,6 +33,8 @@ void Version::begin(uint32_t index, const TraceOptions& options, std::unique_loc
         if (other != index && programs[other]) passes.memory.limit -= std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
     passes.device = &runtime::default_device();
     passes.donatable = lowering.donatable;
+    for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
+        passes.fixed.push_back(lowering.is_parameter[i] && !(i < lowering.donatable.size() && lowering.donatable[i]));
     passes.measured_costs = options.profiling;  // others are planned alike in every process
     auto graph = std::make_shared<const Graph>(segment.graph);
     const uint64_t drops = drops_;

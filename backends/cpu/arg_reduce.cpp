@@ -25,16 +25,6 @@ int32_t arg_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
 }
 
 template <class Op, class C>
-MEGJIT_CLONES void join_places(const C* row, int64_t n, int32_t index, C* best, int32_t* place) {
-    for (int64_t i = 0; i < n; ++i) {
-        const auto v = row[i], b = best[i];
-        const bool better = std::is_same_v<Op, Max> ? v > b : v < b, first_nan = (v != v) & (b == b);
-        best[i] = (better | first_nan) ? v : b;
-        place[i] = (better | first_nan) ? index : place[i];
-    }
-}
-
-template <class Op, class C>
 void arg_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, int64_t n, int32_t* place, C* room) {
     C best[kStrip];
     const C* first = x.block(at, n, room);
@@ -42,7 +32,7 @@ void arg_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, i
         best[i] = first[i];
         place[i] = 0;
     }
-    for (int64_t r = 1; r < rows; ++r) join_places<Op, C>(x.block(at + r * stride, n, room), n, static_cast<int32_t>(r), best, place);
+    for (int64_t r = 1; r < rows; ++r) MEGJIT_BEST(join_places<Op, C>)(x.block(at + r * stride, n, room), n, static_cast<int32_t>(r), best, place);
 }
 
 template <class Op, class C>

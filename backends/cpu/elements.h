@@ -16,14 +16,6 @@
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 
-// A plain loop, compiled for each level of the instruction set and chosen when the program starts. The
-// choice comes before the sanitizers are up, so that they see one version.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MEGJIT_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define MEGJIT_CLONES
-#endif
-
 namespace megjit::cpu {
 
 using runtime::DType;

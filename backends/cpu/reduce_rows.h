@@ -11,7 +11,7 @@
 #include "backends/cpu/elements.h"
 
 namespace megjit::cpu {
-namespace {  // each file's own: the clones of a function are chosen by the file that calls it
+namespace {
 
 constexpr int64_t kGroupElements = 32768;  // of one task, where a result is cut
 constexpr int64_t kStrip = 512;            // columns that one task reduces at a time
@@ -60,15 +60,22 @@ using AccOf = typename Op::template Acc<C>;
 template <class C>
 [[gnu::always_inline]] inline C tree(C a, C b, C c, C d, C e, C f, C g, C h) { return ((a + b) + (c + d)) + ((e + f) + (g + h)); }
 
-// --- elements of every dtype, read as what they compute in ------------------------------------
+template <class Op>
+constexpr int kChains = std::is_same_v<Op, Sum> ? kSumLanes : kJoinLanes;
 
 constexpr int64_t kBlock = 8 * kStrip;  // elements that are widened at a time
 
-template <class T>
-MEGJIT_CLONES void widen_block(const void* data, int64_t at, int64_t n, Computed<T>* to) {
-    const T* x = static_cast<const T*>(data) + at;
-    for (int64_t i = 0; i < n; ++i) to[i] = widen(x[i]);
-}
+}  // namespace
+}  // namespace megjit::cpu
+
+#define MEGJIT_KERNELS "backends/cpu/reduce.inl"
+#include "backends/cpu/each_isa.h"
+
+namespace megjit::cpu {
+namespace {
+
+// --- elements of every dtype, read as what they compute in ------------------------------------
+
 
 template <class C>
 struct Source {
@@ -86,81 +93,34 @@ struct Source {
 template <class T>
 Source<Computed<T>> source_of() {
     if constexpr (std::is_same_v<T, Computed<T>>) return {};
-    else return {.widen = widen_block<T>};
+    else return {.widen = MEGJIT_BEST(widen_block<T>)};
 }
 
 // --- rows -----------------------------------------------------------------------------------
-
-template <class Op>
-constexpr int kLanes = std::is_same_v<Op, Sum> ? kSumLanes : kJoinLanes;
-
-// Each lane joined with its part of n contiguous elements.
-template <class Op, class C>
-MEGJIT_CLONES void join_row(const C* x, int64_t n, AccOf<Op, C>* lanes) {
-    using A = AccOf<Op, C>;
-    constexpr int L = kLanes<Op>;
-    A lane[L];
-    for (int j = 0; j < L; ++j) lane[j] = lanes[j];
-    int64_t i = 0;
-    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<C, float>) {
-        for (; i + 8 * L <= n; i += 8 * L)
-            for (int j = 0; j < L; ++j) {
-                const C* p = x + i + j;
-                lane[j] += static_cast<double>(tree(p[0], p[L], p[2 * L], p[3 * L], p[4 * L], p[5 * L], p[6 * L], p[7 * L]));
-            }
-    }
-    for (; i + L <= n; i += L)
-        for (int j = 0; j < L; ++j) lane[j] = Op::join(lane[j], static_cast<A>(x[i + j]));
-    for (int64_t j = 0; i + j < n; ++j) lane[j] = Op::join(lane[j], static_cast<A>(x[i + j]));
-    for (int j = 0; j < L; ++j) lanes[j] = lane[j];
-}
 
 // The result of the n contiguous elements from `at` on.
 template <class Op, class C>
 AccOf<Op, C> reduce_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
     using A = AccOf<Op, C>;
-    A lane[kLanes<Op>];
+    A lane[kChains<Op>];
     for (A& v : lane) v = Op::template start<A>();
     for (int64_t i = 0; i < n; i += kBlock) {
         const int64_t count = std::min(kBlock, n - i);
-        join_row<Op, C>(x.block(at + i, count, room), count, lane);
+        MEGJIT_BEST(join_row<Op, C>)(x.block(at + i, count, room), count, lane);
     }
-    for (int width = kLanes<Op> / 2; width > 0; width /= 2)
+    for (int width = kChains<Op> / 2; width > 0; width /= 2)
         for (int j = 0; j < width; ++j) lane[j] = Op::join(lane[j], lane[j + width]);
     return lane[0];
-}
-
-// acc[c] joined with each of `rows` rows of `n` elements.
-template <class Op, class C>
-MEGJIT_CLONES void join_columns(const C* x, int64_t rows, int64_t stride, int64_t n, AccOf<Op, C>* acc) {
-    using A = AccOf<Op, C>;
-    int64_t r = 0;
-    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<C, float>) {
-        for (; r + 8 <= rows; r += 8) {
-            const C *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride, *e = d + stride, *f = e + stride, *g = f + stride,
-                    *h = g + stride;
-            for (int64_t i = 0; i < n; ++i) acc[i] += static_cast<double>(tree(a[i], b[i], c[i], d[i], e[i], f[i], g[i], h[i]));
-        }
-    }
-    for (; r + 4 <= rows; r += 4) {
-        const C *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride;
-        for (int64_t i = 0; i < n; ++i)
-            acc[i] = Op::join(Op::join(Op::join(Op::join(acc[i], static_cast<A>(a[i])), static_cast<A>(b[i])), static_cast<A>(c[i])), static_cast<A>(d[i]));
-    }
-    for (; r < rows; ++r) {
-        const C* a = x + r * stride;
-        for (int64_t i = 0; i < n; ++i) acc[i] = Op::join(acc[i], static_cast<A>(a[i]));
-    }
 }
 
 // The same of a source; n <= kStrip. Eight rows at a time, whose order of additions is that of all rows at once.
 template <class Op, class C>
 void reduce_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, int64_t n, AccOf<Op, C>* acc, C* room) {
-    if (x.direct()) return join_columns<Op, C>(x.direct() + at, rows, stride, n, acc);
+    if (x.direct()) return MEGJIT_BEST(join_columns<Op, C>)(x.direct() + at, rows, stride, n, acc);
     for (int64_t r = 0; r < rows; r += 8) {
         const int64_t count = std::min<int64_t>(8, rows - r);
         for (int64_t i = 0; i < count; ++i) x.widen(x.data, at + (r + i) * stride, n, room + i * n);
-        join_columns<Op, C>(room, count, n, n, acc);
+        MEGJIT_BEST(join_columns<Op, C>)(room, count, n, n, acc);
     }
 }
 

@@ -32,6 +32,7 @@ struct PipelineOptions {
     runtime::Device* device = nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
     bool measured_costs = false;        // recomputation costs what profiled runs took, where that is known
     std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
+    std::vector<bool> fixed = {};       // by slot: from outside, no argument and not updated: the same tensor in most calls
     // Which steps run, and which of them again. None, or nothing: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&)> choose_plan = {};
 };
@@ -71,6 +72,14 @@ Graph fuse_epilogues(const Graph& graph);
 
 // The same with relu, which then may give NaN for -inf.
 Graph fuse_relu(const Graph& graph);
+
+// Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in inference has one. Why:
+// that is computed once, and what is left is a bias.
+Graph fold_scales(const Graph& graph, const PipelineOptions& options);
+
+// Fixed weights of convolutions and products go, packed as the device wants them, into the prologue, with all that they are
+// computed from. Not under a limit of memory: the packed weights stay beside the others.
+Graph bind_weights(const Graph& graph, const PipelineOptions& options);
 
 // Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop
 // conditions stand in words in fuse.cpp.

@@ -1,0 +1,16 @@
+// jit/passes/bound.h -- values that hang on fixed slots alone: for the passes that move them into the prologue.
+#pragma once
+
+#include <vector>
+
+#include "jit/passes/passes.h"
+
+namespace megjit::jit {
+
+// Is there anything fixed, and memory to keep what is computed of it?
+bool may_bind(const PipelineOptions& options);
+
+// By value: is it a fixed input, a constant, or computed from such alone?
+std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& options);
+
+}  // namespace megjit::jit

@@ -1,0 +1,100 @@
+"""Inference at level 3: weights are packed, and normalization folded into them, once for the parameters at hand."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+from megengine.jit import trace
+
+
+class Block(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = M.Conv2d(16, 64, 3, padding=1, bias=True), M.BatchNorm2d(64)
+        self.conv2, self.bn2 = M.Conv2d(64, 64, 3, padding=1, bias=False), M.BatchNorm2d(64)
+        self.fc = M.Linear(64, 10)
+        rng = np.random.RandomState(1)
+        for bn in (self.bn1, self.bn2):
+            bn.running_mean[...] = rng.randn(64).astype(np.float32)
+            bn.running_var[...] = rng.uniform(0.5, 2, 64).astype(np.float32)
+            bn.weight[...] = rng.randn(64).astype(np.float32)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)) + x)
+        return self.fc(x.mean(axis=(2, 3)))
+
+
+@pytest.fixture
+def net():
+    mge.random.seed(5)
+    return Block().eval()
+
+
+X = np.random.RandomState(0).randn(2, 16, 14, 14).astype(np.float32)
+
+
+def test_a_traced_network_packs_its_weights_once(net):
+    infer = trace(lambda x: net(x), symbolic=True, opt_level=3)
+    want = net(mge.tensor(X)).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(infer(mge.tensor(X)).numpy(), want, rtol=2e-4, atol=2e-4)
+    steps = "\n".join(infer.memory_plan().steps)
+    assert steps.count("conv_epilogue") == 2 and "fma3" not in steps and "rsqrt" not in steps
+
+
+def test_new_weights_are_seen(net):
+    infer = trace(lambda x: net(x), symbolic=True, opt_level=3)
+    infer(mge.tensor(X)), infer(mge.tensor(X))
+    for parameter in (net.conv1.weight, net.conv2.weight, net.bn2.weight, net.conv1.bias, net.fc.weight):
+        parameter[...] = parameter * 0.5 + 0.01
+        np.testing.assert_allclose(infer(mge.tensor(X)).numpy(), net(mge.tensor(X)).numpy(), rtol=2e-4, atol=2e-4)
+    net.bn1.running_var[...] = net.bn1.running_var * 3
+    np.testing.assert_allclose(infer(mge.tensor(X)).numpy(), net(mge.tensor(X)).numpy(), rtol=2e-4, atol=2e-4)
+
+
+def test_without_host_sees_them_too(net):
+    infer = trace(lambda x: net(x), symbolic=True, opt_level=3, without_host=True)
+    for _ in range(3):
+        np.testing.assert_allclose(infer(mge.tensor(X)).numpy(), net(mge.tensor(X)).numpy(), rtol=2e-4, atol=2e-4)
+        net.conv2.weight[...] = net.conv2.weight * 0.9
+
+
+def test_threads_that_change_weights_get_a_result_of_one_of_them(net):
+    infer = trace(lambda x: net(x), symbolic=True, opt_level=3)
+    infer(mge.tensor(X)), infer.kernels()
+    wanted = []
+    weights = [net.fc.weight.numpy() * k for k in (1, 2)]
+    for w in weights:
+        net.fc.weight[...] = w
+        wanted.append(net(mge.tensor(X)).numpy())
+    results = []
+
+    def run():
+        for _ in range(20):
+            results.append(infer(mge.tensor(X)).numpy())
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for k in range(20):
+        net.fc.weight[...] = weights[k % 2]
+    for thread in threads:
+        thread.join()
+    for result in results:
+        assert any(np.allclose(result, want, rtol=1e-3, atol=1e-3) for want in wanted)
+
+
+def test_level_2_exact_numerics_and_limits_stay_as_they_were(net):
+    want = net(mge.tensor(X)).numpy()
+    for options in ({"opt_level": 2}, {"opt_level": 3, "numerics": "exact"}):
+        infer = trace(lambda x: net(x), symbolic=True, **options)
+        for _ in range(2):
+            np.testing.assert_array_equal(infer(mge.tensor(X)).numpy(), want)
+    infer = trace(lambda x: net(x), symbolic=True, opt_level=3, memory_limit="1GB")
+    infer(mge.tensor(X))
+    assert "packed" not in str(infer.memory_plan().buffers)
