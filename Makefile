@@ -1,6 +1,7 @@
 # make demo    sets everything up, then trains on real data
 # make test    sets everything up, then runs every default test
 # make build   builds and installs the package into .venv
+# make wheels  builds what pip installs; make test-wheels tries it in clean environments
 # make bench   compares with peers, which are installed into an environment of their own
 PY := .venv/bin/python
 JOBS ?= $(shell nproc)
@@ -90,6 +91,14 @@ fuzz-files: build
 # The C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 sanitize: setup-tests
 	for kind in asan ubsan tsan; do cmake --preset $$kind && cmake --build --preset $$kind && ctest --preset $$kind || exit 1; done
+
+# The wheels of CPython 3.11 and of the stable ABI (3.12 and later) in dist/, and what they do in clean environments.
+# WHEEL_PYTHONS: the interpreters, where they are neither on PATH nor pyenv's.
+wheels: build
+	@tools/wheels.sh
+
+test-wheels: wheels
+	@tools/try_wheels.sh
 
 clean:
 	rm -rf build

@@ -14,8 +14,6 @@ namespace {
 
 using runtime::Tape;
 
-jit::Session* running_session() { return dynamic_cast<jit::Session*>(runtime::context().tracer); }
-
 // None: a null reference.
 Tensors tensors_from(nb::handle list) {
     Tensors result;

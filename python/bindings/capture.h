@@ -13,6 +13,9 @@
 
 namespace megjit::python {
 
+// The trace that runs in this thread, or null.
+inline jit::Session* running_session() { return dynamic_cast<jit::Session*>(runtime::context().tracer); }
+
 // Where the value of an outside slot comes from in a call without the body.
 struct SlotSource {
     enum class From : uint8_t { argument, handle, stream, getter, constant } from = From::constant;

@@ -1,4 +1,5 @@
 // How Python values become tensors and come back.
+#include <array>
 #include <cstring>
 #include <string_view>
 
@@ -74,7 +75,7 @@ bool is_tensor(PyObject* object) {
 Handle& handle_of(PyObject* object) { return *nb::inst_ptr<Handle>(nb::handle(object)); }
 
 const TensorRef& value_of(PyObject* object) {
-    if (!is_tensor(object)) runtime::user_error({.what = runtime::cat("a Tensor is wanted, not a ", Py_TYPE(object)->tp_name)}, runtime::ErrorKind::type);
+    if (!is_tensor(object)) runtime::user_error({.what = runtime::cat("a Tensor is wanted, not a ", nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(object)))))}, runtime::ErrorKind::type);
     // Instances of the base alone begin as raw memory; those of Python classes as zeros.
     static const TensorRef none;
     const TensorRef& value = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object)) ? handle_of(object).value : none;
@@ -107,7 +108,7 @@ nb::object wrap(TensorRef value) { return nb::steal(wrap_new(std::move(value)));
 nb::object wrap_all(const Tensors& values) {
     if (values.size() == 1) return wrap(values[0]);
     nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
-    for (size_t i = 0; i < values.size(); ++i) PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), wrap_new(values[i]));
+    for (size_t i = 0; i < values.size(); ++i) PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), wrap_new(values[i]));
     return tuple;
 }
 
@@ -190,7 +191,7 @@ nb::object to_numpy(const TensorRef& given) {
     const void* data = value->data();
     const Type& type = value->type();
     nb::object shape = nb::steal(PyTuple_New(type.rank()));
-    for (int axis = 0; axis < type.rank(); ++axis) PyTuple_SET_ITEM(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));
+    for (int axis = 0; axis < type.rank(); ++axis) PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));
     nb::object array = numpy().attr("empty")(shape, numpy_dtype(type.dtype));
     if (type.bytes()) std::memcpy(ArrayBytes(array, true).data(), data, type.bytes());
     return array;
@@ -244,6 +245,13 @@ void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op
         }
 }
 
+namespace {
+
+nb::object interned(const char* text) { return nb::steal(PyUnicode_InternFromString(text)); }
+const char* utf8_of(nb::handle text) { return PyUnicode_AsUTF8AndSize(text.ptr(), nullptr); }
+
+}  // namespace
+
 std::string user_location() {
     if (!Py_IsInitialized()) return "";
     nb::gil_scoped_acquire gil;
@@ -252,24 +260,22 @@ std::string user_location() {
         std::string path = nb::cast<std::string>(file);
         return path.substr(0, path.rfind('/') + 1);
     }();
-    PyFrameObject* frame = PyEval_GetFrame();
-    Py_XINCREF(frame);
+    // By attributes: the stable ABI knows no fields.
+    static const auto& [co_filename, co_name, f_back] = *new std::array<nb::object, 3>{interned("co_filename"), interned("co_name"), interned("f_back")};
+    const auto get = [](nb::handle of, nb::handle name) { return nb::steal(PyObject_GetAttr(of.ptr(), name.ptr())); };
+    nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
     std::string result;
-    while (frame) {
-        PyCodeObject* code = PyFrame_GetCode(frame);
-        const char* file = PyUnicode_AsUTF8(code->co_filename);
-        if (file && std::string_view(file).substr(0, package.size()) != package) {
-            const char* name = PyUnicode_AsUTF8(code->co_name);
-            result = runtime::cat(file, ":", PyFrame_GetLineNumber(frame));
-            if (name && name[0] != '<') result += runtime::cat(" in ", name);
-            Py_DECREF(code);
-            Py_DECREF(frame);
-            break;
-        }
-        Py_DECREF(code);
-        PyFrameObject* back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
+    for (; frame.is_valid() && !frame.is_none(); frame = get(frame, f_back)) {
+        const auto at = reinterpret_cast<PyFrameObject*>(frame.ptr());
+        const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(at)));
+        const nb::object filename = get(code, co_filename);
+        const char* file = filename.is_valid() ? utf8_of(filename) : nullptr;
+        if (!file || std::string_view(file).substr(0, package.size()) == package) continue;
+        const nb::object function = get(code, co_name);
+        const char* name = function.is_valid() ? utf8_of(function) : nullptr;
+        result = runtime::cat(file, ":", PyFrame_GetLineNumber(at));
+        if (name && name[0] != '<') result += runtime::cat(" in ", name);
+        break;
     }
     PyErr_Clear();
     return result;

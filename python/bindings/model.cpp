@@ -13,8 +13,6 @@ namespace {
 
 using jit::Model;
 
-jit::Session* running_session() { return dynamic_cast<jit::Session*>(runtime::context().tracer); }
-
 std::vector<std::string> texts_from(nb::handle list) {
     std::vector<std::string> result;
     for (nb::handle item : list) result.push_back(nb::cast<std::string>(item));

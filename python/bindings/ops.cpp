@@ -44,8 +44,8 @@ Attr attr_from(PyObject* object, const AttrSpec& spec) {
             if (PyLong_Check(object)) return std::vector<int64_t>{integer_from(object)};
             nb::object sequence = nb::steal(PySequence_Fast(object, "an attribute must be a sequence of ints"));
             if (!sequence.is_valid()) throw nb::python_error();
-            const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence.ptr());
-            for (Py_ssize_t i = 0; i < size; ++i) list.push_back(integer_from(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
+            const Py_ssize_t size = PySequence_Size(sequence.ptr());
+            for (Py_ssize_t i = 0; i < size; ++i) list.push_back(integer_from(nb::steal(PySequence_GetItem(sequence.ptr(), i)).ptr()));
             return list;
         }
         case AttrKind::text: {
@@ -60,11 +60,11 @@ Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names) {
     Attrs attrs;
     attrs.reserve(op.attrs.size());
     Py_ssize_t used = 0;
-    const Py_ssize_t given = names ? PyTuple_GET_SIZE(names) : 0;
+    const Py_ssize_t given = names ? PyTuple_Size(names) : 0;
     for (const AttrSpec& spec : op.attrs) {
         PyObject* value = nullptr;
         for (Py_ssize_t i = 0; i < given && !value; ++i)
-            if (spec.name == PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i))) value = values[i];
+            if (spec.name == PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), nullptr)) value = values[i];
         if (value) {
             attrs.push_back(attr_from(value, spec));
             ++used;
@@ -104,7 +104,7 @@ void pack_operand(const std::string& name, nb::list operands, size_t index, nb::
     std::vector<PyObject*> values;
     nb::object names = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(attributes.size())));
     for (auto [key, value] : attributes) {
-        PyTuple_SET_ITEM(names.ptr(), static_cast<Py_ssize_t>(values.size()), key.inc_ref().ptr());
+        PyTuple_SetItem(names.ptr(), static_cast<Py_ssize_t>(values.size()), key.inc_ref().ptr());
         values.push_back(value.ptr());
     }
     const Attrs attrs = attrs_from(op, values.data(), names.ptr());

@@ -165,7 +165,7 @@ nb::object item_of(const TensorRef& given) {
 
 nb::tuple shape_of(const TensorRef& tensor) {
     nb::object shape = nb::steal(PyTuple_New(tensor->shape().rank()));
-    for (int axis = 0; axis < tensor->shape().rank(); ++axis) PyTuple_SET_ITEM(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
+    for (int axis = 0; axis < tensor->shape().rank(); ++axis) PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
     return nb::cast<nb::tuple>(shape);
 }
 

@@ -20,6 +20,9 @@ inline TensorRef sub(const TensorRef& a, const TensorRef& b) { return op("sub", 
 inline TensorRef mul(const TensorRef& a, const TensorRef& b) { return op("mul", {a, b}); }
 inline TensorRef div(const TensorRef& a, const TensorRef& b) { return op("true_div", {a, b}); }
 inline TensorRef neg(const TensorRef& a) { return op("neg", {a}); }
+inline TensorRef product(const TensorRef& a, const TensorRef& b, bool transpose_a = false, bool transpose_b = false) {
+    return op("matmul", {a, b}, {int64_t{transpose_a}, int64_t{transpose_b}});
+}
 inline TensorRef where(const TensorRef& mask, const TensorRef& a, const TensorRef& b) { return op("where", {mask, a, b}); }
 
 // A number next to a tensor, in the tensor's dtype.

@@ -311,8 +311,6 @@ std::vector<Type> infer_one_hot(const OpCall& call) {
     return {{call.dtype("dtype"), shape}};
 }
 
-Cost moves(const OpCall& call, std::span<const Type> outputs) { return {0, bytes_of(call, outputs)}; }
-
 std::vector<OpDef> by_index() {
     const std::vector<AttrSpec> axes = {{"axes", AttrKind::integers}}, axis = {{"axis", AttrKind::integer}};
     return {

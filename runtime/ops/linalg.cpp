@@ -37,9 +37,6 @@ std::vector<Type> infer_svd(const OpCall& call) {
     return {{DType::f32, with_last(x, m, full ? m : k)}, {DType::f32, s}, {DType::f32, with_last(x, full ? n : k, n)}};
 }
 
-TensorRef product(const TensorRef& a, const TensorRef& b, bool transpose_a = false, bool transpose_b = false) {
-    return build::op("matmul", {a, b}, {int64_t{transpose_a}, int64_t{transpose_b}});
-}
 TensorRef transposed(const TensorRef& x) {
     build::Axes perm;
     for (int i = 0; i < x->shape().rank(); ++i) perm.push_back(i);
@@ -116,7 +113,7 @@ std::vector<OpDef> linalg_ops() {
          .infer = infer_matinv,
          .grad = [](const GradCall& g) -> Grads {  // dx = -y^T dy y^T
              const TensorRef& y = g.outputs[0];
-             return {build::neg(product(product(y, g.out_grads[0], true), y, false, true))};
+             return {build::neg(build::product(build::product(y, g.out_grads[0], true), y, false, true))};
          },
          .keeps = Keeps::outputs,
          .checks_values = true,

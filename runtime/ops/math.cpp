@@ -8,7 +8,7 @@ namespace {
 const std::vector<double> kPositive = {1e-3, 0.3, 1, 2, 100};
 const std::vector<double> kUnit = {-0.99, -0.5, -0.0, 0, 0.3, 0.7, 0.999};
 
-OpDef binary(std::string name, std::string doc, ExprRule expr, bool commutative = false, GradRule grad = nullptr) {
+OpDef real_function_of_two(std::string name, std::string doc, ExprRule expr, bool commutative = false, GradRule grad = nullptr) {
     return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x", "y"}, .promotion = Promotion::floating,
             .expr = expr, .grad_expr = grad, .commutative = commutative, .samples = kPositive};
 }
@@ -48,12 +48,12 @@ Expr erfc_inverse_grad(const ExprArgs&, int, Expr y, Expr dy) { return -(dy * (e
 
 std::vector<OpDef> math_ops() {
     return {
-        binary("true_div", "x / y.", [](const ExprArgs& a) { return a[0] / a[1]; }),
-        binary("pow", "x to the power y, as C's pow. Where y is 0 the gradient for x is 0; where x is 0, that for y.",
+        real_function_of_two("true_div", "x / y.", [](const ExprArgs& a) { return a[0] / a[1]; }),
+        real_function_of_two("pow", "x to the power y, as C's pow. Where y is 0 the gradient for x is 0; where x is 0, that for y.",
                [](const ExprArgs& a) { return pow(a[0], a[1]); }),
-        binary("atan2", "Angle of the point (y, x): its first input is the ordinate.",
+        real_function_of_two("atan2", "Angle of the point (y, x): its first input is the ordinate.",
                [](const ExprArgs& a) { return atan2(a[0], a[1]); }),
-        binary("logaddexp", "log(exp(x) + exp(y)).", log_add_exp, true, log_add_exp_grad),
+        real_function_of_two("logaddexp", "log(exp(x) + exp(y)).", log_add_exp, true, log_add_exp_grad),
         MEGJIT_FUNCTION(sqrt, "Square root.", kPositive),
         real_function("rsqrt", "1 / sqrt(x).", [](const ExprArgs& a) { return 1.0 / sqrt(a[0]); }, kPositive,
                       [](const ExprArgs& a, int, Expr y, Expr dy) { return dy * y * -0.5 / a[0]; }),

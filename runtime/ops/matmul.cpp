@@ -9,6 +9,7 @@ namespace megjit::runtime {
 namespace {
 
 using build::op;
+using build::product;
 
 std::vector<Type> infer_matmul(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
@@ -30,10 +31,6 @@ std::vector<Type> infer_matmul(const OpCall& call) {
     shape.push_back(m);
     shape.push_back(n);
     return {{a.dtype, shape}};
-}
-
-TensorRef product(const TensorRef& a, const TensorRef& b, bool ta, bool tb) {
-    return op("matmul", {a, b}, {int64_t{ta}, int64_t{tb}});
 }
 
 // [batch..., r, c] -> [batch * r, c]

@@ -15,8 +15,6 @@ using Ints = std::vector<int64_t>;
 
 Ints extents_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-Cost moves(const OpCall& call, std::span<const Type> outputs) { return {0, bytes_of(call, outputs)}; }
-
 std::vector<Type> infer_reshape(const OpCall& call) {
     const Type& x = call.inputs[0];
     const Shape shape{std::span<const int64_t>(call.integers("shape"))};

@@ -33,5 +33,6 @@ Window window_of(const OpCall& call, int dims);
 // Flops of a convolution are the same whichever of its three operands is the result.
 double conv_flops(const Type& y, const Type& w);
 double bytes_of(const OpCall& call, std::span<const Type> outputs);
+inline Cost moves(const OpCall& call, std::span<const Type> outputs) { return {0, bytes_of(call, outputs)}; }  // computes nothing
 
 }  // namespace megjit::runtime

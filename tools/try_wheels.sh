@@ -1,0 +1,28 @@
+#!/bin/sh
+# try_wheels.sh [PYTEST-OPTION...]: installs the wheels of dist/ into clean environments of Python 3.11, 3.12 and 3.13, runs the
+# default Python tests in each, the README's tour among them. That of 3.11 has the oldest NumPy and no extra but onnx, that of
+# 3.13 no libHalide: what needs them is skipped, and says so. Versions that are not there are named and left out.
+set -eu
+cd "$(dirname "$0")/.."
+jobs=$(nproc)
+[ -n "$(ls dist/*.whl 2>/dev/null)" ] || { echo "try_wheels: dist/ has no wheels; run make wheels" >&2; exit 1; }
+
+# try VERSION WHEEL EXTRAS REQUIREMENT...
+try() {
+    version=$1 wheel=$2 extras=$3
+    shift 3
+    base=$(tools/find_python.sh "$version") || return 0
+    env=build/wheels/try-$version
+    rm -rf "$env"
+    "$base" -m venv "$env"
+    # shellcheck disable=SC2046
+    tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check \
+        "$PWD/$(ls dist/$wheel)$extras" "$@" $("$env/bin/python" tools/requirements.py test | grep -v "^ruff\|^mypy")
+    python=$PWD/$env/bin/python
+    (cd / && "$python" -c "import megengine, numpy, sys; print('try_wheels: Python', sys.version.split()[0], 'NumPy', numpy.__version__, megengine.__file__)")
+    (cd tests/python && "$python" -m pytest -p no:cacheprovider -n "$jobs" -rs .)
+}
+
+try 3.11 "*-cp311-*.whl" "[onnx]" "numpy==1.23.5"
+try 3.12 "*-abi3-*.whl" "[all]"
+try 3.13 "*-abi3-*.whl" "[vision,onnx]"
