@@ -88,17 +88,12 @@ fuzz-files: build
 	cd build/fuzz && ./graph_file_fuzz -runs=$(FUZZ_FILES) -seed=$(FUZZ_SEED) -max_len=8192 -timeout=10 -rss_limit_mb=2048 corpus
 	cd build/fuzz && ../../$(PY) ../../tests/python/files/fuzzing.py --runs $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
-# The C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+# The C++ tests under sanitizers; `make sanitize SANITIZERS=asan_ubsan` for two in one build.
+SANITIZERS ?= asan ubsan tsan
 sanitize: setup-tests
-	for kind in asan ubsan tsan; do cmake --preset $$kind && cmake --build --preset $$kind && ctest --preset $$kind || exit 1; done
-
-# The wheels of CPython 3.11 and of the stable ABI (3.12 and later) in dist/, and what they do in clean environments.
-# WHEEL_PYTHONS: the interpreters, where they are neither on PATH nor pyenv's.
-wheels: build
-	@tools/wheels.sh
-
-test-wheels: wheels
-	@tools/try_wheels.sh
+	for kind in $(SANITIZERS); do \
+		cmake --preset $$kind >/dev/null && tools/with_progress.sh $$kind cmake --build --preset $$kind -j $(JOBS) && ctest --preset $$kind -LE "python|avx2" -j $(JOBS) || exit 1; \
+	done
 
 clean:
 	rm -rf build

@@ -78,7 +78,12 @@ private:
         first[0] = rewrite_.to.type(weights).shape[0];
         const ValueId scaled = make("mul", {weights, make("reshape", {scale}, {first}, fma)}, {}, fma);
         ValueId shift = rewrite_.map(fma.inputs[2]);
-        if (chain.bias) shift = make("fma3", {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
+        if (chain.bias) {
+            // A view, like that of normalization's own shift: fuse_epilogues takes no addend that a kernel could keep in registers.
+            const Shape& shape = rewrite_.to.type(shift).shape;
+            shift = make("fma3", {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
+            shift = make("reshape", {shift}, {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
+        }
         Node conv = *chain.conv;
         conv.inputs = {rewrite_.map(conv.inputs[0]), scaled};
         const ValueId product = rewrite_.to.add(std::move(conv), {&rewrite_.from.type(chain.conv->outputs[0]), 1})[0];
