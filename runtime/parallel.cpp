@@ -19,9 +19,10 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kMostThreads = 512;
-// Longer than what lies between two loops of a step, shorter than what a thread that has no core loses.
-constexpr auto kHelperSpin = std::chrono::microseconds(100);
+// Longer than what lies between two steps of a training loop: to be woken takes a thread of a virtual machine 50 us.
+constexpr auto kHelperSpin = std::chrono::milliseconds(2);
 constexpr auto kCallerSpin = std::chrono::microseconds(20);
+constexpr auto kLostCore = std::chrono::microseconds(200);  // between two looks at the clock: others have the core meanwhile
 
 thread_local bool is_inside = false;  // a parallel region
 
@@ -31,16 +32,15 @@ void pause() {
 #endif
 }
 
-// False when the time is over.
+// False when the time is over, or others want the core: then it is better to sleep.
 template <class Done>
 bool spin_until(steady_clock::duration limit, const Done& done) {
-    const auto end = steady_clock::now() + limit;
-    do {
+    const auto begin = steady_clock::now();
+    for (auto now = begin, last = begin; now - begin < limit && now - last < kLostCore; last = std::exchange(now, steady_clock::now()))
         for (int i = 0; i < 16; ++i) {
             if (done()) return true;
             pause();
         }
-    } while (steady_clock::now() < end);
     return false;
 }
 
