@@ -31,7 +31,7 @@ environment() {
     folder=$1 python=$2
     shift 2
     [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
-    tools/with_progress.sh "pip-$(basename "$folder")" "$folder/bin/python" -m pip install --disable-pip-version-check --no-compile "$@"
+    tools/with_progress.sh "pip-$(basename "$folder")" "$folder/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile "$@"
 }
 
 python=$(tools/find_python.sh 3.11)

@@ -24,6 +24,7 @@ show() {
     if [ -t 1 ]; then printf '\r\033[K%s: %s, %s' "$label" "$(newest)" "$(passed)"; else echo "$label: $(newest), $(passed)"; fi
 }
 
+export PYTHONUNBUFFERED=1 # pip's lines, when they are written
 every=8
 [ -t 1 ] && every=1
 : >"$log"
