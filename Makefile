@@ -35,7 +35,7 @@ test-python: setup-tests build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 
 lint: setup-tests
-	$(PY) -m ruff check python tests examples benchmarks
+	$(PY) -m ruff check python tests examples benchmarks tools
 
 bench: build
 	benchmarks/run.sh
@@ -92,7 +92,7 @@ sanitize: setup-tests
 
 # The wheels of CPython 3.11 and of the stable ABI (3.12 and later) in dist/, and what they do in clean environments.
 # WHEEL_PYTHONS: the interpreters, where they are neither on PATH nor pyenv's.
-wheels: build
+wheels: setup
 	@tools/wheels.sh
 
 test-wheels: wheels

