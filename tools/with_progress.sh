@@ -16,8 +16,8 @@ passed() {
 
 # Of ninja's lines, the file alone: [12/300] Building CXX object a/CMakeFiles/b.dir/c.cpp.o -> [12/300] compiling a/c.cpp
 newest() {
-    tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1 | cut -c1-90 |
-        sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,(Unity/)?unity_(.*)_cxx\.cxx,\2,; s,\.o$,,'
+    tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1 |
+        sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,(Unity/)?unity_(.*)_cxx\.cxx,\2,; s,\.o$,,' | cut -c1-90
 }
 
 show() {
