@@ -37,7 +37,7 @@ test-python: setup-tests build
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
 
 lint: setup-tests
-	$(PY) -m ruff check python tests examples benchmarks
+	$(PY) -m ruff check python tests examples benchmarks tools
 
 bench: build
 	benchmarks/run.sh
@@ -94,6 +94,14 @@ sanitize: setup-tests
 	for kind in $(SANITIZERS); do \
 		cmake --preset $$kind >/dev/null && tools/with_progress.sh $$kind cmake --build --preset $$kind -j $(JOBS) && ctest --preset $$kind -LE "python|avx2" -j $(JOBS) || exit 1; \
 	done
+
+# The wheels of CPython 3.11 and of the stable ABI (3.12 and later) in dist/, and what they do in clean environments.
+# WHEEL_PYTHONS: the interpreters, where they are neither on PATH nor pyenv's.
+wheels: setup
+	@tools/wheels.sh
+
+test-wheels: wheels
+	@tools/try_wheels.sh
 
 clean:
 	rm -rf build

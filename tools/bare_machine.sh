@@ -36,8 +36,8 @@ copy /etc/resolv.conf /etc/hosts /etc/pip.conf /usr/local/share/ca-certificates 
 for file in /etc/apt/apt.conf.d/*; do ! grep -q 'Acquire::' "$file" || copy "$file"; done
 git clone -q --no-local . "$folder/root/megjit"
 
-network=()
-while IFS= read -r name; do network+=("$name=${!name}"); done < <(compgen -e | grep -iE '^(PIP_|(https?|no|all)_proxy$)' || true)
+network=() # but for folders of this machine
+while IFS= read -r name; do network+=("$name=${!name}"); done < <(compgen -e | grep -iE '^(PIP_|(https?|no|all)_proxy$)' | grep -vx PIP_FIND_LINKS || true)
 
 # In a mount namespace of its own: nothing is left mounted, however this ends.
 inside() {

@@ -60,7 +60,7 @@ wanted=$(.venv/bin/python tools/requirements.py build run extras "$group")
 if [ "$wanted" != "$(cat "$stamp" 2>/dev/null)" ]; then
     # --no-compile: most of the modules are never imported, and Python compiles those that are.
     # shellcheck disable=SC2086
-    tools/with_progress.sh pip .venv/bin/python -m pip install --disable-pip-version-check --no-compile $wanted ||
+    tools/with_progress.sh pip .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-compile $wanted ||
         { echo "setup: pip could not install what pyproject.toml lists" >&2; exit 1; }
     echo "$wanted" >"$stamp"
 fi

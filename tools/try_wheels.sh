@@ -16,7 +16,7 @@ try() {
     rm -rf "$env"
     "$base" -m venv "$env"
     # shellcheck disable=SC2046
-    tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check \
+    tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
         "$PWD/$(ls dist/$wheel)$extras" "$@" $("$env/bin/python" tools/requirements.py test | grep -v "^ruff\|^mypy")
     python=$PWD/$env/bin/python
     (cd / && "$python" -c "import megengine, numpy, sys; print('try_wheels: Python', sys.version.split()[0], 'NumPy', numpy.__version__, megengine.__file__)")

@@ -16,14 +16,15 @@ passed() {
 
 # Of ninja's lines, the file alone: [12/300] Building CXX object a/CMakeFiles/b.dir/c.cpp.o -> [12/300] compiling a/c.cpp
 newest() {
-    tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1 | cut -c1-90 |
-        sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,(Unity/)?unity_(.*)_cxx\.cxx,\2,; s,\.o$,,'
+    tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1 |
+        sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,(Unity/)?unity_(.*)_cxx\.cxx,\2,; s,\.o$,,' | cut -c1-90
 }
 
 show() {
     if [ -t 1 ]; then printf '\r\033[K%s: %s, %s' "$label" "$(newest)" "$(passed)"; else echo "$label: $(newest), $(passed)"; fi
 }
 
+export PYTHONUNBUFFERED=1 # pip's lines, when they are written
 every=8
 [ -t 1 ] && every=1
 : >"$log"

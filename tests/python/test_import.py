@@ -38,3 +38,13 @@ def test_the_launcher_is_the_class_whatever_was_imported_first():
         "import megengine.distributed.server, megengine.distributed.launcher, megengine.distributed as dist;"
         "assert isinstance(dist.launcher, type) and isinstance(dist.Client, type)"
     )
+
+
+def test_without_opencv_an_image_function_names_the_extra():
+    run(
+        "import sys, numpy as np; sys.modules['cv2'] = None\n"
+        "from megengine.data.transform.vision import functional as F\n"
+        "try: F.resize(np.zeros((4, 4, 3), np.uint8), (2, 2))\n"
+        "except ImportError as error: assert \"pip install 'megjit[vision]'\" in str(error)\n"
+        "else: raise AssertionError\n"
+    )
