@@ -109,7 +109,7 @@ TEST_F(BindWeights, WeightsThatGradientsReadStay) {
         "%0: f32[1, 32, 12, 12] = input 0\n%1: f32[64, 32, 3, 3] = input 1\n"
         "%2: f32[1, 64, 12, 12] = conv %0 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1}\n"
         "%3: f32[1, 64, 12, 12] = exp %2\n"
-        "%4: f32[1, 32, 12, 12] = conv_backward_data %3 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, input_shape=[1, 32, 12, 12]}\n"
+        "%4: f32[1, 32, 12, 12] = conv_backward_data %3 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, input_shape=[12, 12]}\n"
         "return %3 %4\n"), options_for({false, true}));
     EXPECT_EQ(fault_of(graph), "");
     EXPECT_FALSE(graph.prologue);
