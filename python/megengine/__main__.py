@@ -19,6 +19,8 @@ def info(_: argparse.Namespace) -> int:
     print(f"megjit {megjit_version}, megengine API {megengine.__version__}")
     print(f"python {platform.python_version()}, numpy {numpy.__version__}, {platform.machine()}")
     print(f"device {megengine.get_default_device()}, {_core.thread_count()} threads")
+    bound = "" if _core.isa() == _core.machine_isa() else f", bounded by MEGJIT_ISA; the machine has {_core.machine_isa()}"
+    print(f"instructions {_core.isa()}{bound}")
     print(f"kernel compilers: {', '.join(_core.backends()) or 'none'}")
     print("environment variables:")
     for name, meaning in _core.switches().items():
