@@ -70,7 +70,9 @@ bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOption
 
 std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
     lowering.curve = ladder.curve();
-    return fits(graph, ladder, lowering) ? std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering) : nullptr;
+    if (!fits(graph, ladder, lowering)) return nullptr;
+    passes_.device->allocator().trim();  // the arena of a program that this one follows is not kept beside it
+    return std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering);
 }
 
 std::shared_ptr<Program> PendingProgram::without_kernels() {
