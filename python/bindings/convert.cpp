@@ -148,6 +148,9 @@ TensorRef new_tensor(const Type& type) {
 TensorRef tensor_from_numpy(nb::handle value, bool constant) {
     nb::object array = numpy().attr("asarray")(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
+    if (name == "object" && (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())))  // from 1.24 on NumPy refuses ragged ones itself
+        runtime::user_error({.what = "a Tensor cannot be made of a list that is ragged or holds other things than numbers",
+                             .fix = "give all rows one length"});
     const bool is_empty_list = nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
     // There is no 64-bit tensor.
     if (name == "float64" || is_empty_list) name = "float32";
