@@ -13,7 +13,7 @@ setup:
 	@tools/setup.sh demo
 
 setup-tests:
-	@tools/setup.sh test libgtest-dev libgmock-dev
+	@tools/setup.sh test libgtest-dev libgmock-dev qemu-user
 
 build: setup
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) tools/with_progress.sh build $(PY) -m pip install -v --disable-pip-version-check --no-build-isolation --no-deps .
