@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 most_mb=60
-# Not part of the wheel: what packages that it depends on bring, what extras bring, and the OpenMP that oneDNN shares with us.
-from_elsewhere="--exclude libdnnl.so.* --exclude libHalide.so --exclude libgomp.so.1 --exclude libtbb.so.*"
+# Not part of the wheel: what packages that it depends on bring, and what extras bring.
+from_elsewhere="--exclude libdnnl.so.* --exclude libHalide.so --exclude libtbb.so.*"
 
 # environment NAME PYTHON REQUIREMENT...: build/wheels/NAME with these packages.
 environment() {

@@ -1,7 +1,7 @@
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
 #include "jit/program.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit {
 namespace {
@@ -24,23 +24,6 @@ constexpr std::string_view kBlock =
 
 PipelineOptions options_for(std::vector<bool> fixed) { return {.opt_level = 3, .device = &runtime::default_device(), .fixed = std::move(fixed)}; }
 const std::vector<bool> kAllButX{false, true, true, true, true};
-
-size_t count(const Graph& graph, std::string_view op) {
-    size_t found = 0;
-    for (const Node& node : graph.nodes()) found += node.op && node.op->name == op;
-    return found;
-}
-
-std::vector<TensorRef> inputs_for(const Graph& graph) {
-    std::vector<TensorRef> inputs;
-    for (const Node& node : graph.nodes()) {
-        if (node.kind != NodeKind::input) continue;
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
-        for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = static_cast<float>((i * 37 + node.slot * 11) % 17) / 8.0f - 1.0f;
-        inputs.push_back(tensor);
-    }
-    return inputs;
-}
 
 void expect_near(const TensorRef& got, const TensorRef& want) {
     for (int64_t i = 0; i < want->type().numel(); ++i) ASSERT_NEAR(got->as<float>()[i], want->as<float>()[i], 1e-3f * (1 + std::abs(want->as<float>()[i]))) << i;

@@ -1,6 +1,6 @@
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit {
 namespace {
@@ -17,23 +17,6 @@ constexpr std::string_view kTwoConvolutions =
     "%6: f32[2, 8, 4, 4] = relu %5\n"
     "%7: f32[2, 8, 4, 4] = conv %6 %2 {stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1}\n"
     "return %7\n";
-
-size_t count(const Graph& graph, std::string_view op) {
-    size_t found = 0;
-    for (const Node& node : graph.nodes()) found += node.op && node.op->name == op;
-    return found;
-}
-
-std::vector<TensorRef> inputs_for(const Graph& graph) {
-    std::vector<TensorRef> inputs;
-    for (const Node& node : graph.nodes()) {
-        if (node.kind != NodeKind::input) continue;
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
-        for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = static_cast<float>((i * 37 + node.slot * 11) % 17) / 8.0f - 1.0f;
-        inputs.push_back(tensor);
-    }
-    return inputs;
-}
 
 //   input -> relayout -> conv -> add -> relu -> conv -> relayout -> output
 TEST_F(AssignLayouts, NothingIsRelaidBetweenConvolutions) {

@@ -1,0 +1,27 @@
+// tests/jit/graphs.h -- what tests of passes ask of a graph, and feed it.
+#pragma once
+
+#include "tests/jit/world.h"
+
+namespace megjit::jit {
+
+// How many nodes apply that op?
+inline size_t count(const Graph& graph, std::string_view op) {
+    size_t found = 0;
+    for (const Node& node : graph.nodes()) found += node.op && node.op->name == op;
+    return found;
+}
+
+// By slot: small numbers of both signs, others for each slot.
+inline std::vector<TensorRef> inputs_for(const Graph& graph) {
+    std::vector<TensorRef> inputs;
+    for (const Node& node : graph.nodes()) {
+        if (node.kind != NodeKind::input) continue;
+        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+        for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = static_cast<float>((i * 37 + node.slot * 11) % 17) / 8.0f - 1.0f;
+        inputs.push_back(tensor);
+    }
+    return inputs;
+}
+
+}  // namespace megjit::jit
