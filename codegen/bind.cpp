@@ -18,9 +18,10 @@ struct Walk {
     std::vector<std::vector<int64_t>> strides;  // inputs, then outputs
 
     bool can_merge(size_t outer) const {  // with the axis after it
-        return outer + 1 != kept && std::all_of(strides.begin(), strides.end(), [&](const std::vector<int64_t>& s) {
-                   return s[outer] == s[outer + 1] * extents[outer + 1];
-               });
+        return outer + 1 != kept &&
+               std::all_of(strides.begin(), strides.end(), [&](const std::vector<int64_t>& s) {
+            return s[outer] == s[outer + 1] * extents[outer + 1];
+        });
     }
     void drop(size_t axis) {
         extents.erase(extents.begin() + static_cast<ptrdiff_t>(axis));
@@ -50,7 +51,9 @@ struct Walk {
                 if (strides[i][a] != 0) elements *= static_cast<double>(extents[a]);
             const bool is_input = i < spec.inputs.size();
             if (is_input && spec.inputs[i].is_offset) continue;
-            bytes += elements * static_cast<double>(size_of((is_input ? spec.inputs[i] : spec.outputs[i - spec.inputs.size()]).dtype));
+            bytes += elements *
+                     static_cast<double>(size_of(
+                         (is_input ? spec.inputs[i] : spec.outputs[i - spec.inputs.size()]).dtype));
         }
         return bytes;
     }
@@ -61,11 +64,13 @@ Inner inner_of(int64_t stride) {
     return stride == 1 ? Inner::contiguous : Inner::strided;
 }
 
-Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>& strides, const KernelIR& kernel) {
+Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>& strides,
+                   const KernelIR& kernel) {
     const auto reduced = strides.begin() + kernel.kept();
     return {.dtype = access.dtype,
             .inner = inner_of(strides[static_cast<size_t>(kernel.lane_axis())]),
-            .per_row = kernel.reduced > 0 && std::all_of(reduced, strides.end(), [](int64_t s) { return s == 0; }),
+            .per_row = kernel.reduced > 0 &&
+                       std::all_of(reduced, strides.end(), [](int64_t s) { return s == 0; }),
             .by = access.by,
             .is_offset = access.is_offset};
 }
@@ -85,7 +90,8 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch) {
     int64_t count = 1;
     for (int axis = 0; axis < kernel.kept(); ++axis) {
         const bool is_block = kernel.lanes == Lanes::kept && axis == kernel.lane_axis();
-        count *= is_block ? (launch.extents[axis] + kColumnBlock - 1) / kColumnBlock : launch.extents[axis];
+        count *= is_block ? (launch.extents[axis] + kColumnBlock - 1) / kColumnBlock
+                          : launch.extents[axis];
     }
     return count;
 }
@@ -93,36 +99,50 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch) {
 bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in) {
     const Operand& input = kernel.inputs[static_cast<size_t>(in)];
     const Operand& output = kernel.outputs[static_cast<size_t>(out)];
-    if (size_of(input.dtype) != size_of(output.dtype) || input.by >= 0 || input.is_offset || input.per_row != output.per_row) return false;
-    const size_t rank = launch.extents.size(), from = static_cast<size_t>(in) * rank, to = (kernel.inputs.size() + static_cast<size_t>(out)) * rank;
+    if (size_of(input.dtype) != size_of(output.dtype) || input.by >= 0 || input.is_offset ||
+        input.per_row != output.per_row)
+        return false;
+    const size_t rank = launch.extents.size(), from = static_cast<size_t>(in) * rank,
+                 to = (kernel.inputs.size() + static_cast<size_t>(out)) * rank;
     int64_t row_major = 1;
     for (size_t axis = rank; axis-- > 0; row_major *= launch.extents[axis])
-        if (launch.extents[axis] != 1 && launch.strides[from + axis] != (kernel.reduced ? launch.strides[to + axis] : row_major)) return false;
-    return kernel.reduced == 0 || output.per_row || kernel.levels()[kernel.results[static_cast<size_t>(out)]].pass + 1 == kernel.passes();
+        if (launch.extents[axis] != 1 &&
+            launch.strides[from + axis] != (kernel.reduced ? launch.strides[to + axis] : row_major))
+            return false;
+    return kernel.reduced == 0 || output.per_row ||
+           kernel.levels()[kernel.results[static_cast<size_t>(out)]].pass + 1 == kernel.passes();
 }
 
 BoundKernel bind(KernelSpec spec) {
-    Walk walk{.extents = spec.extents, .kept = spec.extents.size() - static_cast<size_t>(spec.reduced), .strides = {}};
+    Walk walk{.extents = spec.extents,
+              .kept = spec.extents.size() - static_cast<size_t>(spec.reduced),
+              .strides = {}};
     for (const auto* list : {&spec.inputs, &spec.outputs})
         for (const KernelSpec::Access& access : *list) walk.strides.push_back(access.strides);
     walk.collapse();
     if (spec.reduced > 0 && walk.kept == walk.extents.size()) walk.append_axis_of_one();
-    if (walk.extents.empty()) {  // one element in all: a tensor of one shares the kernel of longer ones
+    if (walk.extents
+            .empty()) {  // one element in all: a tensor of one shares the kernel of longer ones
         walk.append_axis_of_one();
-        for (size_t i = 0; i < walk.strides.size(); ++i) walk.strides[i] = {i >= spec.inputs.size() || !spec.inputs[i].is_scalar};
+        for (size_t i = 0; i < walk.strides.size(); ++i)
+            walk.strides[i] = {i >= spec.inputs.size() || !spec.inputs[i].is_scalar};
     }
 
     BoundKernel bound;
     KernelIR& kernel = bound.kernel;
     kernel.rank = static_cast<int>(walk.extents.size());
     kernel.reduced = spec.reduced > 0 ? kernel.rank - static_cast<int>(walk.kept) : 0;
-    if (kernel.reduced > 0 && walk.kept > 0 && walk.contiguous_bytes(walk.kept - 1, spec) > walk.contiguous_bytes(walk.extents.size() - 1, spec))
+    if (kernel.reduced > 0 && walk.kept > 0 &&
+        walk.contiguous_bytes(walk.kept - 1, spec) >
+            walk.contiguous_bytes(walk.extents.size() - 1, spec))
         kernel.lanes = Lanes::kept;
     for (size_t i = 0; i < walk.strides.size(); ++i) {
         const bool is_input = i < spec.inputs.size();
         const auto& access = is_input ? spec.inputs[i] : spec.outputs[i - spec.inputs.size()];
-        (is_input ? kernel.inputs : kernel.outputs).push_back(operand_of(access, walk.strides[i], kernel));
-        bound.launch.strides.insert(bound.launch.strides.end(), walk.strides[i].begin(), walk.strides[i].end());
+        (is_input ? kernel.inputs : kernel.outputs)
+            .push_back(operand_of(access, walk.strides[i], kernel));
+        bound.launch.strides.insert(bound.launch.strides.end(), walk.strides[i].begin(),
+                                    walk.strides[i].end());
     }
     for (const KernelSpec::Access& input : spec.inputs)
         if (input.by >= 0) bound.launch.strides.push_back(input.gather_stride);
@@ -131,20 +151,24 @@ BoundKernel bind(KernelSpec spec) {
     std::vector<int> roots = spec.results;
     for (const Reduction& reduction : spec.reductions) roots.push_back(reduction.arg);
     spec.program.keep_only(roots);
-    kernel.results.assign(roots.begin(), roots.begin() + static_cast<ptrdiff_t>(spec.results.size()));
+    kernel.results.assign(roots.begin(),
+                          roots.begin() + static_cast<ptrdiff_t>(spec.results.size()));
     kernel.reductions = std::move(spec.reductions);
-    for (size_t r = 0; r < kernel.reductions.size(); ++r) kernel.reductions[r].arg = roots[spec.results.size() + r];
+    for (size_t r = 0; r < kernel.reductions.size(); ++r)
+        kernel.reductions[r].arg = roots[spec.results.size() + r];
     kernel.program = std::move(spec.program);
     return bound;
 }
 
-BoundKernel bind(ScalarProgram program, std::vector<int> results, std::vector<DType> outputs, const Shape& space,
-                 std::span<const Type> inputs, Layout layout) {
+BoundKernel bind(ScalarProgram program, std::vector<int> results, std::vector<DType> outputs,
+                 const Shape& space, std::span<const Type> inputs, Layout layout) {
     KernelSpec spec;
     spec.program = std::move(program);
     spec.results = std::move(results);
     const std::vector<int> order = memory_order(layout, space.rank());
-    const bool is_empty = space.numel() == 0;  // walked by no one: any structure serves, so take the one of a flat kernel
+    const bool is_empty =
+        space.numel() ==
+        0;  // walked by no one: any structure serves, so take the one of a flat kernel
     for (int axis : order)
         if (!is_empty) spec.extents.push_back(space[axis]);
     if (is_empty) spec.extents = {0};
@@ -153,18 +177,21 @@ BoundKernel bind(ScalarProgram program, std::vector<int> results, std::vector<DT
         access.dtype = type.dtype;
         access.is_scalar = type.rank() < space.rank() || space.rank() == 0;
         if (is_empty) return access.strides.push_back(1);
-        const std::vector<int64_t> logical = broadcast_strides(type.shape, dense_strides(type), space);
+        const std::vector<int64_t> logical =
+            broadcast_strides(type.shape, dense_strides(type), space);
         for (int axis : order) access.strides.push_back(logical[axis]);
     };
     for (const Type& type : inputs) add(spec.inputs, type);
-    for (DType dtype : outputs) add(spec.outputs, {.dtype = dtype, .shape = space, .layout = layout});
+    for (DType dtype : outputs)
+        add(spec.outputs, {.dtype = dtype, .shape = space, .layout = layout});
     return bind(std::move(spec));
 }
 
 BoundKernel elementwise_kernel(const OpCall& call, const Type& output) {
     ScalarProgram program;
     const int result = build_expr(call, output.dtype, program);
-    return bind(std::move(program), {result}, {output.dtype}, output.shape, call.inputs, output.layout);
+    return bind(std::move(program), {result}, {output.dtype}, output.shape, call.inputs,
+                output.layout);
 }
 
 }  // namespace megjit::codegen

@@ -33,7 +33,8 @@ std::string id_in_notes(std::ifstream& file, uint64_t from, uint64_t to) {
             std::string hex;
             for (uint64_t i = 0; i < note->n_descsz; ++i) {
                 char digits[3];
-                std::snprintf(digits, sizeof digits, "%02x", read_at<unsigned char>(file, content + i).value_or(0));
+                std::snprintf(digits, sizeof digits, "%02x",
+                              read_at<unsigned char>(file, content + i).value_or(0));
                 hex += digits;
             }
             return hex;
@@ -48,9 +49,13 @@ std::string elf_build_id(const std::filesystem::path& library) {
     const auto header = read_at<Elf64_Ehdr>(file, 0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return "";
     for (int i = 0; i < header->e_phnum; ++i) {
-        const auto segment = read_at<Elf64_Phdr>(file, header->e_phoff + static_cast<uint64_t>(i) * sizeof(Elf64_Phdr));
+        const auto segment = read_at<Elf64_Phdr>(
+            file, header->e_phoff + static_cast<uint64_t>(i) * sizeof(Elf64_Phdr));
         if (!segment || segment->p_type != PT_NOTE) continue;
-        if (std::string id = id_in_notes(file, segment->p_offset, segment->p_offset + segment->p_filesz); !id.empty()) return id;
+        if (std::string id =
+                id_in_notes(file, segment->p_offset, segment->p_offset + segment->p_filesz);
+            !id.empty())
+            return id;
     }
     return "";
 }
@@ -59,7 +64,7 @@ std::string elf_build_id(const std::filesystem::path& library) {
 
 std::string build_id(const std::filesystem::path& library) {
     if (std::string id = elf_build_id(library); !id.empty()) return id;
-    struct stat file {};
+    struct stat file{};
     ::stat(library.c_str(), &file);
     return runtime::cat(file.st_size, "-", file.st_mtim.tv_sec, ".", file.st_mtim.tv_nsec);
 }

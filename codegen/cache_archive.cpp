@@ -25,39 +25,53 @@ struct Header {
 };
 
 [[noreturn]] void refuse(const fs::path& archive, std::string why) {
-    runtime::user_error({.what = cat("cache import: ", archive.string(), " is no sound archive of kernels"), .why = std::move(why),
-                         .fix = "make it again with `python -m megengine cache export FILE`"});
+    runtime::user_error(
+        {.what = cat("cache import: ", archive.string(), " is no sound archive of kernels"),
+         .why = std::move(why),
+         .fix = "make it again with `python -m megengine cache export FILE`"});
 }
 
 [[noreturn]] void cannot(const char* doing, const fs::path& path) {
     const std::string why = std::strerror(errno);
-    runtime::user_error({.what = cat("cache: cannot ", doing, " ", path.string()), .why = why}, runtime::ErrorKind::runtime);
+    runtime::user_error({.what = cat("cache: cannot ", doing, " ", path.string()), .why = why},
+                        runtime::ErrorKind::runtime);
 }
 
 void need_folder(const DiskCache& cache) {
-    if (!cache.usable()) runtime::user_error({.what = "there is no cache of kernels on disk", .why = cache.refusal(), .fix = "name a folder of yours in MEGJIT_CACHE_DIR"}, runtime::ErrorKind::runtime);
+    if (!cache.usable())
+        runtime::user_error({.what = "there is no cache of kernels on disk",
+                             .why = cache.refusal(),
+                             .fix = "name a folder of yours in MEGJIT_CACHE_DIR"},
+                            runtime::ErrorKind::runtime);
 }
 
 std::vector<CacheEntry> read_archive(const fs::path& archive) {
-    const File file(::open(archive.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe must not block
-    struct stat status {};
+    const File file(
+        ::open(archive.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe must not block
+    struct stat status{};
     if (!file.is_open() || ::fstat(file.fd(), &status) != 0) cannot("read", archive);
     const auto bytes = static_cast<uint64_t>(status.st_size);
     Header header;
     if (!S_ISREG(status.st_mode)) refuse(archive, "it is not a file");
-    if (bytes > kMaxArchiveBytes) refuse(archive, cat("it has ", bytes, " bytes; at most ", kMaxArchiveBytes, " are read"));
-    if (!file.read(&header, sizeof header) || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) refuse(archive, "it does not begin like one");
-    if (header.bytes != bytes) refuse(archive, cat("it says that it has ", header.bytes, " bytes, and has ", bytes));
+    if (bytes > kMaxArchiveBytes)
+        refuse(archive, cat("it has ", bytes, " bytes; at most ", kMaxArchiveBytes, " are read"));
+    if (!file.read(&header, sizeof header) || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+        refuse(archive, "it does not begin like one");
+    if (header.bytes != bytes)
+        refuse(archive, cat("it says that it has ", header.bytes, " bytes, and has ", bytes));
     std::vector<CacheEntry> entries;
     uint64_t left = bytes - sizeof header;
     while (left > 0) {
         std::optional<CacheEntry> entry = read_entry(file, left);
         if (!entry) refuse(archive, cat("entry ", entries.size(), " is cut or changed"));
-        if (entry->key.find('\0') != std::string::npos || entry->object.empty()) refuse(archive, cat("entry ", entries.size(), " is no kernel"));
+        if (entry->key.find('\0') != std::string::npos || entry->object.empty())
+            refuse(archive, cat("entry ", entries.size(), " is no kernel"));
         left -= entry_bytes(entry->key, entry->object);
         entries.push_back(std::move(*entry));
     }
-    if (entries.size() != header.entries) refuse(archive, cat("it says that it has ", header.entries, " entries, and has ", entries.size()));
+    if (entries.size() != header.entries)
+        refuse(archive,
+               cat("it says that it has ", header.entries, " entries, and has ", entries.size()));
     return entries;
 }
 
@@ -68,7 +82,8 @@ size_t export_archive(const DiskCache& cache, const fs::path& archive) {
     Header header;
     std::memcpy(header.magic, kMagic, sizeof kMagic);
     header.bytes = sizeof header;
-    // Other processes may add and remove entries meanwhile: collect first, count what was collected.
+    // Other processes may add and remove entries meanwhile: collect first, count what was
+    // collected.
     std::vector<CacheEntry> entries;
     cache.each([&](const CacheEntry& entry) {
         header.bytes += entry_bytes(entry.key, entry.object);
@@ -76,8 +91,10 @@ size_t export_archive(const DiskCache& cache, const fs::path& archive) {
     });
     header.entries = entries.size();
     AtomicFile made(archive);
-    bool written = made.is_open() && made.file().write({reinterpret_cast<const char*>(&header), sizeof header});
-    for (const CacheEntry& entry : entries) written = written && write_entry(made.file(), entry.key, entry.object);
+    bool written = made.is_open() &&
+                   made.file().write({reinterpret_cast<const char*>(&header), sizeof header});
+    for (const CacheEntry& entry : entries)
+        written = written && write_entry(made.file(), entry.key, entry.object);
     if (!written || !made.commit()) cannot("write", archive);
     return entries.size();
 }

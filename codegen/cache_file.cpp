@@ -22,7 +22,9 @@ struct Header {
     uint64_t checksum = 0;  // of key and object
 };
 
-uint64_t checksum_of(std::string_view key, std::string_view object) { return hash(object, hash(key, key.size())); }
+uint64_t checksum_of(std::string_view key, std::string_view object) {
+    return hash(object, hash(key, key.size()));
+}
 
 std::string temporary_name(const std::filesystem::path& target) {
     static std::atomic<unsigned> serial{0};
@@ -81,26 +83,35 @@ bool write_entry(const File& file, std::string_view key, std::string_view object
     header.key_bytes = key.size();
     header.object_bytes = object.size();
     header.checksum = checksum_of(key, object);
-    return file.write({reinterpret_cast<const char*>(&header), sizeof header}) && file.write(key) && file.write(object);
+    return file.write({reinterpret_cast<const char*>(&header), sizeof header}) && file.write(key) &&
+           file.write(object);
 }
 
 std::optional<CacheEntry> read_entry(const File& file, uint64_t limit) {
     Header header;
-    if (limit < sizeof header || !file.read(&header, sizeof header) || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return {};
+    if (limit < sizeof header || !file.read(&header, sizeof header) ||
+        std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+        return {};
     limit -= sizeof header;
     if (header.key_bytes > kMaxKeyBytes || header.object_bytes > kMaxObjectBytes) return {};
     if (header.key_bytes + header.object_bytes > limit) return {};
     CacheEntry entry{std::string(header.key_bytes, '\0'), std::string(header.object_bytes, '\0')};
-    if (!file.read(entry.key.data(), entry.key.size()) || !file.read(entry.object.data(), entry.object.size())) return {};
+    if (!file.read(entry.key.data(), entry.key.size()) ||
+        !file.read(entry.object.data(), entry.object.size()))
+        return {};
     if (checksum_of(entry.key, entry.object) != header.checksum) return {};
     return entry;
 }
 
-uint64_t entry_bytes(std::string_view key, std::string_view object) { return sizeof(Header) + key.size() + object.size(); }
+uint64_t entry_bytes(std::string_view key, std::string_view object) {
+    return sizeof(Header) + key.size() + object.size();
+}
 
 AtomicFile::AtomicFile(std::filesystem::path target)
-    : target_(std::move(target)), temporary_(temporary_name(target_)),
-      file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
+    : target_(std::move(target)),
+      temporary_(temporary_name(target_)),
+      file_(
+          ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
 
 AtomicFile::~AtomicFile() {
     if (file_.is_open()) ::unlink(temporary_.c_str());

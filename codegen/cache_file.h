@@ -1,4 +1,5 @@
-// codegen/cache_file.h -- how an entry of the cache lies in a file, and in an archive: a header, the key, the object.
+// codegen/cache_file.h -- how an entry of the cache lies in a file, and in an archive: a header,
+// the key, the object.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@
 
 namespace megjit::codegen {
 
-constexpr uint64_t kMaxKeyBytes = 1u << 20;      // larger than the text of any kernel
+constexpr uint64_t kMaxKeyBytes = 1u << 20;  // larger than the text of any kernel
 constexpr uint64_t kMaxObjectBytes = 64u << 20;  // larger than any kernel
 
-// FNV-1a over 64-bit words with a final mix; not against attackers, who are kept out by the folder's owner.
+// FNV-1a over 64-bit words with a final mix; not against attackers, who are kept out by the
+// folder's owner.
 uint64_t hash(std::string_view text, uint64_t seed);
 
 // A file descriptor that is closed again.
@@ -26,16 +28,17 @@ public:
     File& operator=(const File&) = delete;
     bool is_open() const { return fd_ >= 0; }
     int fd() const { return fd_; }
-    bool read(void* to, size_t bytes) const;      // all of them
-    bool write(std::string_view data) const;      // errno says why not
-    bool close();                                 // some file systems report a full disk only here
+    bool read(void* to, size_t bytes) const;  // all of them
+    bool write(std::string_view data) const;  // errno says why not
+    bool close();  // some file systems report a full disk only here
 
 private:
     int fd_;
 };
 
 bool write_entry(const File& file, std::string_view key, std::string_view object);
-// Nothing when the entry is cut, larger than `limit` bytes or changed. `limit` is what is left of the file.
+// Nothing when the entry is cut, larger than `limit` bytes or changed. `limit` is what is left of
+// the file.
 std::optional<CacheEntry> read_entry(const File& file, uint64_t limit);
 uint64_t entry_bytes(std::string_view key, std::string_view object);
 

@@ -30,25 +30,32 @@ double value_at(DType dtype, const void* data, int64_t i) {
     }
 }
 
-bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+bool is_float(DType dtype) {
+    return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
 
 // From an operand's first element to its last.
 int64_t elements(const KernelIR& kernel, const LaunchShape& launch, size_t operand) {
     if (launch.numel() == 0) return 0;
     if (operand >= kernel.inputs.size() && kernel.reduced == 0) return launch.numel();
     int64_t last = 0;
-    for (size_t axis = 0; axis < launch.extents.size(); ++axis) last += (launch.extents[axis] - 1) * launch.strides[operand * launch.extents.size() + axis];
+    for (size_t axis = 0; axis < launch.extents.size(); ++axis)
+        last += (launch.extents[axis] - 1) * launch.strides[operand * launch.extents.size() + axis];
     return last + 1;
 }
 
 // One launch: what the interpreter makes of it, to be compared with what the kernel does.
 class Expected {
 public:
-    Expected(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs) : kernel_(kernel), launch_(launch) {
+    Expected(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
+             void* const* outputs)
+        : kernel_(kernel), launch_(launch) {
         std::vector<void*> pointers;
         for (size_t k = 0; k < kernel.outputs.size(); ++k) {
-            const auto* begin = static_cast<const std::byte*>(outputs[k]);  // gaps between elements stay as they are
-            outputs_.emplace_back(begin, begin + count(k) * static_cast<int64_t>(size_of(kernel.outputs[k].dtype)));
+            const auto* begin = static_cast<const std::byte*>(
+                outputs[k]);  // gaps between elements stay as they are
+            outputs_.emplace_back(
+                begin, begin + count(k) * static_cast<int64_t>(size_of(kernel.outputs[k].dtype)));
         }
         const KernelIR expanded = expand_math(kernel);
         if (!kernel.reductions.empty()) {
@@ -71,7 +78,9 @@ public:
         const double tolerance = allowed(k);
         for (int64_t i = 0; i < count(k); ++i) {
             const size_t offset = static_cast<size_t>(i) * size;
-            if (std::memcmp(static_cast<const std::byte*>(got) + offset, outputs_[k].data() + offset, size) == 0) continue;
+            if (std::memcmp(static_cast<const std::byte*>(got) + offset,
+                            outputs_[k].data() + offset, size) == 0)
+                continue;
             const double a = value_at(dtype, got, i), b = value_at(dtype, outputs_[k].data(), i);
             const bool both_nan = a != a && b != b;
             if (!both_nan && !(tolerance > 0 && std::fabs(a - b) <= tolerance))
@@ -83,14 +92,16 @@ public:
 private:
     int64_t count(size_t k) const { return elements(kernel_, launch_, kernel_.inputs.size() + k); }
 
-    // The f32 operands, every second element off by a rounding: what a program makes of that, it may also make of
-    // sums in another order. A difference of equal numbers, a comparison or a quotient can make anything of it.
+    // The f32 operands, every second element off by a rounding: what a program makes of that, it
+    // may also make of sums in another order. A difference of equal numbers, a comparison or a
+    // quotient can make anything of it.
     std::vector<void*> moved(void* const* inputs, std::vector<std::vector<float>>& copies) const {
         std::vector<void*> operands(inputs, inputs + memory_inputs(kernel_));
         for (size_t i = 0; i < operands.size(); ++i) {
             if (kernel_.inputs[i].dtype != DType::f32 || kernel_.inputs[i].by >= 0) continue;
             const auto* from = static_cast<const float*>(inputs[i]);
-            std::vector<float>& copy = copies.emplace_back(from, from + elements(kernel_, launch_, i));
+            std::vector<float>& copy =
+                copies.emplace_back(from, from + elements(kernel_, launch_, i));
             for (size_t at = 0; at < copy.size(); at += 2) copy[at] *= 1 + 0x1p-21f;
             operands[i] = copy.data();
         }
@@ -99,20 +110,25 @@ private:
     double moved_by(size_t k) const {
         double most = 0;
         for (int64_t i = 0; i < count(k); ++i) {
-            const double by = std::fabs(value_at(kernel_.outputs[k].dtype, moved_[k].data(), i) - value_at(kernel_.outputs[k].dtype, outputs_[k].data(), i));
+            const double by = std::fabs(value_at(kernel_.outputs[k].dtype, moved_[k].data(), i) -
+                                        value_at(kernel_.outputs[k].dtype, outputs_[k].data(), i));
             most = by == by ? std::max(most, by) : most;
         }
         return most;
     }
 
-    // What rounding errors of sums grow with. Gathered operands are left out: their extent is in the data.
+    // What rounding errors of sums grow with. Gathered operands are left out: their extent is in
+    // the data.
     double largest_input(void* const* inputs) const {
         double largest = 1;
         if (kernel_.reductions.empty()) return largest;
         for (size_t i = 0; i < memory_inputs(kernel_); ++i) {
             if (!is_float(kernel_.inputs[i].dtype) || kernel_.inputs[i].by >= 0) continue;
             for (int64_t at = 0; at < elements(kernel_, launch_, i); ++at)
-                if (const double value = std::fabs(value_at(kernel_.inputs[i].dtype, inputs[i], at)); std::isfinite(value)) largest = std::max(largest, value);
+                if (const double value =
+                        std::fabs(value_at(kernel_.inputs[i].dtype, inputs[i], at));
+                    std::isfinite(value))
+                    largest = std::max(largest, value);
         }
         return largest;
     }
@@ -125,11 +141,15 @@ private:
         if (!is_float(dtype)) return std::numeric_limits<double>::infinity();
         double largest = 0;
         for (int64_t i = 0; i < count(k); ++i)
-            if (const double value = std::fabs(value_at(dtype, outputs_[k].data(), i)); std::isfinite(value)) largest = std::max(largest, value);
+            if (const double value = std::fabs(value_at(dtype, outputs_[k].data(), i));
+                std::isfinite(value))
+                largest = std::max(largest, value);
         int64_t row = 1;
-        for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis) row *= launch_.extents[static_cast<size_t>(axis)];
+        for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis)
+            row *= launch_.extents[static_cast<size_t>(axis)];
         const double rounding = dtype == DType::bf16 ? 0x1p-7 : 1e-3;
-        return rounding * largest + 1e-7 * largest_input_ * static_cast<double>(row) + 4 * moved_by(k);
+        return rounding * largest + 1e-7 * largest_input_ * static_cast<double>(row) +
+               4 * moved_by(k);
     }
 
     const KernelIR& kernel_;
@@ -140,8 +160,12 @@ private:
 
 class CheckedKernel final : public runtime::Executable {
 public:
-    CheckedKernel(std::shared_ptr<const runtime::Executable> inner, KernelIR kernel, std::vector<LaunchShape> launches, std::string name)
-        : inner_(std::move(inner)), kernel_(std::move(kernel)), launches_(std::move(launches)), name_(std::move(name)) {}
+    CheckedKernel(std::shared_ptr<const runtime::Executable> inner, KernelIR kernel,
+                  std::vector<LaunchShape> launches, std::string name)
+        : inner_(std::move(inner)),
+          kernel_(std::move(kernel)),
+          launches_(std::move(launches)),
+          name_(std::move(name)) {}
 
     size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
     bool may_alias(int out, int in) const override { return inner_->may_alias(out, in); }
@@ -151,11 +175,13 @@ public:
         // The interpreter comes first: the kernel may write over its inputs.
         const size_t ins = memory_inputs(kernel_), outs = kernel_.outputs.size();
         std::vector<Expected> expected;
-        for (size_t i = 0; i < launches_.size(); ++i) expected.emplace_back(kernel_, launches_[i], inputs + i * ins, outputs + i * outs);
+        for (size_t i = 0; i < launches_.size(); ++i)
+            expected.emplace_back(kernel_, launches_[i], inputs + i * ins, outputs + i * outs);
         inner_->run(inputs, outputs, workspace);
         for (size_t i = 0; i < launches_.size(); ++i)
             for (size_t k = 0; k < outs; ++k)
-                if (const std::string difference = expected[i].difference(k, outputs[i * outs + k]); !difference.empty())
+                if (const std::string difference = expected[i].difference(k, outputs[i * outs + k]);
+                    !difference.empty())
                     throw runtime::InternalError(cat(name_, " gives ", difference));
     }
 
@@ -169,9 +195,12 @@ private:
 
 }  // namespace
 
-std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner, KernelIR kernel, std::vector<LaunchShape> launches,
+std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner,
+                                                   KernelIR kernel,
+                                                   std::vector<LaunchShape> launches,
                                                    std::string name) {
-    return std::make_shared<const CheckedKernel>(std::move(inner), std::move(kernel), std::move(launches), std::move(name));
+    return std::make_shared<const CheckedKernel>(std::move(inner), std::move(kernel),
+                                                 std::move(launches), std::move(name));
 }
 
 }  // namespace megjit::codegen

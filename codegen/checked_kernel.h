@@ -1,4 +1,5 @@
-// codegen/checked_kernel.h -- MEGJIT_CHECK=1: the first run of a kernel is compared with the interpreter.
+// codegen/checked_kernel.h -- MEGJIT_CHECK=1: the first run of a kernel is compared with the
+// interpreter.
 #pragma once
 
 #include <memory>
@@ -8,9 +9,12 @@
 
 namespace megjit::codegen {
 
-// As `inner`, which launches `kernel` on host memory. The first run throws InternalError, with `name` and the first
-// element that differs, unless it gives the interpreter's bits; reductions may differ by another order of additions.
-std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner, KernelIR kernel, std::vector<LaunchShape> launches,
+// As `inner`, which launches `kernel` on host memory. The first run throws InternalError, with
+// `name` and the first element that differs, unless it gives the interpreter's bits; reductions may
+// differ by another order of additions.
+std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner,
+                                                   KernelIR kernel,
+                                                   std::vector<LaunchShape> launches,
                                                    std::string name);
 
 }  // namespace megjit::codegen

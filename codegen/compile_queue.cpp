@@ -62,7 +62,8 @@ void CompileQueue::wait(const std::function<bool()>& done, Clock::time_point unt
             std::unique_lock lock(mutex_);
             if (stopped_) return;
             if (!jobs_.empty()) start();  // a forked child inherits jobs, but no thread
-            worker_->ended.wait_until(lock, std::min(until, Clock::now() + kSlice), [&] { return stopped_ || done(); });
+            worker_->ended.wait_until(lock, std::min(until, Clock::now() + kSlice),
+                                      [&] { return stopped_ || done(); });
             if (stopped_ || done()) return;
         }
         if (Clock::now() >= until) return;

@@ -1,5 +1,5 @@
-// codegen/compile_queue.h -- CompileQueue: one thread that compiles kernels beside execution. LLVM and the
-// linkers behind it serve one request at a time, so a second thread would only wait.
+// codegen/compile_queue.h -- CompileQueue: one thread that compiles kernels beside execution. LLVM
+// and the linkers behind it serve one request at a time, so a second thread would only wait.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,8 @@
 namespace megjit::codegen {
 
 // Fork-safe: who forks takes `running` first (so that no job is in the middle of something), then
-// calls before_fork(), and after_fork() on both sides; the child starts a thread of its own when it needs one.
+// calls before_fork(), and after_fork() on both sides; the child starts a thread of its own when it
+// needs one.
 class CompileQueue {
 public:
     using Clock = std::chrono::steady_clock;
@@ -26,8 +27,8 @@ public:
     ~CompileQueue();  // drops what waits
 
     bool add(Job job);  // false: it is full, or stopped
-    // Returns when `done` holds (asked after each job), `until` has passed or the queue was stopped. Calls
-    // runtime::check_interrupt() every 50 ms, which may throw.
+    // Returns when `done` holds (asked after each job), `until` has passed or the queue was
+    // stopped. Calls runtime::check_interrupt() every 50 ms, which may throw.
     void wait(const std::function<bool()>& done, Clock::time_point until);
     // Drops what waits and gives the running job some time to end; nothing is run afterwards.
     void stop(std::chrono::milliseconds grace);
@@ -38,7 +39,8 @@ public:
     void after_fork(bool in_child);
 
 private:
-    // What a forked child must not touch again: its thread is gone, and conditions remember waiters that are.
+    // What a forked child must not touch again: its thread is gone, and conditions remember waiters
+    // that are.
     struct Worker {
         std::thread thread;
         std::condition_variable added, ended;

@@ -1,5 +1,6 @@
-// codegen/compiler.h -- KernelCompiler: what a code-generating backend implements, and KernelService,
-// which owns compilers, the cache in memory and on disk, and what is reported to users.
+// codegen/compiler.h -- KernelCompiler: what a code-generating backend implements, and
+// KernelService, which owns compilers, the cache in memory and on disk, and what is reported to
+// users.
 #pragma once
 
 #include <atomic>
@@ -29,16 +30,18 @@ void refuse_unknown_backend(std::string_view backend);
 class KernelCompiler {
 public:
     virtual ~KernelCompiler() = default;
-    virtual std::string_view name() const = 0;      // "MLIR"
-    // What must be installed before it can serve, with the command where there is one; "" when nothing is missing.
+    virtual std::string_view name() const = 0;  // "MLIR"
+    // What must be installed before it can serve, with the command where there is one; "" when
+    // nothing is missing.
     virtual std::string missing() const { return ""; }
     bool available() const { return missing().empty(); }  // otherwise it is passed over
-    virtual std::string version_key() const = 0;    // compiler version and build: one line
+    virtual std::string version_key() const = 0;  // compiler version and build: one line
     // KernelIR to relocatable object code that defines `megjit_kernel`. Throws Error on failure.
     virtual std::string compile(const KernelIR& kernel) = 0;
     // Object code to a callable; the code stays loaded until the process ends.
     virtual KernelFn load(const std::string& object) = 0;
-    // Readable code for fn.kernels(): the last stage before machine code, and that (where it can be shown).
+    // Readable code for fn.kernels(): the last stage before machine code, and that (where it can be
+    // shown).
     virtual std::string source(const KernelIR& kernel) = 0;
     virtual std::string assembly(const KernelIR&) { return ""; }
 };
@@ -47,8 +50,9 @@ struct CompiledKernel {
     KernelFn fn = nullptr;
     KernelIR kernel;
     std::string backend;
-    double compile_ms = 0;  // of the request that made it: compiling, or reading from disk, and loading
-    bool cached = false;    // came from memory or disk
+    double compile_ms =
+        0;  // of the request that made it: compiling, or reading from disk, and loading
+    bool cached = false;  // came from memory or disk
     std::function<std::string()> source, assembly;  // compile again: slow
 };
 
@@ -59,7 +63,9 @@ public:
     const KernelIR& kernel() const { return kernel_; }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     // Once it is done:
-    const std::shared_ptr<const CompiledKernel>& compiled() const { return compiled_; }  // null: it failed
+    const std::shared_ptr<const CompiledKernel>& compiled() const {
+        return compiled_;
+    }  // null: it failed
     const std::string& error() const { return error_; }
 
 private:
@@ -82,8 +88,8 @@ using KernelRequests = std::vector<std::shared_ptr<const KernelRequest>>;
 // MEGJIT_COMPILE: what a call does while kernels that it could use are not compiled yet.
 enum class CompileMode : uint8_t {
     async,  // runs without them
-    sync,   // waits
-    off,    // none are compiled
+    sync,  // waits
+    off,  // none are compiled
 };
 CompileMode compile_mode();  // UserError when the variable has none of these values
 
@@ -97,7 +103,8 @@ struct KernelCounters {
 // Finds (or compiles) kernels. Thread-safe. One process has one service.
 class KernelService {
 public:
-    static constexpr size_t kMaxKernels = 4096;  // in memory; the least recently used is forgotten first
+    static constexpr size_t kMaxKernels =
+        4096;  // in memory; the least recently used is forgotten first
 
     KernelService();
     ~KernelService();
@@ -106,13 +113,14 @@ public:
     std::vector<std::string_view> backends() const;
     // `backend` "" means: MGB_JIT_BACKEND, or the default of the device at hand (MLIR on a CPU).
     // Unknown values are a UserError that lists the valid ones; a value that cannot serve the CPU
-    // warns once and uses the default. Without any compiler it finds what was imported into the cache. Compiles in the
-    // calling thread; throws Error on failure.
-    std::shared_ptr<const CompiledKernel> get(const KernelIR& kernel, std::string_view backend = "");
+    // warns once and uses the default. Without any compiler it finds what was imported into the
+    // cache. Compiles in the calling thread; throws Error on failure.
+    std::shared_ptr<const CompiledKernel> get(const KernelIR& kernel,
+                                              std::string_view backend = "");
 
-    // The same beside execution: done at once when the kernel is in memory or on disk, or has failed before.
-    // The first failure is told on stderr, with the path of a dump. When nobody holds a request any more, it
-    // is not compiled. UserError for an unknown MGB_JIT_BACKEND.
+    // The same beside execution: done at once when the kernel is in memory or on disk, or has
+    // failed before. The first failure is told on stderr, with the path of a dump. When nobody
+    // holds a request any more, it is not compiled. UserError for an unknown MGB_JIT_BACKEND.
     std::shared_ptr<const KernelRequest> request(const KernelIR& kernel);
     // Until all are done, `until` has passed or stop() was called; Ctrl-C throws.
     void wait(const KernelRequests& requests, CompileQueue::Clock::time_point until);
@@ -132,22 +140,27 @@ private:
     // With compile_mutex_:
     DiskCache& disk();
     KernelFn load_from_disk(KernelCompiler& compiler, const std::string& key);
-    std::shared_ptr<const CompiledKernel> produce(KernelCompiler& compiler, const KernelIR& kernel, const std::string& key, bool from_disk_only);
-    std::shared_ptr<const CompiledKernel> import(const KernelIR& kernel);  // null: not in the cache either
+    std::shared_ptr<const CompiledKernel> produce(KernelCompiler& compiler, const KernelIR& kernel,
+                                                  const std::string& key, bool from_disk_only);
+    std::shared_ptr<const CompiledKernel> import(
+        const KernelIR& kernel);  // null: not in the cache either
     void serve(KernelCompiler& compiler, KernelRequest& request, const std::string& key);
     static void register_fork_handlers();
 
-    mutable std::mutex mutex_;   // guards the fields below
-    // One kernel is compiled at a time, so that no work is done twice; held around every call of a compiler. Taken
-    // before mutex_.
+    mutable std::mutex mutex_;  // guards the fields below
+    // One kernel is compiled at a time, so that no work is done twice; held around every call of a
+    // compiler. Taken before mutex_.
     std::mutex compile_mutex_;
     std::vector<std::unique_ptr<KernelCompiler>> compilers_;
-    std::list<Entry> recent_;    // most recently used first
-    std::unordered_map<std::string_view, std::list<Entry>::iterator> kernels_;  // keys lie in recent_
-    std::unique_ptr<DiskCache> disk_;  // made at the first compile; guarded by compile_mutex_, as is the next one
+    std::list<Entry> recent_;  // most recently used first
+    std::unordered_map<std::string_view, std::list<Entry>::iterator>
+        kernels_;  // keys lie in recent_
+    std::unique_ptr<DiskCache>
+        disk_;  // made at the first compile; guarded by compile_mutex_, as is the next one
     std::unique_ptr<ImportedKernels> imported_;  // made when there is no compiler
     KernelCounters counters_;
-    std::unordered_map<std::string, std::weak_ptr<KernelRequest>> wanted_;  // those that wait or run
+    std::unordered_map<std::string, std::weak_ptr<KernelRequest>>
+        wanted_;  // those that wait or run
     std::unordered_map<std::string, std::string> failed_;  // key -> why
     CompileQueue queue_{compile_mutex_};  // last: its thread ends first
 };

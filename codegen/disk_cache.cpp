@@ -28,7 +28,7 @@ constexpr std::chrono::hours kStale{1};  // no write takes that long: its proces
 
 // Why code must not be read from this folder; "" when it may.
 std::string distrust(const fs::path& folder) {
-    struct stat status {};
+    struct stat status{};
     if (::stat(folder.c_str(), &status) != 0) return std::strerror(errno);
     if (!S_ISDIR(status.st_mode)) return "it is not a folder";
     if (status.st_uid != ::geteuid()) return "it belongs to another user";
@@ -39,14 +39,18 @@ std::string distrust(const fs::path& folder) {
 // As mkdir -p; every folder made is for its owner alone.
 bool make_folders(const fs::path& folder) {
     if (std::error_code ignored; fs::is_directory(folder, ignored)) return true;
-    if (folder.has_parent_path() && folder.parent_path() != folder && !make_folders(folder.parent_path())) return false;
+    if (folder.has_parent_path() && folder.parent_path() != folder &&
+        !make_folders(folder.parent_path()))
+        return false;
     return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
 std::optional<CacheEntry> read_file(const fs::path& path) {
     const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    struct stat status {};
-    if (!file.is_open() || ::fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return {};
+    struct stat status{};
+    if (!file.is_open() || ::fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_uid != ::geteuid())
+        return {};
     const auto bytes = static_cast<uint64_t>(status.st_size);
     std::optional<CacheEntry> entry = read_entry(file, bytes);
     if (entry && entry_bytes(entry->key, entry->object) != bytes) return {};
@@ -63,13 +67,15 @@ DiskCache::DiskCache(fs::path folder) : folder_(std::move(folder)) {
         warn_once(cat("kernels are not cached on disk: ", refusal_));
     } else if (const std::string why = distrust(folder_); !why.empty()) {
         refusal_ = cat(folder_.string(), " is refused: ", why);
-        warn_once(cat("kernels are not cached on disk: ", refusal_, "; chmod 700 it, or name another folder in MEGJIT_CACHE_DIR"));
+        warn_once(cat("kernels are not cached on disk: ", refusal_,
+                      "; chmod 700 it, or name another folder in MEGJIT_CACHE_DIR"));
     }
 }
 
 fs::path DiskCache::file_of(std::string_view key) const {
     char name[40];
-    std::snprintf(name, sizeof name, "%016llx%016llx.k", static_cast<unsigned long long>(hash(key, 1)),
+    std::snprintf(name, sizeof name, "%016llx%016llx.k",
+                  static_cast<unsigned long long>(hash(key, 1)),
                   static_cast<unsigned long long>(hash(key, 2)));
     return folder_ / name;
 }
@@ -87,7 +93,8 @@ bool DiskCache::store(std::string_view key, std::string_view object) {
     AtomicFile made(file_of(key));
     if (made.is_open() && write_entry(made.file(), key, object) && made.commit()) return true;
     writable_ = false;  // a full or read-only disk stays so: do not try again for every kernel
-    warn_once(cat("new kernels are not cached on disk: cannot write to ", folder_.string(), ": ", std::strerror(errno)));
+    warn_once(cat("new kernels are not cached on disk: cannot write to ", folder_.string(), ": ",
+                  std::strerror(errno)));
     return false;
 }
 
@@ -138,10 +145,12 @@ void DiskCache::prune() const {
         if (gone) continue;
         const std::string name = it->path().filename().string();
         if (it->path().extension() == ".k") entries.emplace_back(time, it->path());
-        else if (name.ends_with(".tmp") && name.find(".k.") != std::string::npos && time < stale) fs::remove(it->path(), gone);
+        else if (name.ends_with(".tmp") && name.find(".k.") != std::string::npos && time < stale)
+            fs::remove(it->path(), gone);
     }
     if (entries.size() <= kMaxFiles) return;
-    const auto keep_from = entries.begin() + static_cast<ptrdiff_t>(entries.size() - kMaxFiles * 3 / 4);
+    const auto keep_from =
+        entries.begin() + static_cast<ptrdiff_t>(entries.size() - kMaxFiles * 3 / 4);
     std::nth_element(entries.begin(), keep_from, entries.end());
     for (auto it = entries.begin(); it != keep_from; ++it) fs::remove(it->second, error);
 }

@@ -17,15 +17,17 @@ struct CacheEntry {
 };
 
 // One file per key: a header (magic, sizes, checksum), the key, the object. Written to a temporary
-// name and renamed, so that readers see whole files only; read back only when key and checksum agree.
+// name and renamed, so that readers see whole files only; read back only when key and checksum
+// agree.
 class DiskCache {
 public:
-    // The folder is made when missing, for its owner alone. One that somebody else owns or can write
-    // to is refused, with a warning: what lies there would be run. An empty path: no cache.
+    // The folder is made when missing, for its owner alone. One that somebody else owns or can
+    // write to is refused, with a warning: what lies there would be run. An empty path: no cache.
     explicit DiskCache(std::filesystem::path folder);
 
     std::optional<std::string> find(std::string_view key) const;
-    // False, after one warning, when it could not be written: then nothing more is, but all is read.
+    // False, after one warning, when it could not be written: then nothing more is, but all is
+    // read.
     bool store(std::string_view key, std::string_view object);
     bool usable() const { return refusal_.empty(); }
     const std::string& refusal() const { return refusal_; }  // why it is not usable
@@ -33,12 +35,13 @@ public:
     std::filesystem::path file_of(std::string_view key) const;
 
     // For `python -m megengine cache`.
-    void each(const std::function<void(const CacheEntry&)>& visit) const;  // the sound entries, in order of their names
+    void each(const std::function<void(const CacheEntry&)>& visit)
+        const;  // the sound entries, in order of their names
     struct Verdict {
         size_t sound = 0, broken = 0;
     };
     Verdict verify();  // broken files are removed
-    size_t clear();    // how many entries were removed
+    size_t clear();  // how many entries were removed
 
 private:
     std::vector<std::filesystem::path> files() const;  // sorted
@@ -53,10 +56,12 @@ private:
 // MEGJIT_CACHE_DIR is set and empty.
 std::filesystem::path default_cache_folder();
 
-// All entries in one file, for a machine that has no kernel compiler. An archive holds code that will be
-// run: take it only from whom you trust. Both throw UserError and return the number of entries.
+// All entries in one file, for a machine that has no kernel compiler. An archive holds code that
+// will be run: take it only from whom you trust. Both throw UserError and return the number of
+// entries.
 size_t export_archive(const DiskCache& cache, const std::filesystem::path& archive);
-// Nothing is stored unless the whole archive is sound. Names of files come from the keys' hashes alone.
+// Nothing is stored unless the whole archive is sound. Names of files come from the keys' hashes
+// alone.
 size_t import_archive(DiskCache& cache, const std::filesystem::path& archive);
 
 // One line on stderr, once per text in a process.

@@ -10,7 +10,8 @@ using namespace runtime;
 
 KernelIR expand_math(const KernelIR& kernel) {
     const std::span<const ScalarInst> insts = kernel.program.insts();
-    if (std::none_of(insts.begin(), insts.end(), [](const ScalarInst& inst) { return is_transcendental(inst.op); }))
+    if (std::none_of(insts.begin(), insts.end(),
+                     [](const ScalarInst& inst) { return is_transcendental(inst.op); }))
         return kernel;
     KernelIR expanded = kernel;
     expanded.program = {};
@@ -30,7 +31,8 @@ KernelIR expand_math(const KernelIR& kernel) {
     for (const Reduction& reduction : expanded.reductions) roots.push_back(renamed[reduction.arg]);
     expanded.program.keep_only(roots);
     std::copy_n(roots.begin(), expanded.results.size(), expanded.results.begin());
-    for (size_t r = 0; r < expanded.reductions.size(); ++r) expanded.reductions[r].arg = roots[expanded.results.size() + r];
+    for (size_t r = 0; r < expanded.reductions.size(); ++r)
+        expanded.reductions[r].arg = roots[expanded.results.size() + r];
     return expanded;
 }
 

@@ -15,10 +15,12 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t blocks_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch) {
     int64_t rows = 1;
-    for (int axis = 0; axis < kernel.kept(); ++axis) rows *= launch.extents[static_cast<size_t>(axis)];
+    for (int axis = 0; axis < kernel.kept(); ++axis)
+        rows *= launch.extents[static_cast<size_t>(axis)];
     switch (image.cover) {
         case Cover::fixed: return image.grid[0];
-        case Cover::elements: return std::min(kMaxBlocks, ceil_div(launch.numel(), image.per_block));
+        case Cover::elements:
+            return std::min(kMaxBlocks, ceil_div(launch.numel(), image.per_block));
         case Cover::rows: return ceil_div(rows, image.per_block);
         case Cover::columns: {
             const int64_t columns = launch.extents[static_cast<size_t>(kernel.kept()) - 1];
@@ -75,20 +77,23 @@ private:
 Grid grid_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch) {
     const int64_t blocks = blocks_of(image, kernel, launch);
     if (blocks > kMaxGridX)
-        throw runtime::DeviceError(runtime::cat("a kernel of ", blocks, " blocks is larger than a GPU's grid"));
+        throw runtime::DeviceError(
+            runtime::cat("a kernel of ", blocks, " blocks is larger than a GPU's grid"));
     Grid grid{{static_cast<uint32_t>(blocks), image.parts, 1}};
     if (image.cover == Cover::fixed) std::copy(image.grid, image.grid + 3, grid.blocks);
     return grid;
 }
 
-std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch, std::span<const uint64_t> inputs,
-                                    std::span<const uint64_t> outputs, std::span<const uint64_t> shared) {
+std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch,
+                                    std::span<const uint64_t> inputs,
+                                    std::span<const uint64_t> outputs,
+                                    std::span<const uint64_t> shared) {
     std::vector<uint64_t> addresses(inputs.begin(), inputs.end());
     addresses.insert(addresses.end(), outputs.begin(), outputs.end());
     for (uint64_t address : addresses)
         if (address % image.alignment != 0)
-            throw runtime::InternalError(
-                runtime::cat("a GPU kernel's operand is not aligned to ", image.alignment, " bytes"));
+            throw runtime::InternalError(runtime::cat("a GPU kernel's operand is not aligned to ",
+                                                      image.alignment, " bytes"));
     std::vector<uint64_t> words;
     if (image.parameters == Parameters::pointers) {
         for (int k : image.pointers) words.push_back(addresses.at(static_cast<size_t>(k)));

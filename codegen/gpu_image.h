@@ -1,5 +1,5 @@
-// codegen/gpu_image.h -- GpuImage: a kernel as code of one GPU architecture, with all that a launch needs;
-// GpuCompiler: what makes it. Knows no driver: backends/cuda loads and launches.
+// codegen/gpu_image.h -- GpuImage: a kernel as code of one GPU architecture, with all that a launch
+// needs; GpuCompiler: what makes it. Knows no driver: backends/cuda loads and launches.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,39 @@ namespace megjit::codegen {
 
 // What the blocks of the grid share among them.
 enum class Cover : uint8_t {
-    fixed,     // `grid` blocks, whatever the launch: the image was made for one launch
+    fixed,  // `grid` blocks, whatever the launch: the image was made for one launch
     elements,  // `per_block` elements of the iteration space a block; kernels stride over the grid
-    rows,      // `per_block` indices of the kept axes a block
-    columns,   // `per_block` indices of the last kept axis a block, for every index of the kept axes before it
+    rows,  // `per_block` indices of the kept axes a block
+    columns,  // `per_block` indices of the last kept axis a block, for every index of the kept axes
+              // before it
 };
 
 // The kernel's parameters: words of 8 bytes each, which lie packed.
 enum class Parameters : uint8_t {
-    all,       // addresses of the inputs in memory, of the outputs; then extents and strides as LaunchShape has them
+    all,  // addresses of the inputs in memory, of the outputs; then extents and strides as
+          // LaunchShape has them
     pointers,  // addresses alone, in the order of `pointers`: all numbers are in the code
 };
 
 struct GpuImage {
     std::string code = {};
-    bool is_ptx = false;        // text, which the driver compiles; else a CUBIN
+    bool is_ptx = false;  // text, which the driver compiles; else a CUBIN
     std::string entry = "megjit_kernel";
     Cover cover = Cover::elements;
     int64_t per_block = 0;
     uint32_t grid[3] = {1, 1, 1};  // Cover::fixed only
     uint32_t block[3] = {1, 1, 1};  // threads
-    uint32_t shared_bytes = 0;     // dynamic shared memory
-    // Blocks that share a row, side by side along the grid's y. When there are several, each has memory for its
-    // part of the row, and two words follow the parameters: the address of all parts, and that of a counter
-    // (of 4 bytes, 0 before and after a launch) for each x of the grid.
+    uint32_t shared_bytes = 0;  // dynamic shared memory
+    // Blocks that share a row, side by side along the grid's y. When there are several, each has
+    // memory for its part of the row, and two words follow the parameters: the address of all
+    // parts, and that of a counter (of 4 bytes, 0 before and after a launch) for each x of the
+    // grid.
     uint32_t parts = 1;
     uint32_t part_bytes = 0;
-    uint32_t alignment = 16;       // of every address, in bytes
+    uint32_t alignment = 16;  // of every address, in bytes
     Parameters parameters = Parameters::all;
     std::vector<int> pointers =
-        {};    // Parameters::pointers only: k < memory_inputs: input k, else output k - memory_inputs
+        {};  // Parameters::pointers only: k < memory_inputs: input k, else output k - memory_inputs
     bool operator==(const GpuImage&) const = default;
 };
 
@@ -52,13 +55,17 @@ constexpr size_t kMaxGpuParameters = 4096 / 8;  // words; what every driver and 
 constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // of Cover::elements: fills any GPU many times
 
 struct Grid {
-    uint32_t blocks[3] = {1, 1, 1};  // none in x: there is nothing to do, so nothing may be launched
+    uint32_t blocks[3] = {1, 1,
+                          1};  // none in x: there is nothing to do, so nothing may be launched
 };
 Grid grid_of(const GpuImage& image, const KernelIR& kernel, const LaunchShape& launch);
 
-// The words of the parameters. `inputs` are those in memory; `shared` are the two addresses that parts need.
-std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch, std::span<const uint64_t> inputs,
-                                    std::span<const uint64_t> outputs, std::span<const uint64_t> shared = {});
+// The words of the parameters. `inputs` are those in memory; `shared` are the two addresses that
+// parts need.
+std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& launch,
+                                    std::span<const uint64_t> inputs,
+                                    std::span<const uint64_t> outputs,
+                                    std::span<const uint64_t> shared = {});
 
 // For the cache on disk. Nothing when the bytes are not those of an image.
 std::string to_bytes(const GpuImage& image);
@@ -68,12 +75,14 @@ std::optional<GpuImage> image_from_bytes(std::string_view bytes);
 class GpuCompiler {
 public:
     virtual ~GpuCompiler() = default;
-    virtual std::string_view name() const = 0;    // "NVRTC"
-    virtual std::string missing() const = 0;      // as of KernelCompiler: a library, a plug-in
+    virtual std::string_view name() const = 0;  // "NVRTC"
+    virtual std::string missing() const = 0;  // as of KernelCompiler: a library, a plug-in
     bool available() const { return missing().empty(); }
-    virtual std::string version_key() const = 0;  // of the compiler and of what we print for it: one line
-    // All that the image takes from the numbers of the launch: launches with equal variants share an image. One line;
-    // asked for also when the compiler is not available, to find images that were imported.
+    virtual std::string version_key()
+        const = 0;  // of the compiler and of what we print for it: one line
+    // All that the image takes from the numbers of the launch: launches with equal variants share
+    // an image. One line; asked for also when the compiler is not available, to find images that
+    // were imported.
     // "" when one image serves all; extents and strides when it is made for this launch alone.
     virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
     // `arch` is ten times the compute capability: 90 is sm_90. Throws Error on failure.

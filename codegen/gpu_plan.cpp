@@ -9,10 +9,12 @@ namespace megjit::codegen {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr size_t kLongProgram = 200;  // instructions: beyond it eight lanes cost more registers than they save loads
-constexpr int64_t kFullGrid = 256;    // blocks: about two for each multiprocessor of a large GPU
+constexpr size_t kLongProgram =
+    200;  // instructions: beyond it eight lanes cost more registers than they save loads
+constexpr int64_t kFullGrid = 256;  // blocks: about two for each multiprocessor of a large GPU
 constexpr int64_t kLeastPart = 4096;  // elements of a row: fewer are not worth another block
-// An index plus the stride of a grid, which is no more than all indices and a block, must not overflow.
+// An index plus the stride of a grid, which is no more than all indices and a block, must not
+// overflow.
 constexpr int64_t kNarrowIndices = (int64_t{1} << 30) - (int64_t{1} << 14);
 
 int64_t product(const std::vector<int64_t>& extents, int first, int last) {
@@ -31,16 +33,18 @@ bool needs_wide(const KernelIR& kernel, const LaunchShape& launch) {
     for (size_t at = 0; at < operands; ++at) {
         int64_t reach = 0;
         for (size_t axis = 0; axis < rank; ++axis)
-            reach += std::abs(launch.strides[at * rank + axis]) * std::max<int64_t>(launch.extents[axis] - 1, 0);
+            reach += std::abs(launch.strides[at * rank + axis]) *
+                     std::max<int64_t>(launch.extents[axis] - 1, 0);
         if (reach > kNarrowIndices) return true;
     }
     return false;
 }
 
-// May groups of `vector` elements be loaded and stored together? Rank 1 has a tail; other rows must be
-// whole groups, and every row must begin at a whole group.
+// May groups of `vector` elements be loaded and stored together? Rank 1 has a tail; other rows must
+// be whole groups, and every row must begin at a whole group.
 bool fits(const KernelIR& kernel, const LaunchShape& launch, int vector) {
-    const size_t rank = launch.extents.size(), operands = kernel.inputs.size() + kernel.outputs.size();
+    const size_t rank = launch.extents.size(),
+                 operands = kernel.inputs.size() + kernel.outputs.size();
     const auto whole = [&](int64_t number) { return number % vector == 0; };
     if (!(kernel.reduced == 0 && rank == 1) && !whole(launch.extents[rank - 1])) return false;
     size_t gather = operands * rank;
@@ -60,7 +64,8 @@ int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
     if (kernel.lanes == Lanes::kept) return 1;  // neighbours belong to other threads
     size_t largest = 0;
     for (size_t at = 0; at < kernel.inputs.size() + kernel.outputs.size(); ++at)
-        if (is_packed(kernel, at)) largest = std::max(largest, runtime::size_of(operand(kernel, at).dtype));
+        if (is_packed(kernel, at))
+            largest = std::max(largest, runtime::size_of(operand(kernel, at).dtype));
     if (largest == 0) return 1;
     int vector = std::min<int>(static_cast<int>(16 / largest),
                                static_cast<size_t>(kernel.program.size()) > kLongProgram ? 4 : 8);
@@ -68,13 +73,16 @@ int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
     return vector;
 }
 
-// How many blocks share a row when `blocks` would work alone. A power of two, so that few images serve all
-// lengths; and a matter of extents alone, so that results do not depend on the GPU.
+// How many blocks share a row when `blocks` would work alone. A power of two, so that few images
+// serve all lengths; and a matter of extents alone, so that results do not depend on the GPU.
 int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length) {
-    const bool is_once = kernel.passes() == 1 && std::all_of(kernel.outputs.begin(), kernel.outputs.end(),
-                                                             [](const Operand& o) { return o.per_row; });
+    const bool is_once =
+        kernel.passes() == 1 && std::all_of(kernel.outputs.begin(), kernel.outputs.end(),
+                                            [](const Operand& o) { return o.per_row; });
     int parts = 1;
-    while (is_once && parts < 64 && blocks * parts < kFullGrid && length / (2 * parts) >= kLeastPart) parts *= 2;
+    while (is_once && parts < 64 && blocks * parts < kFullGrid &&
+           length / (2 * parts) >= kLeastPart)
+        parts *= 2;
     return parts;
 }
 
@@ -104,22 +112,27 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
         plan.team = length < 256 ? 8 : 32;
         plan.threads = kWarp * plan.team;
         const int64_t columns = launch.extents[static_cast<size_t>(kernel.kept()) - 1];
-        plan.parts =
-            parts_of(kernel, product(launch.extents, 0, kernel.kept() - 1) * ((columns + kWarp - 1) / kWarp), length);
+        plan.parts = parts_of(
+            kernel, product(launch.extents, 0, kernel.kept() - 1) * ((columns + kWarp - 1) / kWarp),
+            length);
     } else {
         plan.cover = Cover::rows;
         plan.team = length <= 1024 ? kWarp : length <= 8192 ? 256 : 1024;
         plan.threads = std::max(plan.team, 256);
-        if (plan.team > kWarp) plan.parts = parts_of(kernel, product(launch.extents, 0, kernel.kept()), length);
+        if (plan.team > kWarp)
+            plan.parts = parts_of(kernel, product(launch.extents, 0, kernel.kept()), length);
     }
     return plan;
 }
 
 std::string print(const GpuPlan& plan) {
-    const char* cover = plan.cover == Cover::elements ? "elements" : plan.cover == Cover::rows ? "rows" : "columns";
+    const char* cover = plan.cover == Cover::elements ? "elements"
+                        : plan.cover == Cover::rows   ? "rows"
+                                                      : "columns";
     using runtime::cat;
-    return cat(cover, " team=", plan.team, "/", plan.threads, plan.parts > 1 ? cat(" parts=", plan.parts) : "",
-               plan.wide ? " i64 x" : " i32 x", plan.vector);
+    return cat(cover, " team=", plan.team, "/", plan.threads,
+               plan.parts > 1 ? cat(" parts=", plan.parts) : "", plan.wide ? " i64 x" : " i32 x",
+               plan.vector);
 }
 
 }  // namespace megjit::codegen

@@ -1,5 +1,5 @@
-// codegen/gpu_plan.h -- GpuPlan: how the threads of a GPU share a kernel, and all that its code takes from the
-// numbers of a launch: launches of one plan share an image.
+// codegen/gpu_plan.h -- GpuPlan: how the threads of a GPU share a kernel, and all that its code
+// takes from the numbers of a launch: launches of one plan share an image.
 #pragma once
 
 #include <string>
@@ -11,10 +11,11 @@ namespace megjit::codegen {
 struct GpuPlan {
     Cover cover = Cover::elements;
     bool wide = false;  // indices need 64 bits
-    int vector = 1;     // neighbours on the lane axis that one thread loads and stores together
+    int vector = 1;  // neighbours on the lane axis that one thread loads and stores together
     int threads = 256;  // of a block
-    int team = 1;       // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
-    int parts = 1;      // blocks that share a row: of reductions that fill no GPU otherwise
+    int team =
+        1;  // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
+    int parts = 1;  // blocks that share a row: of reductions that fill no GPU otherwise
     int slots() const { return threads / team; }  // rows of a block
 };
 

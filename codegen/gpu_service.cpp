@@ -17,10 +17,10 @@ using runtime::cat;
 constexpr std::string_view kByDefault[] = {"NVRTC", "MLIR", "HALIDE"};
 
 // Lines: the compiler, the architecture and variant, the compiler's version, the kernel.
-std::string key_of(const GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch,
-                   const std::string& version) {
-    return cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n", version, "\n",
-               print(expanded));
+std::string key_of(const GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch,
+                   int arch, const std::string& version) {
+    return cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n",
+               version, "\n", print(expanded));
 }
 
 std::string without_version(std::string key) {
@@ -34,7 +34,8 @@ GpuService::GpuService() = default;
 GpuService::~GpuService() = default;
 
 GpuService& GpuService::instance() {
-    static GpuService* service = new GpuService;  // never destroyed: threads may compile during exit
+    static GpuService* service =
+        new GpuService;  // never destroyed: threads may compile during exit
     return *service;
 }
 
@@ -66,7 +67,9 @@ GpuCompiler* GpuService::choose(std::string_view backend) const {
         GpuCompiler* compiler = named(name);
         if (!compiler || !compiler->available()) continue;
         if (!backend.empty())
-            warn_once(cat("kernel compiler ", backend, wanted ? cat(": ", wanted->missing()) : " was not built in", "; ", name, " is used"));
+            warn_once(cat("kernel compiler ", backend,
+                          wanted ? cat(": ", wanted->missing()) : " was not built in", "; ", name,
+                          " is used"));
         return compiler;
     }
     return nullptr;
@@ -89,22 +92,25 @@ DiskCache& GpuService::disk() {
     return *disk_;
 }
 
-GpuImage GpuService::make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch, int arch,
-                          const std::string& key) {
+GpuImage GpuService::make(GpuCompiler& compiler, const KernelIR& expanded,
+                          const LaunchShape& launch, int arch, const std::string& key) {
     if (const auto bytes = disk().find(key))
         if (auto image = image_from_bytes(*bytes)) return std::move(*image);
     GpuImage image = compiler.compile(expanded, launch, arch);
     disk().store(key, to_bytes(image));
-    runtime::debug().dump(
-        "kernel",
-        {{".txt", [&] { return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n"); }}});
+    runtime::debug().dump("kernel", {{".txt", [&] {
+        return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n");
+    }}});
     return image;
 }
 
-std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded, const LaunchShape& launch, int arch) {
+std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded,
+                                                   const LaunchShape& launch, int arch) {
     if (!imported_) {
         imported_.emplace();
-        disk().each([&](const CacheEntry& entry) { imported_->emplace(without_version(entry.key), entry.key); });
+        disk().each([&](const CacheEntry& entry) {
+            imported_->emplace(without_version(entry.key), entry.key);
+        });
     }
     const std::lock_guard lock(mutex_);
     for (const auto& compiler : compilers_) {
@@ -117,17 +123,18 @@ std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded, con
     return nullptr;
 }
 
-std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch, int arch,
-                                                std::string_view backend) {
+std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch,
+                                                int arch, std::string_view backend) {
     GpuCompiler* compiler = choose(backend);
     const KernelIR expanded = expand_math(kernel);
     if (!compiler) {
         const std::lock_guard compiling(compile_mutex_);
         if (auto imported = import(expanded, launch, arch)) return imported;
-        runtime::user_error({.what = "no kernel compiler for GPUs is installed",
-                             .why = "neither NVRTC nor a plug-in was found, nor the kernel in the cache",
-                             .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
-                            runtime::ErrorKind::runtime);
+        runtime::user_error(
+            {.what = "no kernel compiler for GPUs is installed",
+             .why = "neither NVRTC nor a plug-in was found, nor the kernel in the cache",
+             .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
+            runtime::ErrorKind::runtime);
     }
     const std::string key = key_of(*compiler, expanded, launch, arch, compiler->version_key());
     if (auto found = find(key)) return found;

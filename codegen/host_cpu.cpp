@@ -10,19 +10,50 @@ namespace {
 
 std::string detect() {
 #ifdef __x86_64__
-    if (runtime::isa() < runtime::machine_isa()) return runtime::has_avx512() ? MEGJIT_V4 : MEGJIT_V3;
+    if (runtime::isa() < runtime::machine_isa())
+        return runtime::has_avx512() ? MEGJIT_V4 : MEGJIT_V3;
     std::string found = "x86-64";
 #define MEGJIT_FEATURE(name) \
     if (__builtin_cpu_supports(name)) found += " " name;
-    MEGJIT_FEATURE("sse4.2") MEGJIT_FEATURE("sse4a") MEGJIT_FEATURE("popcnt") MEGJIT_FEATURE("lzcnt") MEGJIT_FEATURE("movbe")
-    MEGJIT_FEATURE("bmi") MEGJIT_FEATURE("bmi2") MEGJIT_FEATURE("adx") MEGJIT_FEATURE("aes") MEGJIT_FEATURE("sha")
-    MEGJIT_FEATURE("pclmul") MEGJIT_FEATURE("f16c") MEGJIT_FEATURE("fma") MEGJIT_FEATURE("fma4") MEGJIT_FEATURE("xop")
-    MEGJIT_FEATURE("tbm") MEGJIT_FEATURE("avx") MEGJIT_FEATURE("avx2") MEGJIT_FEATURE("avxvnni") MEGJIT_FEATURE("gfni")
-    MEGJIT_FEATURE("vaes") MEGJIT_FEATURE("vpclmulqdq") MEGJIT_FEATURE("avx512f") MEGJIT_FEATURE("avx512cd") MEGJIT_FEATURE("avx512vl")
-    MEGJIT_FEATURE("avx512bw") MEGJIT_FEATURE("avx512dq") MEGJIT_FEATURE("avx512vbmi") MEGJIT_FEATURE("avx512ifma")
-    MEGJIT_FEATURE("avx512vpopcntdq") MEGJIT_FEATURE("avx512vbmi2") MEGJIT_FEATURE("avx512vnni") MEGJIT_FEATURE("avx512bitalg")
-    MEGJIT_FEATURE("avx512bf16") MEGJIT_FEATURE("avx512fp16") MEGJIT_FEATURE("avx512vp2intersect") MEGJIT_FEATURE("amx-tile")
-    MEGJIT_FEATURE("amx-int8") MEGJIT_FEATURE("amx-bf16")
+    MEGJIT_FEATURE("sse4.2")
+    MEGJIT_FEATURE("sse4a")
+    MEGJIT_FEATURE("popcnt")
+    MEGJIT_FEATURE("lzcnt")
+    MEGJIT_FEATURE("movbe")
+    MEGJIT_FEATURE("bmi")
+    MEGJIT_FEATURE("bmi2")
+    MEGJIT_FEATURE("adx")
+    MEGJIT_FEATURE("aes")
+    MEGJIT_FEATURE("sha")
+    MEGJIT_FEATURE("pclmul")
+    MEGJIT_FEATURE("f16c")
+    MEGJIT_FEATURE("fma")
+    MEGJIT_FEATURE("fma4")
+    MEGJIT_FEATURE("xop")
+    MEGJIT_FEATURE("tbm")
+    MEGJIT_FEATURE("avx")
+    MEGJIT_FEATURE("avx2")
+    MEGJIT_FEATURE("avxvnni")
+    MEGJIT_FEATURE("gfni")
+    MEGJIT_FEATURE("vaes")
+    MEGJIT_FEATURE("vpclmulqdq")
+    MEGJIT_FEATURE("avx512f")
+    MEGJIT_FEATURE("avx512cd")
+    MEGJIT_FEATURE("avx512vl")
+    MEGJIT_FEATURE("avx512bw")
+    MEGJIT_FEATURE("avx512dq")
+    MEGJIT_FEATURE("avx512vbmi")
+    MEGJIT_FEATURE("avx512ifma")
+    MEGJIT_FEATURE("avx512vpopcntdq")
+    MEGJIT_FEATURE("avx512vbmi2")
+    MEGJIT_FEATURE("avx512vnni")
+    MEGJIT_FEATURE("avx512bitalg")
+    MEGJIT_FEATURE("avx512bf16")
+    MEGJIT_FEATURE("avx512fp16")
+    MEGJIT_FEATURE("avx512vp2intersect")
+    MEGJIT_FEATURE("amx-tile")
+    MEGJIT_FEATURE("amx-int8")
+    MEGJIT_FEATURE("amx-bf16")
 #undef MEGJIT_FEATURE
     return found;
 #elif defined(__aarch64__)
@@ -43,7 +74,8 @@ bool runs_here(std::string_view features) {
     const std::string here = " " + host_features() + " ";
     while (!features.empty()) {
         const size_t end = std::min(features.find(' '), features.size());
-        if (here.find(" " + std::string(features.substr(0, end)) + " ") == std::string::npos) return false;
+        if (here.find(" " + std::string(features.substr(0, end)) + " ") == std::string::npos)
+            return false;
         features.remove_prefix(std::min(end + 1, features.size()));
     }
     return true;

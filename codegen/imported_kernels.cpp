@@ -19,8 +19,10 @@ std::string_view take_line(std::string_view& text) {
 
 }  // namespace
 
-std::string disk_key(std::string_view compiler, std::string_view version, const KernelIR& expanded) {
-    return runtime::cat(compiler, "\n", kPackage, host_features(), "\n", version, "\n", print(expanded));
+std::string disk_key(std::string_view compiler, std::string_view version,
+                     const KernelIR& expanded) {
+    return runtime::cat(compiler, "\n", kPackage, host_features(), "\n", version, "\n",
+                        print(expanded));
 }
 
 ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(cache) {
@@ -29,7 +31,8 @@ ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(cache) {
         take_line(rest);
         const std::string_view target = take_line(rest);
         take_line(rest);
-        if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size()))) key_of_.emplace(rest, entry.key);
+        if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size())))
+            key_of_.emplace(rest, entry.key);
     });
 }
 
@@ -40,9 +43,7 @@ ImportedKernels::Found ImportedKernels::find(const KernelIR& expanded) const {
     if (!object) return {};
     try {
         return {it->second.substr(0, it->second.find('\n')), load_object(*object)};
-    } catch (const runtime::Error&) {
-        return {};
-    }
+    } catch (const runtime::Error&) { return {}; }
 }
 
 }  // namespace megjit::codegen

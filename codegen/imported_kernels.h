@@ -1,5 +1,5 @@
-// codegen/imported_kernels.h -- kernels in the cache that any compiler made for this package and a CPU like ours: what a
-// machine without a compiler runs (python -m megengine cache import).
+// codegen/imported_kernels.h -- kernels in the cache that any compiler made for this package and a
+// CPU like ours: what a machine without a compiler runs (python -m megengine cache import).
 #pragma once
 
 #include <string>

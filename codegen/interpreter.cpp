@@ -1,5 +1,5 @@
-// The oracle. One element after the other, one instruction after the other, by the words of scalar.h
-// and nothing else: it shares no code with the eager kernels or with any compiler.
+// The oracle. One element after the other, one instruction after the other, by the words of
+// scalar.h and nothing else: it shares no code with the eager kernels or with any compiler.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,13 +16,15 @@ using namespace runtime;
 template <class T>
 T read(const void* data, int64_t index) {
     T value;
-    std::memcpy(&value, static_cast<const char*>(data) + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    std::memcpy(&value, static_cast<const char*>(data) + index * static_cast<int64_t>(sizeof(T)),
+                sizeof(T));
     return value;
 }
 
 template <class T>
 void write(void* data, int64_t index, T value) {
-    std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+    std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(sizeof(T)), &value,
+                sizeof(T));
 }
 
 uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
@@ -30,7 +32,8 @@ float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 uint32_t load(DType dtype, const void* data, int64_t index) {
     switch (dtype) {
-        case DType::f32: case DType::i32: return read<uint32_t>(data, index);
+        case DType::f32:
+        case DType::i32: return read<uint32_t>(data, index);
         case DType::f16: return bits_of(half_to_float(read<uint16_t>(data, index)));
         case DType::bf16: return bits_of(bfloat_to_float(read<uint16_t>(data, index)));
         case DType::i16: return static_cast<uint32_t>(read<int16_t>(data, index));
@@ -45,11 +48,15 @@ uint32_t load(DType dtype, const void* data, int64_t index) {
 
 void store(DType dtype, void* data, int64_t index, uint32_t bits) {
     switch (dtype) {
-        case DType::f32: case DType::i32: return write(data, index, bits);
+        case DType::f32:
+        case DType::i32: return write(data, index, bits);
         case DType::f16: return write(data, index, float_to_half(float_of(bits)));
         case DType::bf16: return write(data, index, float_to_bfloat(float_of(bits)));
-        case DType::i16: case DType::u16: return write(data, index, static_cast<uint16_t>(bits));
-        case DType::i8: case DType::u8: case DType::b8: return write(data, index, static_cast<uint8_t>(bits));
+        case DType::i16:
+        case DType::u16: return write(data, index, static_cast<uint16_t>(bits));
+        case DType::i8:
+        case DType::u8:
+        case DType::b8: return write(data, index, static_cast<uint8_t>(bits));
         case DType::c64: break;
     }
     throw InternalError("interpreter: complex64 has no scalar");
@@ -61,8 +68,8 @@ uint32_t narrow_bits(DType dtype, uint32_t bits) {
     return load(dtype, &cell, 0);
 }
 
-// psi(x): recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18), reflection
-// (6.3.7) below 0. NaN at 0, -1, -2, ... but -inf and inf at +0 and -0, as SciPy.
+// psi(x): recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18),
+// reflection (6.3.7) below 0. NaN at 0, -1, -2, ... but -inf and inf at +0 and -0, as SciPy.
 double digamma_f64(double x) {
     if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
     if (x < 0) {
@@ -73,7 +80,8 @@ double digamma_f64(double x) {
     double sum = 0;
     for (; x < 10; x += 1) sum -= 1 / x;
     const double r = 1 / (x * x);
-    return sum + std::log(x) - 0.5 / x - r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132)))));
+    return sum + std::log(x) - 0.5 / x -
+           r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132)))));
 }
 
 // The root y of erf(y) = x by Newton's method on erfc, which keeps its digits near |x| = 1.
@@ -148,7 +156,8 @@ uint32_t eval_f32(ScalarOp op, float a, float b, float c) {
         case ScalarOp::eq: return a == b;
         case ScalarOp::ne: return a != b;
         case ScalarOp::f32_to_i32:
-            return a >= -0x1p31f && a < 0x1p31f ? static_cast<uint32_t>(static_cast<int32_t>(a)) : 0x80000000u;
+            return a >= -0x1p31f && a < 0x1p31f ? static_cast<uint32_t>(static_cast<int32_t>(a))
+                                                : 0x80000000u;
         case ScalarOp::bits_f32_to_i32: return bits_of(a);
         default: return bits_of(transcendental(op, a, b));
     }
@@ -189,9 +198,12 @@ uint32_t eval_i32(ScalarOp op, uint32_t ua, uint32_t ub) {
 
 uint32_t eval_b1(ScalarOp op, bool a, bool b) {
     switch (op) {
-        case ScalarOp::bit_and: case ScalarOp::min: return a && b;
-        case ScalarOp::bit_or: case ScalarOp::max: return a || b;
-        case ScalarOp::bit_xor: case ScalarOp::ne: return a != b;
+        case ScalarOp::bit_and:
+        case ScalarOp::min: return a && b;
+        case ScalarOp::bit_or:
+        case ScalarOp::max: return a || b;
+        case ScalarOp::bit_xor:
+        case ScalarOp::ne: return a != b;
         case ScalarOp::eq: return a == b;
         case ScalarOp::bit_not: return !a;
         case ScalarOp::lt: return !a && b;
@@ -201,13 +213,15 @@ uint32_t eval_b1(ScalarOp op, bool a, bool b) {
     }
 }
 
-uint32_t evaluate(const ScalarProgram& program, const ScalarInst& inst, const std::vector<uint32_t>& values) {
+uint32_t evaluate(const ScalarProgram& program, const ScalarInst& inst,
+                  const std::vector<uint32_t>& values) {
     uint32_t v[3] = {0, 0, 0};
     for (int k = 0; k < arity_of(inst.op); ++k) v[k] = values[inst.args[k]];
     if (inst.op == ScalarOp::select) return v[0] ? v[1] : v[2];
     if (inst.op == ScalarOp::narrow) return narrow_bits(inst.narrow_to, v[0]);
     switch (program[inst.args[0]].type) {
-        case ScalarType::f32: return eval_f32(inst.op, float_of(v[0]), float_of(v[1]), float_of(v[2]));
+        case ScalarType::f32:
+            return eval_f32(inst.op, float_of(v[0]), float_of(v[1]), float_of(v[2]));
         case ScalarType::i32: return eval_i32(inst.op, v[0], v[1]);
         case ScalarType::b1: return eval_b1(inst.op, v[0], v[1]);
     }
@@ -223,19 +237,28 @@ public:
 
     void add(uint32_t bits) {
         if (type_ == ScalarType::f32) add_float(float_of(bits));
-        else add_int(type_ == ScalarType::b1 ? static_cast<int64_t>(bits != 0) : static_cast<int32_t>(bits));
+        else
+            add_int(type_ == ScalarType::b1 ? static_cast<int64_t>(bits != 0)
+                                            : static_cast<int32_t>(bits));
         ++count_;
     }
 
     uint32_t result() const {
-        if (kind_ == Reduce::argmax || kind_ == Reduce::argmin) return static_cast<uint32_t>(place_);
-        if (type_ != ScalarType::f32) return count_ ? static_cast<uint32_t>(whole_) : start_of_int();
+        if (kind_ == Reduce::argmax || kind_ == Reduce::argmin)
+            return static_cast<uint32_t>(place_);
+        if (type_ != ScalarType::f32)
+            return count_ ? static_cast<uint32_t>(whole_) : start_of_int();
         switch (kind_) {
             case Reduce::mean: return bits_of(static_cast<float>(mean_));
-            case Reduce::variance: return bits_of(static_cast<float>(squares_ / static_cast<double>(count_)));
+            case Reduce::variance:
+                return bits_of(static_cast<float>(squares_ / static_cast<double>(count_)));
             case Reduce::prod: return bits_of(static_cast<float>(count_ ? real_ : 1));
-            case Reduce::max: return bits_of(static_cast<float>(count_ ? real_ : -std::numeric_limits<double>::infinity()));
-            case Reduce::min: return bits_of(static_cast<float>(count_ ? real_ : std::numeric_limits<double>::infinity()));
+            case Reduce::max:
+                return bits_of(
+                    static_cast<float>(count_ ? real_ : -std::numeric_limits<double>::infinity()));
+            case Reduce::min:
+                return bits_of(
+                    static_cast<float>(count_ ? real_ : std::numeric_limits<double>::infinity()));
             default: return bits_of(static_cast<float>(real_));
         }
     }
@@ -256,7 +279,8 @@ private:
         switch (kind_) {
             case Reduce::sum: real_ += x; return;
             case Reduce::prod: real_ = count_ ? real_ * x : x; return;
-            case Reduce::mean: case Reduce::variance: {  // Welford 1962
+            case Reduce::mean:
+            case Reduce::variance: {  // Welford 1962
                 const double step = x - mean_;
                 mean_ += step / static_cast<double>(count_ + 1);
                 squares_ += step * (x - mean_);
@@ -264,7 +288,8 @@ private:
             }
             default: break;
         }
-        if (count_ && (real_ != real_ || (x == x && !(wants_larger() ? x > real_ : x < real_)))) return;
+        if (count_ && (real_ != real_ || (x == x && !(wants_larger() ? x > real_ : x < real_))))
+            return;
         real_ = x;
         place_ = count_;
     }
@@ -290,11 +315,19 @@ private:
 
 class Interpreter {
 public:
-    Interpreter(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs)
-        : kernel_(kernel), launch_(launch), inputs_(inputs), outputs_(outputs), rank_(launch.extents.size()), index_(rank_, 0),
-          values_(static_cast<size_t>(kernel.program.size())), reduced_(kernel.reductions.size()) {
+    Interpreter(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
+                void* const* outputs)
+        : kernel_(kernel),
+          launch_(launch),
+          inputs_(inputs),
+          outputs_(outputs),
+          rank_(launch.extents.size()),
+          index_(rank_, 0),
+          values_(static_cast<size_t>(kernel.program.size())),
+          reduced_(kernel.reductions.size()) {
         size_t next = (kernel.inputs.size() + kernel.outputs.size()) * rank_;
-        for (const Operand& input : kernel.inputs) gather_strides_.push_back(input.by >= 0 ? launch.strides[next++] : 0);
+        for (const Operand& input : kernel.inputs)
+            gather_strides_.push_back(input.by >= 0 ? launch.strides[next++] : 0);
     }
 
     void run() {
@@ -302,7 +335,9 @@ public:
             int64_t element = 0;
             over(0, rank_, [&] {
                 evaluate_all();
-                for (size_t k = 0; k < kernel_.outputs.size(); ++k) store(kernel_.outputs[k].dtype, outputs_[k], element, values_[kernel_.results[k]]);
+                for (size_t k = 0; k < kernel_.outputs.size(); ++k)
+                    store(kernel_.outputs[k].dtype, outputs_[k], element,
+                          values_[kernel_.results[k]]);
                 ++element;
             });
             return;
@@ -329,7 +364,8 @@ public:
 private:
     template <class Body>
     void over(size_t first, size_t last, const Body& body) {
-        std::fill(index_.begin() + static_cast<ptrdiff_t>(first), index_.begin() + static_cast<ptrdiff_t>(last), 0);
+        std::fill(index_.begin() + static_cast<ptrdiff_t>(first),
+                  index_.begin() + static_cast<ptrdiff_t>(last), 0);
         for (size_t axis = first; axis < last; ++axis)
             if (launch_.extents[axis] == 0) return;
         for (;;) {
@@ -345,7 +381,8 @@ private:
 
     int64_t offset_of(size_t operand) const {
         int64_t offset = 0;
-        for (size_t axis = 0; axis < rank_; ++axis) offset += index_[axis] * launch_.strides[operand * rank_ + axis];
+        for (size_t axis = 0; axis < rank_; ++axis)
+            offset += index_[axis] * launch_.strides[operand * rank_ + axis];
         return offset;
     }
 
@@ -353,7 +390,10 @@ private:
         const Operand& input = kernel_.inputs[i];
         int64_t offset = offset_of(i);
         if (input.is_offset) return static_cast<uint32_t>(offset);
-        if (input.by >= 0) offset += static_cast<int32_t>(load(DType::i32, inputs_[input.by], offset_of(static_cast<size_t>(input.by)))) * gather_strides_[i];
+        if (input.by >= 0)
+            offset += static_cast<int32_t>(load(DType::i32, inputs_[input.by],
+                                                offset_of(static_cast<size_t>(input.by)))) *
+                      gather_strides_[i];
         return load(input.dtype, inputs_[i], offset);
     }
 
@@ -362,9 +402,13 @@ private:
         for (int id = 0; id < kernel_.program.size(); ++id) {
             const ScalarInst& inst = kernel_.program[id];
             if (inst.op == ScalarOp::constant) values_[id] = inst.bits;
-            else if (inst.op != ScalarOp::input) values_[id] = evaluate(kernel_.program, inst, values_);
+            else if (inst.op != ScalarOp::input)
+                values_[id] = evaluate(kernel_.program, inst, values_);
             else if (inst.bits < kernel_.inputs.size()) values_[id] = read_input(inst.bits);
-            else values_[id] = inst.bits - kernel_.inputs.size() < known_ ? reduced_[inst.bits - kernel_.inputs.size()] : 0;
+            else
+                values_[id] = inst.bits - kernel_.inputs.size() < known_
+                                  ? reduced_[inst.bits - kernel_.inputs.size()]
+                                  : 0;
         }
     }
 
@@ -372,7 +416,8 @@ private:
         evaluate_all();
         for (size_t k = 0; k < kernel_.outputs.size(); ++k)
             if (kernel_.outputs[k].per_row == per_row)
-                store(kernel_.outputs[k].dtype, outputs_[k], offset_of(kernel_.inputs.size() + k), values_[kernel_.results[k]]);
+                store(kernel_.outputs[k].dtype, outputs_[k], offset_of(kernel_.inputs.size() + k),
+                      values_[kernel_.results[k]]);
     }
 
     const KernelIR& kernel_;
@@ -383,13 +428,14 @@ private:
     std::vector<int64_t> index_;
     std::vector<uint32_t> values_;
     std::vector<uint32_t> reduced_;  // of the row at hand
-    size_t known_ = 0;               // how many of them
+    size_t known_ = 0;  // how many of them
     std::vector<int64_t> gather_strides_;
 };
 
 }  // namespace
 
-void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs) {
+void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
+               void* const* outputs) {
     Interpreter(kernel, launch, inputs, outputs).run();
 }
 

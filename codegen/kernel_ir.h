@@ -2,8 +2,8 @@
 // In: a scalar program over an iteration space. Out: a KernelFn that any host thread can call.
 // Knows runtime/ only; never a device, a graph or a backend.
 //
-// codegen/kernel_ir.h -- KernelIR is the structure of a kernel, LaunchShape its numbers: one compiled
-// kernel serves every size, so that all parameters of a model share one optimizer kernel.
+// codegen/kernel_ir.h -- KernelIR is the structure of a kernel, LaunchShape its numbers: one
+// compiled kernel serves every size, so that all parameters of a model share one optimizer kernel.
 #pragma once
 
 #include <array>
@@ -23,53 +23,62 @@ using runtime::ScalarType;
 // How an operand moves along the axis that lanes walk. All other axes go by run-time strides.
 enum class Inner : uint8_t {
     contiguous,  // stride 1
-    broadcast,   // stride 0: one element for all lanes
-    strided,     // any other stride
+    broadcast,  // stride 0: one element for all lanes
+    strided,  // any other stride
 };
 
 // An operand of the kernel: the element at an index is the one at the sum of index * stride.
 struct Operand {
     DType dtype = DType::f32;
     Inner inner = Inner::contiguous;
-    bool per_row = false;    // the same for all indices of the reduced axes: one value a row
+    bool per_row = false;  // the same for all indices of the reduced axes: one value a row
     // Inputs only, at most one of the two:
-    int by = -1;             // gathered: value of input `by` (i32, checked, >= 0) * gather stride is added to the offset
-    bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate. Such inputs come
-                             // last, and have no pointer
+    int by = -1;  // gathered: value of input `by` (i32, checked, >= 0) * gather stride is added to
+                  // the offset
+    bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
+                             // Such inputs come last, and have no pointer
     bool operator==(const Operand&) const = default;
 };
 
 enum class Reduce : uint8_t {
-    sum, prod,       // f32, or i32 that wraps
-    max, min,        // f32 (NaN wins), i32, b1 (any, all)
-    argmax, argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN wins
-    mean, variance,  // of f32; the variance is the biased one, by Welford's recurrence or two passes
+    sum,
+    prod,  // f32, or i32 that wraps
+    max,
+    min,  // f32 (NaN wins), i32, b1 (any, all)
+    argmax,
+    argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN
+             // wins
+    mean,
+    variance,  // of f32; the variance is the biased one, by Welford's recurrence or two passes
 };
 
 std::string_view name_of(Reduce kind);
 
-// One value a row: `kind` over the value `arg` at all indices of the reduced axes. f32 is accumulated in
-// f32 by parts and the parts in f32 or wider; in which order is the compiler's choice, but it follows from
-// the structure and the extents alone, never from the number of threads.
+// One value a row: `kind` over the value `arg` at all indices of the reduced axes. f32 is
+// accumulated in f32 by parts and the parts in f32 or wider; in which order is the compiler's
+// choice, but it follows from the structure and the extents alone, never from the number of
+// threads.
 struct Reduction {
     Reduce kind = Reduce::sum;
     int arg = -1;  // id in the program
     bool operator==(const Reduction&) const = default;
 };
 
-// Which axis goes over the lanes of a vector: the last one, or the last that is kept. A row is what one
-// index of the kept axes sees.
+// Which axis goes over the lanes of a vector: the last one, or the last that is kept. A row is what
+// one index of the kept axes sees.
 enum class Lanes : uint8_t { last, kept };
 
-// The iteration space is [kept axes..., reduced axes...], row-major. Element-wise kernels reduce none:
+// The iteration space is [kept axes..., reduced axes...], row-major. Element-wise kernels reduce
+// none:
 //   for every index: outputs[k][index] = results[k](inputs[...][index]).
-// With reductions, for every index of the kept axes: reduction 0, then 1, ... (each may read those before
-// it), then the outputs: at every index, or once a row where the output is per_row.
-// `input i` of the program reads inputs[i], already widened to its compute type; `input n + r`, where n is
+// With reductions, for every index of the kept axes: reduction 0, then 1, ... (each may read those
+// before it), then the outputs: at every index, or once a row where the output is per_row. `input
+// i` of the program reads inputs[i], already widened to its compute type; `input n + r`, where n is
 // the number of inputs, reads reduction r. What is stored is already narrowed by the program.
-// Element-wise outputs are row-major. All inputs of an element are read before its outputs are written.
+// Element-wise outputs are row-major. All inputs of an element are read before its outputs are
+// written.
 struct KernelIR {
-    int rank = 1;     // axes of the iteration space after collapsing, 1..kMaxRank
+    int rank = 1;  // axes of the iteration space after collapsing, 1..kMaxRank
     int reduced = 0;  // how many of them, the last ones, are reduced
     Lanes lanes = Lanes::last;
     std::vector<Operand> inputs;
@@ -81,12 +90,13 @@ struct KernelIR {
 
     int kept() const { return rank - reduced; }
     int lane_axis() const { return lanes == Lanes::last ? rank - 1 : kept() - 1; }
-    // Per instruction, when its value is known. The elements of a row are walked once or several times: pass 0,
-    // 1, ...; a reduction is complete after the pass in which its argument is known first, and what reads it
-    // is known one pass later.
+    // Per instruction, when its value is known. The elements of a row are walked once or several
+    // times: pass 0, 1, ...; a reduction is complete after the pass in which its argument is known
+    // first, and what reads it is known one pass later.
     struct Level {
         int pass = 0;
-        bool per_row = false;  // one value a row, known before pass `pass` begins (else: in it and in later ones)
+        bool per_row = false;  // one value a row, known before pass `pass` begins (else: in it and
+                               // in later ones)
     };
     std::vector<Level> levels() const;
     int passes() const;  // how many walks all reductions and outputs of elements need
@@ -97,19 +107,22 @@ size_t memory_inputs(const KernelIR& kernel);  // all but offsets
 
 struct LaunchShape {
     std::vector<int64_t> extents;  // [rank], outermost first
-    std::vector<int64_t> strides;  // [inputs + outputs][rank], in elements; then one for each gathered input, in their order
+    std::vector<int64_t> strides;  // [inputs + outputs][rank], in elements; then one for each
+                                   // gathered input, in their order
     int64_t numel() const;
     int64_t rows() const;  // product of all extents but the innermost
 };
 
 // What a kernel is launched over, in units that threads share among them:
 //   element-wise of rank 1: elements        element-wise: rows of the innermost axis
-//   lanes last: indices of the kept axes    lanes kept: blocks of kColumnBlock indices of the last kept axis,
+//   lanes last: indices of the kept axes    lanes kept: blocks of kColumnBlock indices of the last
+//   kept axis,
 //                                           the last block of each run may be smaller
 constexpr int64_t kColumnBlock = 64;
 int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 
-// May output `out` lie exactly on input `in`? Each element must be read for the last time where it is written.
+// May output `out` lie exactly on input `in`? Each element must be read for the last time where it
+// is written.
 bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in);
 
 // Units lo..hi. Reentrant, allocates nothing, throws nothing.
@@ -137,7 +150,8 @@ struct BoundKernel {
     LaunchShape launch;
 };
 
-// A kernel before its axes are collapsed. Strides are per axis of `extents`; 0 where the operand does not move.
+// A kernel before its axes are collapsed. Strides are per axis of `extents`; 0 where the operand
+// does not move.
 struct KernelSpec {
     struct Access {
         DType dtype = DType::f32;
@@ -145,7 +159,8 @@ struct KernelSpec {
         int by = -1;
         int64_t gather_stride = 0;
         bool is_offset = false;
-        bool is_scalar = false;  // no tensor of one element but a number: stays broadcast in a space of one element
+        bool is_scalar = false;  // no tensor of one element but a number: stays broadcast in a
+                                 // space of one element
     };
     std::vector<int64_t> extents;  // [kept..., reduced...]
     int reduced = 0;
@@ -154,19 +169,21 @@ struct KernelSpec {
     std::vector<Reduction> reductions;
     std::vector<int> results;
 };
-// Merges axes that every operand walks alike, and chooses the lane axis: the one along which the most bytes
-// lie side by side.
+// Merges axes that every operand walks alike, and chooses the lane axis: the one along which the
+// most bytes lie side by side.
 BoundKernel bind(KernelSpec spec);
 
-// Element-wise: every input is broadcast to `space`, which is the shape of all outputs; `layout` is that of
-// the outputs, and the order in which the space is walked.
-BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results, std::vector<DType> outputs,
-                 const runtime::Shape& space, std::span<const runtime::Type> inputs,
+// Element-wise: every input is broadcast to `space`, which is the shape of all outputs; `layout` is
+// that of the outputs, and the order in which the space is walked.
+BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results,
+                 std::vector<DType> outputs, const runtime::Shape& space,
+                 std::span<const runtime::Type> inputs,
                  runtime::Layout layout = runtime::Layout::row_major);
 // The kernel of one element-wise application.
 BoundKernel elementwise_kernel(const runtime::OpCall& call, const runtime::Type& output);
 
 // The oracle: obvious, slow, double precision libm for transcendental functions.
-void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs, void* const* outputs);
+void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
+               void* const* outputs);
 
 }  // namespace megjit::codegen

@@ -1,5 +1,5 @@
-// The text form of a kernel. It is the wire format to compiler plug-ins and the key of the cache, so
-// reading it back gives exactly the same instructions: nothing is folded or renumbered.
+// The text form of a kernel. It is the wire format to compiler plug-ins and the key of the cache,
+// so reading it back gives exactly the same instructions: nothing is folded or renumbered.
 #include <charconv>
 #include <cstdlib>
 #include <optional>
@@ -13,7 +13,8 @@ using namespace runtime;
 
 constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided"};
 constexpr std::string_view kLaneNames[] = {"last", "kept"};
-constexpr std::string_view kReduceNames[] = {"sum", "prod", "max", "min", "argmax", "argmin", "mean", "variance"};
+constexpr std::string_view kReduceNames[] = {"sum",    "prod",   "max",  "min",
+                                             "argmax", "argmin", "mean", "variance"};
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
 constexpr int kOpCount = 0
 #define MEGJIT_X(name, arity) +1
@@ -51,7 +52,8 @@ public:
     Int number(std::string_view text) {
         Int value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error != std::errc() || end != text.data() + text.size() || text.empty()) fault(cat("'", text, "' is not a number"));
+        if (error != std::errc() || end != text.data() + text.size() || text.empty())
+            fault(cat("'", text, "' is not a number"));
         return value;
     }
     int value_id() {
@@ -72,11 +74,14 @@ public:
         fault(cat("'", tag, "' is not a dtype"));
     }
     [[noreturn]] void fault(const std::string& why) const {
-        user_error({.what = cat("kernel text: cannot read line ", number_, ", \"", line_, "\""), .why = why});
+        user_error({.what = cat("kernel text: cannot read line ", number_, ", \"", line_, "\""),
+                    .why = why});
     }
 
 private:
-    void skip_spaces() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size())); }
+    void skip_spaces() {
+        rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size()));
+    }
     std::string_view line_, rest_;
     int number_;
 };
@@ -85,14 +90,17 @@ uint32_t constant_bits(LineReader& line, ScalarType type) {
     const std::string text(line.word());
     if (text.starts_with("0x") && text.size() <= 10) {
         uint32_t bits = 0;
-        const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
-        if (error != std::errc() || end != text.data() + text.size()) line.fault(cat("'", text, "' is not a number"));
+        const auto [end, error] =
+            std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
+        if (error != std::errc() || end != text.data() + text.size())
+            line.fault(cat("'", text, "' is not a number"));
         return bits;
     }
     switch (type) {
         case ScalarType::i32: return static_cast<uint32_t>(line.number<int32_t>(text));
         case ScalarType::b1:
-            if (text != "true" && text != "false") line.fault(cat("'", text, "' is neither true nor false"));
+            if (text != "true" && text != "false")
+                line.fault(cat("'", text, "' is neither true nor false"));
             return text == "true";
         case ScalarType::f32: return std::bit_cast<uint32_t>(line.number<float>(text));
     }
@@ -110,7 +118,8 @@ ScalarOp op_named(LineReader& line) {
 ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
     if (name != cat("%", expected_id, ":")) line.fault(cat("expected %", expected_id, ":"));
     ScalarInst inst;
-    inst.type = static_cast<ScalarType>(line.one_of(kTypeNames, line.word(), "a type: f32, i32 or b1"));
+    inst.type =
+        static_cast<ScalarType>(line.one_of(kTypeNames, line.word(), "a type: f32, i32 or b1"));
     if (line.word() != "=") line.fault("expected '=' after the type");
     inst.op = op_named(line);
     if (inst.op == ScalarOp::input) inst.bits = line.number<uint32_t>(line.word());
@@ -122,18 +131,22 @@ ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
 
 std::string text_of(const Operand& operand, bool is_input) {
     std::string text(info(operand.dtype).tag);
-    if (is_input || operand.inner != Inner::contiguous) text += cat(" ", kInnerNames[static_cast<int>(operand.inner)]);
+    if (is_input || operand.inner != Inner::contiguous)
+        text += cat(" ", kInnerNames[static_cast<int>(operand.inner)]);
     if (operand.per_row) text += " row";
     if (operand.is_offset) text += " offset";
     if (operand.by >= 0) text += cat(" by ", operand.by);
     return text;
 }
 
-// "f32 strided row"; an output is contiguous if nothing is said. Its value follows and is left in the line.
+// "f32 strided row"; an output is contiguous if nothing is said. Its value follows and is left in
+// the line.
 Operand read_operand(LineReader& line, bool is_input) {
     Operand operand;
     operand.dtype = line.dtype();
-    if (is_input) operand.inner = static_cast<Inner>(line.one_of(kInnerNames, line.word(), "contiguous, broadcast or strided"));
+    if (is_input)
+        operand.inner = static_cast<Inner>(
+            line.one_of(kInnerNames, line.word(), "contiguous, broadcast or strided"));
     else if (line.take("broadcast")) operand.inner = Inner::broadcast;
     else if (line.take("strided")) operand.inner = Inner::strided;
     operand.per_row = line.take("row");
@@ -160,13 +173,17 @@ std::string_view name_of(Reduce kind) { return kReduceNames[static_cast<int>(kin
 
 std::string print(const KernelIR& kernel) {
     std::string text = cat("kernel rank=", kernel.rank);
-    if (kernel.reduced) text += cat(" reduced=", kernel.reduced, " lanes=", kLaneNames[static_cast<int>(kernel.lanes)]);
+    if (kernel.reduced)
+        text +=
+            cat(" reduced=", kernel.reduced, " lanes=", kLaneNames[static_cast<int>(kernel.lanes)]);
     text += "\n";
     for (const Operand& input : kernel.inputs) text += cat("in ", text_of(input, true), "\n");
     text += to_string(kernel.program);
-    for (const Reduction& reduction : kernel.reductions) text += cat("reduce ", name_of(reduction.kind), " %", reduction.arg, "\n");
+    for (const Reduction& reduction : kernel.reductions)
+        text += cat("reduce ", name_of(reduction.kind), " %", reduction.arg, "\n");
     for (size_t k = 0; k < kernel.outputs.size(); ++k)
-        text += cat("out ", text_of(kernel.outputs[k], false), " %", k < kernel.results.size() ? kernel.results[k] : -1, "\n");
+        text += cat("out ", text_of(kernel.outputs[k], false), " %",
+                    k < kernel.results.size() ? kernel.results[k] : -1, "\n");
     return text;
 }
 

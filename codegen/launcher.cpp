@@ -24,7 +24,9 @@ void set_launcher(std::string_view device, LaunchKernel launch) {
 }
 
 bool runs_without_code(const KernelIR& kernel) {
-    return kernel.reductions.empty() && std::none_of(kernel.inputs.begin(), kernel.inputs.end(), [](const Operand& input) { return input.by >= 0 || input.is_offset; });
+    return kernel.reductions.empty() &&
+           std::none_of(kernel.inputs.begin(), kernel.inputs.end(),
+                        [](const Operand& input) { return input.by >= 0 || input.is_offset; });
 }
 
 LaunchKernel launcher(std::string_view device) {

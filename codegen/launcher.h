@@ -9,9 +9,11 @@
 
 namespace megjit::codegen {
 
-// One kernel over several spaces: the operands of all launches follow each other. Without a function the device
-// runs the scalar program itself, slower but to the same bits; only where runs_without_code() holds.
-using LaunchKernel = std::shared_ptr<const runtime::Executable> (*)(KernelFn, const KernelIR&, std::vector<LaunchShape>);
+// One kernel over several spaces: the operands of all launches follow each other. Without a
+// function the device runs the scalar program itself, slower but to the same bits; only where
+// runs_without_code() holds.
+using LaunchKernel = std::shared_ptr<const runtime::Executable> (*)(KernelFn, const KernelIR&,
+                                                                    std::vector<LaunchShape>);
 
 void set_launcher(std::string_view device, LaunchKernel launch);
 bool runs_without_code(const KernelIR& kernel);  // element-wise, of plain operands

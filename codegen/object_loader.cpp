@@ -11,7 +11,8 @@
 
 #include "runtime/error.h"
 
-// What code generation may call where the CPU has no instruction for it; nothing else is visible to a kernel.
+// What code generation may call where the CPU has no instruction for it; nothing else is visible to
+// a kernel.
 extern "C" {
 float __extendhfsf2(uint16_t);
 uint16_t __truncsfhf2(float);
@@ -32,7 +33,8 @@ void* external(std::string_view name) {
         {"floorf", address(static_cast<Unary>(std::floor))},
         {"ceilf", address(static_cast<Unary>(std::ceil))},
         {"truncf", address(static_cast<Unary>(std::trunc))},
-        {"roundevenf", address(static_cast<Unary>(std::nearbyint))},  // in the default rounding mode the same
+        {"roundevenf",
+         address(static_cast<Unary>(std::nearbyint))},  // in the default rounding mode the same
         {"floor", address(static_cast<double (*)(double)>(std::floor))},
         {"memcpy", address(&std::memcpy)},
         {"memset", address(&std::memset)},
@@ -43,18 +45,24 @@ void* external(std::string_view name) {
     return found == known.end() ? nullptr : found->second;
 }
 
-[[noreturn]] void refuse(const std::string& why) { throw runtime::DeviceError("cannot load a kernel: " + why); }
+[[noreturn]] void refuse(const std::string& why) {
+    throw runtime::DeviceError("cannot load a kernel: " + why);
+}
 
 // The object's bytes, read with checked bounds.
 class Object {
 public:
     explicit Object(std::string_view bytes) : bytes_(bytes) {
         const auto header = at<Elf64_Ehdr>(0);
-        constexpr unsigned char kIdent[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
-        if (std::memcmp(header.e_ident, kIdent, sizeof kIdent) != 0 || header.e_type != ET_REL || header.e_machine != EM_X86_64)
+        constexpr unsigned char kIdent[] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
+                                            ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+        if (std::memcmp(header.e_ident, kIdent, sizeof kIdent) != 0 || header.e_type != ET_REL ||
+            header.e_machine != EM_X86_64)
             refuse("it is no object code for x86-64");
-        if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > 1024) refuse("its sections are unusual");
-        for (size_t i = 0; i < header.e_shnum; ++i) sections.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
+        if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > 1024)
+            refuse("its sections are unusual");
+        for (size_t i = 0; i < header.e_shnum; ++i)
+            sections.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
     }
 
     template <class T>
@@ -89,19 +97,23 @@ private:
     std::string_view bytes_;
 };
 
-// One mapping: the sections, then a slot for each address that code asks for, then a jump for each function outside.
+// One mapping: the sections, then a slot for each address that code asks for, then a jump for each
+// function outside.
 class Image {
 public:
-    explicit Image(const Object& object) : object_(object), offsets_(object.sections.size(), kNowhere) {
+    explicit Image(const Object& object)
+        : object_(object), offsets_(object.sections.size(), kNowhere) {
         uint64_t size = 0, relocations = 0;
         for (size_t i = 0; i < object.sections.size(); ++i) {
             const Elf64_Shdr& section = object.sections[i];
             if (section.sh_type == SHT_RELA) relocations += section.sh_size / sizeof(Elf64_Rela);
             if (!(section.sh_flags & SHF_ALLOC)) continue;
             if (section.sh_flags & (SHF_WRITE | SHF_TLS)) refuse("it has data that changes");
-            if (section.sh_type != SHT_PROGBITS && section.sh_type != SHT_X86_64_UNWIND) refuse("it has a section of an unusual type");
+            if (section.sh_type != SHT_PROGBITS && section.sh_type != SHT_X86_64_UNWIND)
+                refuse("it has a section of an unusual type");
             const uint64_t align = std::max<uint64_t>(1, section.sh_addralign);
-            if (align > 4096 || (align & (align - 1)) || section.sh_size > kMaxBytes) refuse("it has a section of an unusual size");
+            if (align > 4096 || (align & (align - 1)) || section.sh_size > kMaxBytes)
+                refuse("it has a section of an unusual size");
             size = (size + align - 1) / align * align;
             offsets_[i] = size;
             size += section.sh_size;
@@ -110,12 +122,14 @@ public:
         slots_ = (size + 15) / 16 * 16;
         capacity_ = std::min<uint64_t>(relocations, kMaxBytes / kSlotBytes);
         bytes_ = slots_ + capacity_ * kSlotBytes;
-        void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* memory =
+            ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) refuse("there is no memory for it");
         base_ = static_cast<std::byte*>(memory);
         for (size_t i = 0; i < object.sections.size(); ++i)
             if (offsets_[i] != kNowhere) {
-                const std::string_view content = object.range(object.sections[i].sh_offset, object.sections[i].sh_size);
+                const std::string_view content =
+                    object.range(object.sections[i].sh_offset, object.sections[i].sh_size);
                 std::memcpy(base_ + offsets_[i], content.data(), content.size());
             }
     }
@@ -132,7 +146,8 @@ public:
             static_cast<void>(object_.section(table.sh_info));  // is there one?
             if (offsets_[table.sh_info] == kNowhere) continue;
             const Elf64_Shdr& symbols = object_.section(table.sh_link);
-            for (uint64_t i = 0; i < table.sh_size / sizeof(Elf64_Rela); ++i) apply(object_.entry<Elf64_Rela>(table, i), table.sh_info, symbols);
+            for (uint64_t i = 0; i < table.sh_size / sizeof(Elf64_Rela); ++i)
+                apply(object_.entry<Elf64_Rela>(table, i), table.sh_info, symbols);
         }
     }
 
@@ -141,10 +156,14 @@ public:
             if (symbols.sh_type != SHT_SYMTAB) continue;
             for (uint64_t i = 0; i < symbols.sh_size / sizeof(Elf64_Sym); ++i) {
                 const auto symbol = object_.entry<Elf64_Sym>(symbols, i);
-                if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || object_.name(symbols, symbol.st_name) != wanted) continue;
-                if (!(object_.section(symbol.st_shndx).sh_flags & SHF_EXECINSTR)) refuse("its function is no code");
+                if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
+                    object_.name(symbols, symbol.st_name) != wanted)
+                    continue;
+                if (!(object_.section(symbol.st_shndx).sh_flags & SHF_EXECINSTR))
+                    refuse("its function is no code");
                 std::byte* entry = address_of(symbol, symbols);
-                if (::mprotect(base_, bytes_, PROT_READ | PROT_EXEC) != 0) refuse("this system does not let it run");
+                if (::mprotect(base_, bytes_, PROT_READ | PROT_EXEC) != 0)
+                    refuse("this system does not let it run");
                 base_ = nullptr;  // stays
                 return reinterpret_cast<KernelFn>(entry);
             }
@@ -159,7 +178,8 @@ private:
     // Null: a function outside of the object.
     std::byte* address_of(const Elf64_Sym& symbol, const Elf64_Shdr& symbols) const {
         if (symbol.st_shndx == SHN_UNDEF) return nullptr;
-        if (symbol.st_shndx >= offsets_.size() || offsets_[symbol.st_shndx] == kNowhere || symbol.st_value > object_.section(symbol.st_shndx).sh_size)
+        if (symbol.st_shndx >= offsets_.size() || offsets_[symbol.st_shndx] == kNowhere ||
+            symbol.st_value > object_.section(symbol.st_shndx).sh_size)
             refuse(cat("its symbol ", object_.name(symbols, symbol.st_name), " lies outside"));
         return base_ + offsets_[symbol.st_shndx] + symbol.st_value;
     }
@@ -176,17 +196,25 @@ private:
 
     void apply(const Elf64_Rela& relocation, uint64_t section, const Elf64_Shdr& symbols) {
         const auto type = ELF64_R_TYPE(relocation.r_info);
-        const uint64_t size = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4, end = object_.section(section).sh_size;
-        if (relocation.r_offset > end || end - relocation.r_offset < size) refuse("a relocation lies outside");
+        const uint64_t size = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4,
+                       end = object_.section(section).sh_size;
+        if (relocation.r_offset > end || end - relocation.r_offset < size)
+            refuse("a relocation lies outside");
         const auto symbol = object_.entry<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info));
         std::byte* place = base_ + offsets_[section] + relocation.r_offset;
         std::byte* target = address_of(symbol, symbols);
         void* outside = target ? nullptr : external(object_.name(symbols, symbol.st_name));
-        if (!target && !outside) refuse(cat("it calls ", object_.name(symbols, symbol.st_name), ", which kernels may not"));
+        if (!target && !outside)
+            refuse(
+                cat("it calls ", object_.name(symbols, symbol.st_name), ", which kernels may not"));
         const void* known = target ? target : outside;
         switch (type) {
-            case R_X86_64_64: return store<int64_t>(place, reinterpret_cast<int64_t>(known) + relocation.r_addend);
-            case R_X86_64_PC64: return store<int64_t>(place, static_cast<const std::byte*>(known) - place + relocation.r_addend);
+            case R_X86_64_64:
+                return store<int64_t>(place,
+                                      reinterpret_cast<int64_t>(known) + relocation.r_addend);
+            case R_X86_64_PC64:
+                return store<int64_t>(
+                    place, static_cast<const std::byte*>(known) - place + relocation.r_addend);
             case R_X86_64_PC32:
             case R_X86_64_PLT32: target = target ? target : slot(outside, true); break;
             case R_X86_64_GOTPCREL:
@@ -201,7 +229,9 @@ private:
     }
 
     template <class T>
-    static void store(std::byte* place, T value) { std::memcpy(place, &value, sizeof value); }
+    static void store(std::byte* place, T value) {
+        std::memcpy(place, &value, sizeof value);
+    }
 
     const Object& object_;
     std::vector<uint64_t> offsets_;  // by section, in the mapping

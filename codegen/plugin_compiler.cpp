@@ -16,7 +16,9 @@ using runtime::DeviceError;
 
 namespace {
 
-void append(void* to, const char* data, size_t bytes) { static_cast<std::string*>(to)->append(data, bytes); }
+void append(void* to, const char* data, size_t bytes) {
+    static_cast<std::string*>(to)->append(data, bytes);
+}
 
 }  // namespace
 
@@ -25,7 +27,8 @@ fs::path plugin_path(std::string_view file) {
     if (folder.empty()) {
         Dl_info self{};
         static const char anchor = 0;
-        if (dladdr(&anchor, &self) && self.dli_fname) folder = fs::path(self.dli_fname).parent_path();
+        if (dladdr(&anchor, &self) && self.dli_fname)
+            folder = fs::path(self.dli_fname).parent_path();
     }
     return folder / file;
 }
@@ -43,7 +46,9 @@ PluginCompiler::~PluginCompiler() = default;
 
 std::string PluginCompiler::missing() const {
     std::error_code ignored;
-    return fs::is_regular_file(file_, ignored) ? "" : cat("its plug-in ", file_.filename().string(), " is not installed");
+    return fs::is_regular_file(file_, ignored)
+               ? ""
+               : cat("its plug-in ", file_.filename().string(), " is not installed");
 }
 
 const PluginCompiler::Library& PluginCompiler::library() const {
@@ -55,19 +60,23 @@ const PluginCompiler::Library& PluginCompiler::library() const {
     if (!opened->handle) throw DeviceError(cat(name_, ": cannot open its plug-in: ", dlerror()));
     const auto symbol = [&]<class Fn>(const char* suffix, Fn& fn) {
         fn = reinterpret_cast<Fn>(dlsym(opened->handle, (prefix_ + suffix).c_str()));
-        if (!fn) throw DeviceError(cat(name_, ": ", file_.string(), " lacks ", prefix_, suffix, "; install megjit again"));
+        if (!fn)
+            throw DeviceError(cat(name_, ": ", file_.string(), " lacks ", prefix_, suffix,
+                                  "; install megjit again"));
     };
     int (*abi)() = nullptr;
     void (*version)(PluginSink, void*) = nullptr;
     symbol("_abi", abi);
-    if (abi() != abi_) throw DeviceError(cat(name_, ": ", file_.string(), " is of another version of megjit"));
+    if (abi() != abi_)
+        throw DeviceError(cat(name_, ": ", file_.string(), " is of another version of megjit"));
     void (*bound)(int) = nullptr;
     symbol("_bound", bound);
     bound(static_cast<int>(runtime::isa()));
     symbol("_version", version);
     symbol("_compile", opened->compile);
     symbol("_source", opened->source);
-    opened->assembly = reinterpret_cast<Answer>(dlsym(opened->handle, (prefix_ + "_assembly").c_str()));
+    opened->assembly =
+        reinterpret_cast<Answer>(dlsym(opened->handle, (prefix_ + "_assembly").c_str()));
     version(append, &opened->version);
     // A plug-in that was built from other sources may emit other code.
     opened->version += cat(" build ", build_id(file_));
@@ -78,7 +87,8 @@ const PluginCompiler::Library& PluginCompiler::library() const {
 void* PluginCompiler::function(std::string_view suffix) const {
     const std::string symbol = cat(prefix_, suffix);
     if (void* address = dlsym(library().handle, symbol.c_str())) return address;
-    throw DeviceError(cat(name_, ": ", file_.string(), " lacks ", symbol, "; install megjit again"));
+    throw DeviceError(
+        cat(name_, ": ", file_.string(), " lacks ", symbol, "; install megjit again"));
 }
 
 std::string PluginCompiler::version_key() const { return library().version; }
@@ -86,12 +96,17 @@ std::string PluginCompiler::version_key() const { return library().version; }
 std::string PluginCompiler::ask(Answer answer, const KernelIR& kernel) const {
     const std::string text = print(expand_math(kernel));
     std::string result;
-    if (answer(text.data(), text.size(), append, &result) != 0) throw DeviceError(cat(name_, ": cannot compile a kernel: ", result, "\n", text));
+    if (answer(text.data(), text.size(), append, &result) != 0)
+        throw DeviceError(cat(name_, ": cannot compile a kernel: ", result, "\n", text));
     return result;
 }
 
-std::string PluginCompiler::compile(const KernelIR& kernel) { return ask(library().compile, kernel); }
+std::string PluginCompiler::compile(const KernelIR& kernel) {
+    return ask(library().compile, kernel);
+}
 std::string PluginCompiler::source(const KernelIR& kernel) { return ask(library().source, kernel); }
-std::string PluginCompiler::assembly(const KernelIR& kernel) { return library().assembly ? ask(library().assembly, kernel) : ""; }
+std::string PluginCompiler::assembly(const KernelIR& kernel) {
+    return library().assembly ? ask(library().assembly, kernel) : "";
+}
 
 }  // namespace megjit::codegen

@@ -1,5 +1,6 @@
-// codegen/plugin_compiler.h -- a KernelCompiler that lives in a shared library of its own, behind a C ABI:
-// <prefix>_abi, _bound, _version, _compile, _source and perhaps _assembly, as backends/mlir/abi.h describes them.
+// codegen/plugin_compiler.h -- a KernelCompiler that lives in a shared library of its own, behind a
+// C ABI: <prefix>_abi, _bound, _version, _compile, _source and perhaps _assembly, as
+// backends/mlir/abi.h describes them.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +11,8 @@
 
 namespace megjit::codegen {
 
-// Of a library that is installed with us: in MEGJIT_PLUGIN_DIR when that is set, else beside the library
-// that holds this code.
+// Of a library that is installed with us: in MEGJIT_PLUGIN_DIR when that is set, else beside the
+// library that holds this code.
 std::filesystem::path plugin_path(std::string_view file);
 
 // Receives the whole result, or the text of what went wrong, in one call.
@@ -19,19 +20,22 @@ using PluginSink = void (*)(void* to, const char* data, size_t bytes);
 
 class PluginCompiler : public KernelCompiler {
 public:
-    // `name` is the compiler's, "MLIR"; `prefix` that of the functions, "megjit_mlir"; `abi` what <prefix>_abi() gives.
+    // `name` is the compiler's, "MLIR"; `prefix` that of the functions, "megjit_mlir"; `abi` what
+    // <prefix>_abi() gives.
     PluginCompiler(std::string name, std::filesystem::path file, std::string prefix, int abi);
     ~PluginCompiler() override;
 
     std::string_view name() const override { return name_; }
-    std::string missing() const override;  // looks for the file alone: it is opened at the first use
+    std::string missing()
+        const override;  // looks for the file alone: it is opened at the first use
     std::string version_key() const override;
     std::string compile(const KernelIR& kernel) override;
     std::string source(const KernelIR& kernel) override;
     std::string assembly(const KernelIR& kernel) override;
 
 protected:
-    // DeviceError when the library cannot be opened, is of another version, or lacks the function `prefix` + `suffix`.
+    // DeviceError when the library cannot be opened, is of another version, or lacks the function
+    // `prefix` + `suffix`.
     void* function(std::string_view suffix) const;
 
 private:

@@ -23,11 +23,13 @@ constexpr std::string_view kBackends[] = {"NVRTC", "HALIDE", "MLIR"};
 constexpr std::string_view kDefaultOnCpu = "MLIR";
 
 double ms_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
 }
 
 // As `kernel`, told to a user who asked for it again.
-std::shared_ptr<const CompiledKernel> as_cached(const std::shared_ptr<const CompiledKernel>& kernel) {
+std::shared_ptr<const CompiledKernel> as_cached(
+    const std::shared_ptr<const CompiledKernel>& kernel) {
     if (kernel->cached) return kernel;
     auto copy = std::make_shared<CompiledKernel>(*kernel);
     copy->cached = true;
@@ -36,14 +38,20 @@ std::shared_ptr<const CompiledKernel> as_cached(const std::shared_ptr<const Comp
 
 runtime::Message no_compiler() {
     const std::string& wanted = runtime::debug().jit_backend;
-    return {.what = "no kernel compiler is installed", .why = cat("the plug-in for ", wanted.empty() ? kDefaultOnCpu : std::string_view(wanted), " was not found"),
-            .fix = "build with MEGJIT_WITH_MLIR=ON, name the plug-in's folder in MEGJIT_PLUGIN_DIR, or import a cache of kernels"};
+    return {
+        .what = "no kernel compiler is installed",
+        .why = cat("the plug-in for ", wanted.empty() ? kDefaultOnCpu : std::string_view(wanted),
+                   " was not found"),
+        .fix =
+            "build with MEGJIT_WITH_MLIR=ON, name the plug-in's folder in MEGJIT_PLUGIN_DIR, or import a cache of kernels"};
 }
 
 // Where a kernel that could not be compiled is written; empty when it cannot be.
 fs::path write_dump(const KernelIR& kernel) {
     fs::path folder = runtime::debug().dump_dir;
-    if (folder.empty()) folder = default_cache_folder().empty() ? fs::temp_directory_path() : default_cache_folder() / "failed";
+    if (folder.empty())
+        folder = default_cache_folder().empty() ? fs::temp_directory_path()
+                                                : default_cache_folder() / "failed";
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     const std::string text = print(kernel);
@@ -60,24 +68,31 @@ void report_failure(std::string_view backend, const KernelIR& kernel, const std:
     const std::lock_guard lock(mutex);
     if (!reported.emplace(backend).second) return;
     const fs::path dump = write_dump(kernel);
-    warn_once(cat(backend, " could not compile a kernel, whose operations run one by one: ", why.substr(0, why.find('\n')),
-                  dump.empty() ? "" : cat("; to see it again: python -m megengine compile ", dump.string())));
+    warn_once(cat(
+        backend, " could not compile a kernel, whose operations run one by one: ",
+        why.substr(0, why.find('\n')),
+        dump.empty() ? "" : cat("; to see it again: python -m megengine compile ", dump.string())));
 }
 
 }  // namespace
 
 void refuse_unknown_backend(std::string_view backend) {
-    if (std::find(std::begin(kBackends), std::end(kBackends), backend) != std::end(kBackends)) return;
-    runtime::user_error({.what = cat(backend == runtime::debug().jit_backend ? "MGB_JIT_BACKEND=" : "kernel backend ", backend, " is not a kernel compiler"),
-                         .why = "valid are NVRTC, HALIDE and MLIR; on this machine's CPU MLIR serves",
-                         .fix = "set MGB_JIT_BACKEND=MLIR, or leave it unset"});
+    if (std::find(std::begin(kBackends), std::end(kBackends), backend) != std::end(kBackends))
+        return;
+    runtime::user_error(
+        {.what =
+             cat(backend == runtime::debug().jit_backend ? "MGB_JIT_BACKEND=" : "kernel backend ",
+                 backend, " is not a kernel compiler"),
+         .why = "valid are NVRTC, HALIDE and MLIR; on this machine's CPU MLIR serves",
+         .fix = "set MGB_JIT_BACKEND=MLIR, or leave it unset"});
 }
 
 KernelService::KernelService() = default;
 KernelService::~KernelService() = default;
 
 KernelService& KernelService::instance() {
-    static KernelService* service = new KernelService;  // never destroyed: kernels may run during exit
+    static KernelService* service =
+        new KernelService;  // never destroyed: kernels may run during exit
     static const bool registered = (register_fork_handlers(), true);
     static_cast<void>(registered);
     return *service;
@@ -111,11 +126,15 @@ KernelCompiler* KernelService::choose(std::string_view backend) const {
     KernelCompiler *fallback = nullptr, *named = nullptr;
     for (const auto& compiler : compilers_) {
         if (compiler->name() == backend) named = compiler.get();
-        if (compiler->available() && (!fallback || compiler->name() == kDefaultOnCpu)) fallback = compiler.get();
+        if (compiler->available() && (!fallback || compiler->name() == kDefaultOnCpu))
+            fallback = compiler.get();
     }
     if (named && named->available()) return named;
     if (fallback)
-        warn_once(cat("kernel compiler ", backend, backend == "NVRTC" ? " serves GPUs only" : named ? cat(": ", named->missing()) : " was not built in",
+        warn_once(cat("kernel compiler ", backend,
+                      backend == "NVRTC" ? " serves GPUs only"
+                      : named            ? cat(": ", named->missing())
+                                         : " was not built in",
                       "; ", fallback->name(), " is used"));
     return fallback;
 }
@@ -149,7 +168,8 @@ KernelFn KernelService::load_from_disk(KernelCompiler& compiler, const std::stri
     try {
         return compiler.load(*object);
     } catch (const runtime::Error&) {
-        return nullptr;  // a file that passes its checksum and still does not load is compiled again
+        return nullptr;  // a file that passes its checksum and still does not load is compiled
+                         // again
     }
 }
 
@@ -175,10 +195,13 @@ std::shared_ptr<const CompiledKernel> KernelService::import(const KernelIR& kern
 }
 
 // Null only when `from_disk_only`.
-std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& compiler, const KernelIR& kernel, const std::string& key,
+std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& compiler,
+                                                             const KernelIR& kernel,
+                                                             const std::string& key,
                                                              bool from_disk_only) {
     const auto start = std::chrono::steady_clock::now();
-    // Compilers and the disk see no transcendental instructions: better formulas make another key, never stale code.
+    // Compilers and the disk see no transcendental instructions: better formulas make another key,
+    // never stale code.
     const KernelIR expanded = expand_math(kernel);
     const std::string on_disk = disk_key(compiler.name(), compiler.version_key(), expanded);
     auto made = std::make_shared<CompiledKernel>();
@@ -186,7 +209,8 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
     made->cached = made->fn;
     if (!made->fn) {
         if (from_disk_only) return nullptr;
-        if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
+        if (const std::string fault = fault_of(kernel); !fault.empty())
+            throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
         const std::string object = compiler.compile(expanded);
         made->fn = compiler.load(object);
         disk_->store(on_disk, object);
@@ -209,11 +233,14 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
         counters_.compile_ms += made->compile_ms;
     }
     keep(key, made);
-    runtime::debug().dump("kernel", {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(expanded), "\n"); }}});
+    runtime::debug().dump(
+        "kernel",
+        {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(expanded), "\n"); }}});
     return made;
 }
 
-std::shared_ptr<const CompiledKernel> KernelService::get(const KernelIR& kernel, std::string_view backend) {
+std::shared_ptr<const CompiledKernel> KernelService::get(const KernelIR& kernel,
+                                                         std::string_view backend) {
     KernelCompiler* compiler = choose(backend);
     if (!compiler) {
         if (auto imported = import(kernel)) return imported;
@@ -240,14 +267,16 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kern
     if (auto found = find(key)) return made->succeed(std::move(found)), made;
     {
         const std::lock_guard lock(mutex_);
-        if (const auto it = failed_.find(key); it != failed_.end()) return made->fail(it->second), made;
+        if (const auto it = failed_.find(key); it != failed_.end())
+            return made->fail(it->second), made;
         if (const auto it = wanted_.find(key); it != wanted_.end())
             if (auto same = it->second.lock()) return same;
     }
     // While nothing compiles, a look at the disk costs less than a wait for the other thread.
     if (std::unique_lock compiling(compile_mutex_, std::try_to_lock); compiling.owns_lock()) {
         try {
-            if (auto found = produce(*compiler, kernel, key, true)) return made->succeed(std::move(found)), made;
+            if (auto found = produce(*compiler, kernel, key, true))
+                return made->succeed(std::move(found)), made;
         } catch (const runtime::Error&) {  // the other thread meets it again, and reports it
         }
     }
@@ -255,7 +284,8 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kern
         const std::lock_guard lock(mutex_);
         wanted_[key] = made;
     }
-    const bool added = queue_.add([this, compiler, key = std::move(key), wanted = std::weak_ptr(made)] {
+    const bool added =
+        queue_.add([this, compiler, key = std::move(key), wanted = std::weak_ptr(made)] {
         if (const auto request = wanted.lock()) serve(*compiler, *request, key);
         const std::lock_guard lock(mutex_);
         wanted_.erase(key);
@@ -264,14 +294,14 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kern
     return made;
 }
 
-void KernelService::serve(KernelCompiler& compiler, KernelRequest& request, const std::string& key) {
+void KernelService::serve(KernelCompiler& compiler, KernelRequest& request,
+                          const std::string& key) {
     std::string why;
     try {
         auto found = find(key);
-        return request.succeed(found ? std::move(found) : produce(compiler, request.kernel(), key, false));
-    } catch (const std::exception& error) {
-        why = error.what();
-    }
+        return request.succeed(found ? std::move(found)
+                                     : produce(compiler, request.kernel(), key, false));
+    } catch (const std::exception& error) { why = error.what(); }
     report_failure(compiler.name(), request.kernel(), why);
     {
         const std::lock_guard lock(mutex_);
@@ -281,11 +311,14 @@ void KernelService::serve(KernelCompiler& compiler, KernelRequest& request, cons
 }
 
 void KernelService::wait(const KernelRequests& requests, CompileQueue::Clock::time_point until) {
-    queue_.wait([&] { return std::all_of(requests.begin(), requests.end(), [](const auto& request) { return request->is_done(); }); }, until);
+    queue_.wait([&] {
+        return std::all_of(requests.begin(), requests.end(),
+                           [](const auto& request) { return request->is_done(); });
+    }, until);
 }
 
-// A child of fork() has none of our threads: what another thread was doing with a compiler would never end. So
-// a fork waits for the kernel at hand.
+// A child of fork() has none of our threads: what another thread was doing with a compiler would
+// never end. So a fork waits for the kernel at hand.
 void KernelService::register_fork_handlers() {
     const auto before = [] {
         instance().compile_mutex_.lock();
@@ -306,7 +339,9 @@ CompileMode compile_mode() {
     if (mode.empty() || mode == "async") return CompileMode::async;
     if (mode == "sync") return CompileMode::sync;
     if (mode == "off") return CompileMode::off;
-    runtime::user_error({.what = cat("MEGJIT_COMPILE=", mode, " is no way of compiling"), .why = "valid are async, sync and off", .fix = "leave it unset, for async"});
+    runtime::user_error({.what = cat("MEGJIT_COMPILE=", mode, " is no way of compiling"),
+                         .why = "valid are async, sync and off",
+                         .fix = "leave it unset, for async"});
 }
 
 }  // namespace megjit::codegen

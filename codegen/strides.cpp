@@ -10,7 +10,8 @@ using namespace runtime;
 std::vector<int> memory_order(Layout layout, int rank) {
     std::vector<int> order(static_cast<size_t>(rank));
     std::iota(order.begin(), order.end(), 0);
-    if (layout == Layout::channels_last && rank > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+    if (layout == Layout::channels_last && rank > 2)
+        std::rotate(order.begin() + 1, order.begin() + 2, order.end());
     return order;
 }
 
@@ -25,11 +26,13 @@ std::vector<int64_t> dense_strides(const Type& type) {
     return strides;
 }
 
-std::vector<int64_t> broadcast_strides(const Shape& shape, const std::vector<int64_t>& own, const Shape& space) {
+std::vector<int64_t> broadcast_strides(const Shape& shape, const std::vector<int64_t>& own,
+                                       const Shape& space) {
     std::vector<int64_t> strides(static_cast<size_t>(space.rank()), 0);
     const int offset = space.rank() - shape.rank();
     for (int axis = 0; axis < shape.rank(); ++axis)
-        if (shape[axis] != 1) strides[static_cast<size_t>(axis + offset)] = own[static_cast<size_t>(axis)];
+        if (shape[axis] != 1)
+            strides[static_cast<size_t>(axis + offset)] = own[static_cast<size_t>(axis)];
     return strides;
 }
 

@@ -1,4 +1,5 @@
-// codegen/strides.h -- how a dense tensor is walked: strides by axis, and what broadcasting makes of them.
+// codegen/strides.h -- how a dense tensor is walked: strides by axis, and what broadcasting makes
+// of them.
 #pragma once
 
 #include <vector>
@@ -13,7 +14,9 @@ std::vector<int> memory_order(runtime::Layout layout, int rank);
 // Elements from one place to the next along each axis of a dense tensor.
 std::vector<int64_t> dense_strides(const runtime::Type& type);
 
-// Strides along the axes of `space` for an operand with these strides along its own; 0 where it does not move.
-std::vector<int64_t> broadcast_strides(const runtime::Shape& shape, const std::vector<int64_t>& own, const runtime::Shape& space);
+// Strides along the axes of `space` for an operand with these strides along its own; 0 where it
+// does not move.
+std::vector<int64_t> broadcast_strides(const runtime::Shape& shape, const std::vector<int64_t>& own,
+                                       const runtime::Shape& space);
 
 }  // namespace megjit::codegen

@@ -18,30 +18,76 @@ bool stores_as(DType dtype, ScalarType type) {
 // Why `inst` cannot take operands of these types; "" when it can.
 std::string type_fault(const ScalarInst& inst, ScalarType a, ScalarType b, ScalarType c) {
     const ScalarType t = inst.type;
-    const auto needs = [](bool sound, const char* rule) { return sound ? std::string() : std::string(rule); };
+    const auto needs = [](bool sound, const char* rule) {
+        return sound ? std::string() : std::string(rule);
+    };
     switch (inst.op) {
         case input: return "";
         case constant: return needs(t != B || inst.bits <= 1, "a b1 constant is 0 or 1");
-        case add: case sub: case mul: case div: case mod:
+        case add:
+        case sub:
+        case mul:
+        case div:
+        case mod:
             return needs(t != B && t == a && a == b, "takes two f32 or two i32 and gives the same");
-        case neg: case ScalarOp::abs: return needs(t != B && t == a, "takes f32 or i32 and gives the same");
-        case max: case min: return needs(t == a && a == b, "takes two operands of one type and gives the same");
-        case fma: return needs(t == F && a == F && b == F && c == F, "takes three f32 and gives f32");
-        case pow: case atan2: return needs(t == F && a == F && b == F, "takes two f32 and gives f32");
-        case ScalarOp::sqrt: case floor: case ceil: case trunc: case round_even:
-        case ScalarOp::exp: case expm1: case log: case log1p: case sin: case cos: case tan: case asin: case acos:
-        case atan: case sinh: case cosh: case tanh: case asinh: case acosh: case atanh: case erf: case erfc:
-        case erfinv: case lgamma: case digamma:
-            return needs(t == F && a == F, "takes f32 and gives f32");
-        case bit_and: case bit_or: case bit_xor: return needs(t != F && t == a && a == b, "takes two i32 or two b1 and gives the same");
+        case neg:
+        case ScalarOp::abs: return needs(t != B && t == a, "takes f32 or i32 and gives the same");
+        case max:
+        case min:
+            return needs(t == a && a == b, "takes two operands of one type and gives the same");
+        case fma:
+            return needs(t == F && a == F && b == F && c == F, "takes three f32 and gives f32");
+        case pow:
+        case atan2: return needs(t == F && a == F && b == F, "takes two f32 and gives f32");
+        case ScalarOp::sqrt:
+        case floor:
+        case ceil:
+        case trunc:
+        case round_even:
+        case ScalarOp::exp:
+        case expm1:
+        case log:
+        case log1p:
+        case sin:
+        case cos:
+        case tan:
+        case asin:
+        case acos:
+        case atan:
+        case sinh:
+        case cosh:
+        case tanh:
+        case asinh:
+        case acosh:
+        case atanh:
+        case erf:
+        case erfc:
+        case erfinv:
+        case lgamma:
+        case digamma: return needs(t == F && a == F, "takes f32 and gives f32");
+        case bit_and:
+        case bit_or:
+        case bit_xor:
+            return needs(t != F && t == a && a == b, "takes two i32 or two b1 and gives the same");
         case bit_not: return needs(t != F && t == a, "takes i32 or b1 and gives the same");
-        case shl: case shr: case shr_logical: return needs(t == I && a == I && b == I, "takes two i32 and gives i32");
-        case lt: case le: case eq: case ne: return needs(t == B && a == b, "takes two operands of one type and gives b1");
-        case select: return needs(a == B && t == b && b == c, "takes b1 and two operands of one type, and gives that type");
-        case f32_to_i32: case bits_f32_to_i32: return needs(t == I && a == F, "takes f32 and gives i32");
-        case i32_to_f32: case bits_i32_to_f32: return needs(t == F && a == I, "takes i32 and gives f32");
+        case shl:
+        case shr:
+        case shr_logical: return needs(t == I && a == I && b == I, "takes two i32 and gives i32");
+        case lt:
+        case le:
+        case eq:
+        case ne: return needs(t == B && a == b, "takes two operands of one type and gives b1");
+        case select:
+            return needs(a == B && t == b && b == c,
+                         "takes b1 and two operands of one type, and gives that type");
+        case f32_to_i32:
+        case bits_f32_to_i32: return needs(t == I && a == F, "takes f32 and gives i32");
+        case i32_to_f32:
+        case bits_i32_to_f32: return needs(t == F && a == I, "takes i32 and gives f32");
         case b1_to_i32: return needs(t == I && a == B, "takes b1 and gives i32");
-        case narrow: return needs(t == a && stores_as(inst.narrow_to, t), "takes and gives the compute type of its dtype");
+        case narrow:
+            return needs(t == a && stores_as(inst.narrow_to, t),
+                         "takes and gives the compute type of its dtype");
     }
     return "unknown instruction";
 }
@@ -51,15 +97,19 @@ std::string inst_fault(const KernelIR& kernel, int id) {
     if (static_cast<size_t>(inst.op) > static_cast<size_t>(narrow)) return "unknown instruction";
     ScalarType types[3] = {F, F, F};
     for (int k = 0; k < arity_of(inst.op); ++k) {
-        if (inst.args[k] < 0 || inst.args[k] >= id) return cat("operand %", inst.args[k], " is not defined before it");
+        if (inst.args[k] < 0 || inst.args[k] >= id)
+            return cat("operand %", inst.args[k], " is not defined before it");
         types[k] = kernel.program[inst.args[k]].type;
     }
     if (inst.op == input && inst.bits >= kernel.inputs.size()) {
         const size_t r = inst.bits - kernel.inputs.size();
         if (r >= kernel.reductions.size())
-            return cat("there are only ", kernel.inputs.size(), " inputs and ", kernel.reductions.size(), " reductions");
-        if (kernel.reductions[r].arg < 0 || kernel.reductions[r].arg >= id) return cat("reduction ", r, " reads what comes after it");
-        if (kernel.type_of(kernel.reductions[r]) != inst.type) return cat("reduction ", r, " gives another type");
+            return cat("there are only ", kernel.inputs.size(), " inputs and ",
+                       kernel.reductions.size(), " reductions");
+        if (kernel.reductions[r].arg < 0 || kernel.reductions[r].arg >= id)
+            return cat("reduction ", r, " reads what comes after it");
+        if (kernel.type_of(kernel.reductions[r]) != inst.type)
+            return cat("reduction ", r, " gives another type");
     } else if (inst.op == input) {
         if (!stores_as(kernel.inputs[inst.bits].dtype, inst.type))
             return cat("input ", inst.bits, " is ", info(kernel.inputs[inst.bits].dtype).tag);
@@ -71,62 +121,84 @@ std::string operand_fault(const KernelIR& kernel, size_t i) {
     const Operand& input = kernel.inputs[i];
     if (input.dtype == DType::c64) return "complex64 is not a type of a kernel's input";
     if (i > 0 && kernel.inputs[i - 1].is_offset && !input.is_offset) return "offsets come last";
-    if (input.is_offset && (input.dtype != DType::i32 || input.by >= 0)) return "an offset is i32 and is not gathered";
+    if (input.is_offset && (input.dtype != DType::i32 || input.by >= 0))
+        return "an offset is i32 and is not gathered";
     if (input.by < 0) return "";
-    if (static_cast<size_t>(input.by) >= kernel.inputs.size() || input.by == static_cast<int>(i)) return "it is gathered by no other input";
+    if (static_cast<size_t>(input.by) >= kernel.inputs.size() || input.by == static_cast<int>(i))
+        return "it is gathered by no other input";
     const Operand& index = kernel.inputs[static_cast<size_t>(input.by)];
-    if (index.dtype != DType::i32 || index.by >= 0 || index.is_offset) return "it is gathered by something else than i32 in memory";
-    return input.per_row && !index.per_row ? "it is a row's, and what it is gathered by is not" : "";
+    if (index.dtype != DType::i32 || index.by >= 0 || index.is_offset)
+        return "it is gathered by something else than i32 in memory";
+    return input.per_row && !index.per_row ? "it is a row's, and what it is gathered by is not"
+                                           : "";
 }
 
 std::string reduction_fault(const KernelIR& kernel, size_t r) {
     const auto [kind, arg] = kernel.reductions[r];
     if (arg < 0 || arg >= kernel.program.size()) return cat("%", arg, " is not defined");
     const ScalarType type = kernel.program[arg].type;
-    const bool is_float = kind == Reduce::mean || kind == Reduce::variance, is_order = kind == Reduce::max || kind == Reduce::min;
-    if (is_float ? type != F : !is_order && type == B) return cat(name_of(kind), " does not take this type");
+    const bool is_float = kind == Reduce::mean || kind == Reduce::variance,
+               is_order = kind == Reduce::max || kind == Reduce::min;
+    if (is_float ? type != F : !is_order && type == B)
+        return cat(name_of(kind), " does not take this type");
     return "";
 }
 
-std::string output_fault(const KernelIR& kernel, size_t k, const std::vector<KernelIR::Level>& levels) {
+std::string output_fault(const KernelIR& kernel, size_t k,
+                         const std::vector<KernelIR::Level>& levels) {
     const int id = kernel.results[k];
     const Operand& output = kernel.outputs[k];
-    if (!stores_as(output.dtype, kernel.program[id].type)) return cat("%", id, " cannot be stored as ", info(output.dtype).tag);
+    if (!stores_as(output.dtype, kernel.program[id].type))
+        return cat("%", id, " cannot be stored as ", info(output.dtype).tag);
     if (output.by >= 0 || output.is_offset) return "an output is neither gathered nor an offset";
-    if (output.per_row && !levels[id].per_row) return cat("%", id, " has a value for every element, not one a row");
-    if (output.inner == Inner::broadcast && !(output.per_row && kernel.lanes == Lanes::last) && kernel.rank > 1) return "several lanes write to one place";
+    if (output.per_row && !levels[id].per_row)
+        return cat("%", id, " has a value for every element, not one a row");
+    if (output.inner == Inner::broadcast && !(output.per_row && kernel.lanes == Lanes::last) &&
+        kernel.rank > 1)
+        return "several lanes write to one place";
     return "";
 }
 
 }  // namespace
 
 std::string fault_of(const KernelIR& kernel) {
-    if (kernel.rank < 1 || kernel.rank > kMaxRank) return cat("rank ", kernel.rank, " is not in 1..", kMaxRank);
+    if (kernel.rank < 1 || kernel.rank > kMaxRank)
+        return cat("rank ", kernel.rank, " is not in 1..", kMaxRank);
     if (kernel.outputs.empty()) return "a kernel needs an output";
     if (kernel.outputs.size() != kernel.results.size())
         return cat(kernel.outputs.size(), " outputs but ", kernel.results.size(), " results");
-    if (kernel.reduced < 0 || kernel.reduced > kernel.rank) return cat(kernel.reduced, " of ", kernel.rank, " axes cannot be reduced");
-    if (kernel.lanes == Lanes::kept && (kernel.reduced == 0 || kernel.kept() == 0)) return "lanes=kept needs a kept and a reduced axis";
-    if (kernel.reduced == 0 && !kernel.reductions.empty()) return "a reduction needs a reduced axis";
+    if (kernel.reduced < 0 || kernel.reduced > kernel.rank)
+        return cat(kernel.reduced, " of ", kernel.rank, " axes cannot be reduced");
+    if (kernel.lanes == Lanes::kept && (kernel.reduced == 0 || kernel.kept() == 0))
+        return "lanes=kept needs a kept and a reduced axis";
+    if (kernel.reduced == 0 && !kernel.reductions.empty())
+        return "a reduction needs a reduced axis";
     for (size_t i = 0; i < kernel.inputs.size(); ++i) {
-        if (kernel.reduced == 0 && kernel.inputs[i].per_row) return cat("input ", i, ": there are no rows without a reduced axis");
-        if (const std::string fault = operand_fault(kernel, i); !fault.empty()) return cat("input ", i, ": ", fault);
+        if (kernel.reduced == 0 && kernel.inputs[i].per_row)
+            return cat("input ", i, ": there are no rows without a reduced axis");
+        if (const std::string fault = operand_fault(kernel, i); !fault.empty())
+            return cat("input ", i, ": ", fault);
     }
     for (int id = 0; id < kernel.program.size(); ++id)
         if (const std::string fault = inst_fault(kernel, id); !fault.empty())
             return cat("%", id, " (", name_of(kernel.program[id].op), "): ", fault);
     for (size_t r = 0; r < kernel.reductions.size(); ++r)
-        if (const std::string fault = reduction_fault(kernel, r); !fault.empty()) return cat("reduction ", r, ": ", fault);
+        if (const std::string fault = reduction_fault(kernel, r); !fault.empty())
+            return cat("reduction ", r, ": ", fault);
     for (size_t k = 0; k < kernel.results.size(); ++k)
-        if (kernel.results[k] < 0 || kernel.results[k] >= kernel.program.size()) return cat("output ", k, ": %", kernel.results[k], " is not defined");
+        if (kernel.results[k] < 0 || kernel.results[k] >= kernel.program.size())
+            return cat("output ", k, ": %", kernel.results[k], " is not defined");
     const std::vector<KernelIR::Level> levels = kernel.levels();
     for (size_t k = 0; k < kernel.results.size(); ++k)
-        if (const std::string fault = output_fault(kernel, k, levels); !fault.empty()) return cat("output ", k, ": ", fault);
+        if (const std::string fault = output_fault(kernel, k, levels); !fault.empty())
+            return cat("output ", k, ": ", fault);
     return "";
 }
 
 size_t memory_inputs(const KernelIR& kernel) {
-    return static_cast<size_t>(std::count_if(kernel.inputs.begin(), kernel.inputs.end(), [](const Operand& input) { return !input.is_offset; }));
+    return static_cast<size_t>(
+        std::count_if(kernel.inputs.begin(), kernel.inputs.end(),
+                      [](const Operand& input) { return !input.is_offset; }));
 }
 
 ScalarType KernelIR::type_of(const Reduction& reduction) const {

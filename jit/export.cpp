@@ -19,22 +19,55 @@ constexpr char kParam = '*', kNoParam = ' ';
 constexpr char kSeparator = '\n';
 
 constexpr std::pair<std::string_view, std::string_view> kTypeNames[] = {
-    {"matmul", "MatrixMul"}, {"cast", "TypeCvt"}, {"conv", "Convolution"}, {"conv_backward_data", "ConvolutionBackwardData"},
-    {"conv_backward_filter", "ConvolutionBackwardFilter"}, {"reshape", "Reshape"}, {"broadcast_to", "Broadcast"},
-    {"transpose", "Dimshuffle"}, {"slice", "Subtensor"}, {"slice_set", "SetSubtensor"}, {"concat", "Concat"}, {"pad", "Padding"},
-    {"full", "Fill"}, {"index_get", "IndexingMultiAxisVec"}, {"index_set", "IndexingSetMultiAxisVec"},
-    {"index_add", "IndexingIncrMultiAxisVec"}, {"gather", "IndexingOneHot"}, {"scatter", "IndexingSetOneHot"},
-    {"max_pool", "Pooling"}, {"avg_pool", "Pooling"}, {"adaptive_avg_pool", "AdaptivePooling"}, {"adaptive_max_pool", "AdaptivePooling"},
-    {"batch_norm", "BatchNorm"}, {"layer_norm", "LayerNorm"}, {"softmax", "Softmax"}, {"resize", "Resize"}, {"remap", "Remap"},
-    {"warp_perspective", "WarpPerspective"}, {"argmax", "Argmax"}, {"argmin", "Argmin"}, {"sort", "Argsort"}, {"topk", "TopK"},
-    {"cumsum", "Cumsum"}, {"matinv", "MatrixInverse"}, {"svd", "SVD"}, {"identity", "Identity"},
+    {"matmul", "MatrixMul"},
+    {"cast", "TypeCvt"},
+    {"conv", "Convolution"},
+    {"conv_backward_data", "ConvolutionBackwardData"},
+    {"conv_backward_filter", "ConvolutionBackwardFilter"},
+    {"reshape", "Reshape"},
+    {"broadcast_to", "Broadcast"},
+    {"transpose", "Dimshuffle"},
+    {"slice", "Subtensor"},
+    {"slice_set", "SetSubtensor"},
+    {"concat", "Concat"},
+    {"pad", "Padding"},
+    {"full", "Fill"},
+    {"index_get", "IndexingMultiAxisVec"},
+    {"index_set", "IndexingSetMultiAxisVec"},
+    {"index_add", "IndexingIncrMultiAxisVec"},
+    {"gather", "IndexingOneHot"},
+    {"scatter", "IndexingSetOneHot"},
+    {"max_pool", "Pooling"},
+    {"avg_pool", "Pooling"},
+    {"adaptive_avg_pool", "AdaptivePooling"},
+    {"adaptive_max_pool", "AdaptivePooling"},
+    {"batch_norm", "BatchNorm"},
+    {"layer_norm", "LayerNorm"},
+    {"softmax", "Softmax"},
+    {"resize", "Resize"},
+    {"remap", "Remap"},
+    {"warp_perspective", "WarpPerspective"},
+    {"argmax", "Argmax"},
+    {"argmin", "Argmin"},
+    {"sort", "Argsort"},
+    {"topk", "TopK"},
+    {"cumsum", "Cumsum"},
+    {"matinv", "MatrixInverse"},
+    {"svd", "SVD"},
+    {"identity", "Identity"},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kModes[] = {
-    {"equal", "EQ"}, {"not_equal", "NEQ"}, {"less", "LT"}, {"less_equal", "LEQ"}, {"greater", "GT"}, {"greater_equal", "GEQ"},
-    {"logical_and", "AND"}, {"logical_or", "OR"}, {"logical_xor", "XOR"}, {"logical_not", "NOT"}, {"neg", "NEGATE"},
-    {"left_shift", "SHL"}, {"right_shift", "SHR"}, {"maximum", "MAX"}, {"minimum", "MIN"}, {"logaddexp", "LOG_SUM_EXP"},
-    {"hswish", "H_SWISH"}, {"fma3", "FUSE_MUL_ADD3"}, {"where", "WHERE"},
+    {"equal", "EQ"},        {"not_equal", "NEQ"},
+    {"less", "LT"},         {"less_equal", "LEQ"},
+    {"greater", "GT"},      {"greater_equal", "GEQ"},
+    {"logical_and", "AND"}, {"logical_or", "OR"},
+    {"logical_xor", "XOR"}, {"logical_not", "NOT"},
+    {"neg", "NEGATE"},      {"left_shift", "SHL"},
+    {"right_shift", "SHR"}, {"maximum", "MAX"},
+    {"minimum", "MIN"},     {"logaddexp", "LOG_SUM_EXP"},
+    {"hswish", "H_SWISH"},  {"fma3", "FUSE_MUL_ADD3"},
+    {"where", "WHERE"},
 };
 
 // Equal names get suffixes [0], [1], ... ; unnamed entries stay.
@@ -47,7 +80,8 @@ void make_unique(Names& names) {
 
 class Exporter {
 public:
-    Exporter(const Version& version, const ExportOptions& options) : version_(version), record_(version.record), options_(options) {}
+    Exporter(const Version& version, const ExportOptions& options)
+        : version_(version), record_(version.record), options_(options) {}
 
     Model run() {
         find_live_ops();
@@ -72,7 +106,9 @@ private:
         for (RecordId id : version_.results) needed[id] = true;
         for (size_t i = record_.ops.size(); i-- > 0;) {
             const RecordedOp& op = record_.ops[i];
-            const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) { return needed[id] && !record_.values[id].tensor; });
+            const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) {
+                return needed[id] && !record_.values[id].tensor;
+            });
             if (!live) continue;
             live_.push_back(static_cast<uint32_t>(i));
             for (RecordId input : op.inputs) needed[input] = true;
@@ -85,7 +121,9 @@ private:
         make_unique(op_names_);
         for (size_t i = 0; i < live_.size(); ++i) {
             const auto& outputs = record_.ops[live_[i]].outputs;
-            for (size_t o = 0; o < outputs.size(); ++o) names_[outputs[o]] = outputs.size() == 1 ? op_names_[i] : cat(op_names_[i], ":o", o);
+            for (size_t o = 0; o < outputs.size(); ++o)
+                names_[outputs[o]] =
+                    outputs.size() == 1 ? op_names_[i] : cat(op_names_[i], ":o", o);
         }
         for (const auto& [id, name] : version_.names) names_[id] = name;
     }
@@ -114,16 +152,23 @@ private:
     ValueId id_of(RecordId id) {
         if (auto found = ids_.find(id); found != ids_.end()) return found->second;
         const RecordedValue& value = record_.values[id];
-        TensorRef tensor = value.tensor ? value.tensor : value.slot < version_.captured.size() ? version_.captured[value.slot] : TensorRef{};
+        TensorRef tensor = value.tensor                            ? value.tensor
+                           : value.slot < version_.captured.size() ? version_.captured[value.slot]
+                                                                   : TensorRef{};
         if (!tensor || !tensor->has_data())
-            runtime::user_error({.what = cat("dump: the value of a ", to_string(value.type), " tensor from outside is not known"),
-                                 .fix = "pass it as an argument"}, runtime::ErrorKind::runtime);
+            runtime::user_error({.what = cat("dump: the value of a ", to_string(value.type),
+                                             " tensor from outside is not known"),
+                                 .fix = "pass it as an argument"},
+                                runtime::ErrorKind::runtime);
         tensor = runtime::row_major(tensor);
         Node node{.kind = NodeKind::constant, .constant = tensor};
         if (value.origin != Origin::op && !tensor->is_constant) {
             auto name = options_.params.find(id);
-            names_[id] = name == options_.params.end() || name->second.empty() ? cat("param_", next_param_) : name->second;
-            node.where = NotedName{.node = names_[id], .variable = names_[id], .is_parameter = true}.where();
+            names_[id] = name == options_.params.end() || name->second.empty()
+                             ? cat("param_", next_param_)
+                             : name->second;
+            node.where =
+                NotedName{.node = names_[id], .variable = names_[id], .is_parameter = true}.where();
             ++next_param_;
         }
         return ids_[id] = graph_.add(std::move(node), {&tensor->type(), 1})[0];
@@ -137,10 +182,15 @@ private:
         }
         Node node{.op = op.op, .attrs = op.attrs};
         auto variable = version_.names.find(op.outputs[0]);
-        node.where = NotedName{.node = name, .variable = variable == version_.names.end() ? name : variable->second, .line = op.where}.where();
+        node.where =
+            NotedName{.node = name,
+                      .variable = variable == version_.names.end() ? name : variable->second,
+                      .line = op.where}
+                .where();
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
-        for (RecordId output : op.outputs) types.push_back({record_.values[output].type.dtype, record_.values[output].type.shape});
+        for (RecordId output : op.outputs)
+            types.push_back({record_.values[output].type.dtype, record_.values[output].type.shape});
         const std::vector<ValueId> outputs = graph_.add(std::move(node), types);
         for (size_t o = 0; o < outputs.size(); ++o) ids_[op.outputs[o]] = outputs[o];
     }
@@ -148,7 +198,9 @@ private:
     std::string output_name(RecordId id, size_t index) {
         if (!options_.outputs.empty()) return options_.outputs[index];
         auto found = names_.find(id);
-        return options_.keep_value_names == 0 || found == names_.end() || found->second.empty() ? cat("output_", index) : found->second;
+        return options_.keep_value_names == 0 || found == names_.end() || found->second.empty()
+                   ? cat("output_", index)
+                   : found->second;
     }
 
     const Version& version_;
@@ -179,8 +231,10 @@ Graph stored_as_half(const Graph& graph) {
         if (node.kind != NodeKind::op) continue;
         for (ValueId output : node.outputs) {
             if (graph.type(output).dtype != DType::f32) continue;
-            stored[at(output)] = converted(rewrite.map(output), DType::f16, runtime::info(DType::f16).name);
-            rewrite.replace(output, converted(*stored[at(output)], DType::f32, runtime::info(DType::f32).name));
+            stored[at(output)] =
+                converted(rewrite.map(output), DType::f16, runtime::info(DType::f16).name);
+            rewrite.replace(
+                output, converted(*stored[at(output)], DType::f32, runtime::info(DType::f32).name));
         }
     }
     for (ValueId output : graph.outputs)
@@ -196,7 +250,8 @@ void collect_names(Model& model, const ExportOptions& options) {
         bare.where.clear();
         rewrite.copy(bare);
         auto [name, variable, line, is_parameter] = NotedName::from(node.where);
-        if (node.kind == NodeKind::input) name = variable = model.inputs[static_cast<size_t>(node.slot)];
+        if (node.kind == NodeKind::input)
+            name = variable = model.inputs[static_cast<size_t>(node.slot)];
         if (node.kind == NodeKind::constant && is_parameter) {
             if (!options.keep_param_names) name = cat("param_", model.params.size());
             variable = name;
@@ -207,12 +262,14 @@ void collect_names(Model& model, const ExportOptions& options) {
         model.node_names.push_back(name);
         model.node_lines.push_back(line);
         for (size_t o = 0; o < node.outputs.size(); ++o)
-            model.value_names.push_back(options.keep_value_names == 2 ? (o ? cat(variable, ":o", o) : variable) : "");
+            model.value_names.push_back(
+                options.keep_value_names == 2 ? (o ? cat(variable, ":o", o) : variable) : "");
     }
     model.graph = rewrite.finish();
     if (options.keep_value_names > 0)
         for (size_t i = 0; i < model.outputs.size(); ++i)
-            if (model.graph.producer(model.graph.outputs[i]).kind == NodeKind::op) model.value_names[at(model.graph.outputs[i])] = model.outputs[i];
+            if (model.graph.producer(model.graph.outputs[i]).kind == NodeKind::op)
+                model.value_names[at(model.graph.outputs[i])] = model.outputs[i];
     make_unique(model.node_names);
     make_unique(model.value_names);
 }
@@ -231,27 +288,37 @@ std::string type_name_of(const OpDef& op) {
     std::string name;
     bool upper = true;  // element-wise: all of it; others: at each word
     for (char c : op.name) {
-        if (op.is_elementwise() || (upper && c != '_')) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+        if (op.is_elementwise() || (upper && c != '_'))
+            name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
         else if (c != '_') name += c;
         upper = c == '_';
     }
     return name;
 }
 
-std::string NotedName::where() const { return (is_parameter ? kParam : kNoParam) + node + kSeparator + variable + kSeparator + line; }
-
-NotedName NotedName::from(const std::string& where) {
-    const size_t variable = where.find(kSeparator), line = variable == std::string::npos ? variable : where.find(kSeparator, variable + 1);
-    if (line == std::string::npos) return {};
-    return {.node = where.substr(1, variable - 1), .variable = where.substr(variable + 1, line - variable - 1),
-            .line = where.substr(line + 1), .is_parameter = where[0] == kParam};
+std::string NotedName::where() const {
+    return (is_parameter ? kParam : kNoParam) + node + kSeparator + variable + kSeparator + line;
 }
 
-Model export_model(const Version& version, const ExportOptions& options) { return finish_model(Exporter(version, options).run(), options); }
+NotedName NotedName::from(const std::string& where) {
+    const size_t variable = where.find(kSeparator),
+                 line = variable == std::string::npos ? variable
+                                                      : where.find(kSeparator, variable + 1);
+    if (line == std::string::npos) return {};
+    return {.node = where.substr(1, variable - 1),
+            .variable = where.substr(variable + 1, line - variable - 1),
+            .line = where.substr(line + 1),
+            .is_parameter = where[0] == kParam};
+}
+
+Model export_model(const Version& version, const ExportOptions& options) {
+    return finish_model(Exporter(version, options).run(), options);
+}
 
 Model finish_model(Model model, const ExportOptions& options) {
     make_unique(model.outputs);
-    model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2}) : drop_dead(model.graph);
+    model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2})
+                                   : drop_dead(model.graph);
     if (options.half_storage) model.graph = stored_as_half(model.graph);
     collect_names(model, options);
     return model;

@@ -1,5 +1,5 @@
-// jit/export.h -- from a record to a Model that can be written: one graph over all segments, tensors
-// from outside as constants, every op with the name that the API promises.
+// jit/export.h -- from a record to a Model that can be written: one graph over all segments,
+// tensors from outside as constants, every op with the name that the API promises.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@
 namespace megjit::jit {
 
 struct ExportOptions {
-    std::vector<std::string> inputs = {};                  // by argument
-    std::vector<std::string> outputs = {};                 // by result; empty: the names of what made them
-    std::unordered_map<RecordId, std::string> params = {}; // names of captured tensors
-    bool optimize = true;        // whole-graph passes, without fusion
-    bool half_storage = false;   // values between ops are stored as float16 and computed as float32
-    int keep_value_names = 1;    // 0 none, 1 outputs, 2 all
+    std::vector<std::string> inputs = {};  // by argument
+    std::vector<std::string> outputs = {};  // by result; empty: the names of what made them
+    std::unordered_map<RecordId, std::string> params = {};  // names of captured tensors
+    bool optimize = true;  // whole-graph passes, without fusion
+    bool half_storage = false;  // values between ops are stored as float16 and computed as float32
+    int keep_value_names = 1;  // 0 none, 1 outputs, 2 all
     bool keep_op_names = false;
     bool keep_param_names = false;
 };
@@ -35,7 +35,8 @@ struct NotedName {
 
 Model export_model(const Version& version, const ExportOptions& options);
 
-// The last steps of a dump: passes, and the names that stand in Node::where. `model` has graph, inputs and outputs.
+// The last steps of a dump: passes, and the names that stand in Node::where. `model` has graph,
+// inputs and outputs.
 Model finish_model(Model model, const ExportOptions& options);
 
 // The part of a model that computes `outputs` (positions in Model::outputs), optimized anew.

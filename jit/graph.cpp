@@ -18,7 +18,9 @@ ValueId Graph::add_constant(TensorRef tensor) {
 
 std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
     const auto id = static_cast<NodeId>(nodes_.size());
-    if (node.constant) runtime::Rematerializer::instance().keep(*node.constant);  // passes and programs keep its address
+    if (node.constant)
+        runtime::Rematerializer::instance().keep(
+            *node.constant);  // passes and programs keep its address
     node.outputs.clear();
     for (const Type& type : outputs) {
         node.outputs.push_back(static_cast<ValueId>(values_.size()));
@@ -66,12 +68,14 @@ std::string fault_of(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         const std::string_view name = node.op ? std::string_view(node.op->name) : "node";
         for (ValueId input : node.inputs)
-            if (at(input) >= defined) return cat(name, " reads %", at(input), " before it is defined");
+            if (at(input) >= defined)
+                return cat(name, " reads %", at(input), " before it is defined");
         defined += node.outputs.size();
         switch (node.kind) {
             case NodeKind::input: {
                 if (node.slot < 0) return "an input has no slot";
-                if (seen_slot.size() <= static_cast<size_t>(node.slot)) seen_slot.resize(node.slot + 1);
+                if (seen_slot.size() <= static_cast<size_t>(node.slot))
+                    seen_slot.resize(node.slot + 1);
                 if (seen_slot[node.slot]) return cat("slot ", node.slot, " has two inputs");
                 seen_slot[node.slot] = true;
                 break;
@@ -83,10 +87,14 @@ std::string fault_of(const Graph& graph) {
                 std::vector<Type> inputs = graph.types(node.inputs);
                 const std::vector<Type> outputs = graph.types(node.outputs);
                 try {
-                    const std::vector<Type> expected = runtime::infer({*node.op, node.attrs, inputs});
+                    const std::vector<Type> expected =
+                        runtime::infer({*node.op, node.attrs, inputs});
                     for (size_t i = 0; i < outputs.size(); ++i)
-                        if (expected.size() != outputs.size() || expected[i].dtype != outputs[i].dtype || !(expected[i].shape == outputs[i].shape))
-                            return cat(name, " has type ", to_string(outputs[i]), ", inference gives ",
+                        if (expected.size() != outputs.size() ||
+                            expected[i].dtype != outputs[i].dtype ||
+                            !(expected[i].shape == outputs[i].shape))
+                            return cat(name, " has type ", to_string(outputs[i]),
+                                       ", inference gives ",
                                        i < expected.size() ? to_string(expected[i]) : "none");
                 } catch (const runtime::Error& error) {
                     return cat(name, " does not infer: ", error.what());
@@ -95,15 +103,19 @@ std::string fault_of(const Graph& graph) {
             }
             case NodeKind::fused:
                 if (!node.kernel) return "a fused node has no kernel";
-                if (std::string fault = codegen::fault_of(node.kernel->kernel); !fault.empty()) return fault;
-                if (codegen::memory_inputs(node.kernel->kernel) * launches_of(node).size() != node.inputs.size() ||
-                    node.kernel->kernel.outputs.size() * launches_of(node).size() != node.outputs.size())
+                if (std::string fault = codegen::fault_of(node.kernel->kernel); !fault.empty())
+                    return fault;
+                if (codegen::memory_inputs(node.kernel->kernel) * launches_of(node).size() !=
+                        node.inputs.size() ||
+                    node.kernel->kernel.outputs.size() * launches_of(node).size() !=
+                        node.outputs.size())
                     return "a fused node and its kernel differ in their operands";
                 break;
         }
     }
     for (ValueId output : graph.outputs)
-        if (at(output) >= graph.value_count()) return cat("the graph returns %", at(output), ", which nothing defines");
+        if (at(output) >= graph.value_count())
+            return cat("the graph returns %", at(output), ", which nothing defines");
     return "";
 }
 
@@ -129,7 +141,8 @@ std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> 
         std::vector<void*> in, out;
         for (const TensorRef& operand : operands) in.push_back(operand->data());
         for (ValueId output : node.outputs) {
-            values[at(output)] = runtime::empty_tensor(runtime::default_device(), graph.type(output));
+            values[at(output)] =
+                runtime::empty_tensor(runtime::default_device(), graph.type(output));
             out.push_back(values[at(output)]->data());
         }
         const codegen::KernelIR& kernel = node.kernel->kernel;

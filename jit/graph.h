@@ -26,26 +26,28 @@ using runtime::Type;
 enum class NodeId : uint32_t {};
 enum class ValueId : uint32_t {};
 template <class Id>
-constexpr size_t at(Id id) { return static_cast<size_t>(id); }
+constexpr size_t at(Id id) {
+    return static_cast<size_t>(id);
+}
 
 enum class NodeKind : uint8_t {
-    input,     // slot `slot` of the segment: arguments, parameters, values of earlier segments
+    input,  // slot `slot` of the segment: arguments, parameters, values of earlier segments
     constant,  // `constant`, baked into the program
-    op,        // one application of `op`
-    fused,     // one generated kernel; `ops` names what it stands for
+    op,  // one application of `op`
+    fused,  // one generated kernel; `ops` names what it stands for
 };
 
 // What the user says of recomputation.
 struct Marks {
-    bool stays = false;          // keep(x)
-    bool is_offloaded = false;   // offload(x)
+    bool stays = false;  // keep(x)
+    bool is_offloaded = false;  // offload(x)
     bool leaves_region = false;  // is a result of recompute(fn)
-    uint32_t region = 0;         // made in this call of recompute(fn); 0: in none
+    uint32_t region = 0;  // made in this call of recompute(fn); 0: in none
 };
 
 // What a node does in a training step: for the pictures of its memory, no pass asks.
 struct Role {
-    bool is_backward = false;    // recorded while gradients were taken
+    bool is_backward = false;  // recorded while gradients were taken
     bool is_recomputed = false;  // another run of what has run before
 };
 
@@ -90,8 +92,8 @@ public:
 
     std::vector<ValueId> outputs;  // in the caller's order; a value may stand twice
 
-    // Computes, of the same slots, what further inputs hold (of the slots behind the caller's): once for the tensors at
-    // hand, not in each call. Null: nothing.
+    // Computes, of the same slots, what further inputs hold (of the slots behind the caller's):
+    // once for the tensors at hand, not in each call. Null: nothing.
     std::shared_ptr<const Graph> prologue;
 
 private:
@@ -99,8 +101,8 @@ private:
     std::vector<Value> values_;
 };
 
-// Copies a graph node by node. A pass subclasses it, or drives it by hand: `map` gives the new id of
-// an old value once its producer was copied or replaced.
+// Copies a graph node by node. A pass subclasses it, or drives it by hand: `map` gives the new id
+// of an old value once its producer was copied or replaced.
 class Rewriter {
 public:
     explicit Rewriter(const Graph& from) : from(from), map_(from.value_count()) {}
@@ -124,7 +126,8 @@ private:
 //   return %2
 std::string print(const Graph& graph);
 Graph parse_graph(std::string_view text);  // UserError that names the line
-Graph parse_plain_graph(std::string_view text);  // of inputs and ops only: text that asks for no memory of its own
+Graph parse_plain_graph(
+    std::string_view text);  // of inputs and ops only: text that asks for no memory of its own
 
 // For Graphviz; fused kernels are boxes of their own colour.
 std::string to_dot(const Graph& graph);

@@ -29,7 +29,9 @@ std::string quoted(const EditedNode& node) {
 
 void check_constant(const runtime::Tensor& tensor) {
     if (!tensor.has_data())
-        runtime::user_error({.what = cat("network: a constant ", to_string(tensor.type()), " has no value"), .why = "it was made by a graph that is edited, or in a running trace"});
+        runtime::user_error(
+            {.what = cat("network: a constant ", to_string(tensor.type()), " has no value"),
+             .why = "it was made by a graph that is edited, or in a running trace"});
 }
 
 [[noreturn]] void fail_at(const EditedNode& node, runtime::UserError error) {
@@ -69,14 +71,21 @@ ValueId GraphEditor::add_input(const Type& type, const std::string& name) {
 ValueId GraphEditor::add_constant(TensorRef tensor, const std::string& name, bool is_parameter) {
     check_constant(*tensor);
     const Type type = tensor->type();
-    return append({.node = {.kind = NodeKind::constant, .constant = std::move(tensor)}, .name = fresh_name(name), .is_parameter = is_parameter}, {&type, 1})[0];
+    return append({.node = {.kind = NodeKind::constant, .constant = std::move(tensor)},
+                   .name = fresh_name(name),
+                   .is_parameter = is_parameter},
+                  {&type, 1})[0];
 }
 
-std::vector<ValueId> GraphEditor::add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs) {
+std::vector<ValueId> GraphEditor::add_op(const OpDef& op, const Attrs& attrs,
+                                         std::vector<ValueId> inputs) {
     std::vector<Type> types;
     for (ValueId input : inputs) types.push_back(value(input).type);
     const std::vector<Type> results = runtime::infer({op, attrs, types});
-    return append({.node = {.op = &op, .attrs = attrs, .inputs = std::move(inputs)}, .name = fresh_name(type_name_of(op)), .operands = types}, results);
+    return append({.node = {.op = &op, .attrs = attrs, .inputs = std::move(inputs)},
+                   .name = fresh_name(type_name_of(op)),
+                   .operands = types},
+                  results);
 }
 
 std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const ValueId> inputs) {
@@ -88,7 +97,9 @@ std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const 
         }
         const NotedName noted = NotedName::from(node.where);
         const std::string base = node.op ? type_name_of(*node.op) : "const";
-        EditedNode edited{.node = node, .name = fresh_name(noted.node.empty() ? base : noted.node), .is_parameter = noted.is_parameter,
+        EditedNode edited{.node = node,
+                          .name = fresh_name(noted.node.empty() ? base : noted.node),
+                          .is_parameter = noted.is_parameter,
                           .operands = graph.types(node.inputs)};
         edited.node.where = noted.line;
         for (ValueId& input : edited.node.inputs) input = map[at(input)];
@@ -107,16 +118,23 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
     size_t index = 0;
     for (const Node& node : model.graph.nodes()) {
         Node with_name = node;
-        const bool is_parameter = std::find(model.params.begin(), model.params.end(), node.outputs[0]) != model.params.end();
+        const bool is_parameter = std::find(model.params.begin(), model.params.end(),
+                                            node.outputs[0]) != model.params.end();
         if (node.kind != NodeKind::input)
-            with_name.where = NotedName{.node = model.node_names[index], .variable = model.value_names[at(node.outputs[0])], .is_parameter = is_parameter}.where();
-        else inputs[static_cast<size_t>(node.slot)] = add_input(model.graph.type(node.outputs[0]), model.inputs[static_cast<size_t>(node.slot)]);
+            with_name.where = NotedName{.node = model.node_names[index],
+                                        .variable = model.value_names[at(node.outputs[0])],
+                                        .is_parameter = is_parameter}
+                                  .where();
+        else
+            inputs[static_cast<size_t>(node.slot)] = add_input(
+                model.graph.type(node.outputs[0]), model.inputs[static_cast<size_t>(node.slot)]);
         named.copy(with_name);
         ++index;
     }
     const std::vector<ValueId> results = add_graph(named.finish(), inputs);
     for (size_t i = 0; i < results.size(); ++i)
-        if (node(value(results[i]).producer).node.kind == NodeKind::op) values_[at(results[i])].name = model.outputs[i];
+        if (node(value(results[i]).producer).node.kind == NodeKind::op)
+            values_[at(results[i])].name = model.outputs[i];
     return results;
 }
 
@@ -131,15 +149,20 @@ TensorRef GraphEditor::placeholder(ValueId value) const {
 ValueId GraphEditor::id_of(const TensorRef& tensor) {
     if (tensor->trace.session == id_) return static_cast<ValueId>(tensor->trace.value);
     if (!tensor->has_data())
-        runtime::user_error({.what = cat("network: an operand ", to_string(tensor->type()), " belongs to ", tensor->trace.is_edited() ? "another network" : "a running trace"),
-                             .fix = "dump and load both into one network, or pass a value"});
+        runtime::user_error(
+            {.what = cat("network: an operand ", to_string(tensor->type()), " belongs to ",
+                         tensor->trace.is_edited() ? "another network" : "a running trace"),
+             .fix = "dump and load both into one network, or pass a value"});
     if (auto found = constants_.find(tensor->id()); found != constants_.end()) return found->second;
-    return constants_[tensor->id()] = add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
+    return constants_[tensor->id()] =
+               add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
 }
 
 Tensors GraphEditor::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     if (op.is_data_dependent())
-        runtime::user_error({.what = cat("network: the shape of ", op.name, "'s result depends on values"), .why = "a graph has static shapes"});
+        runtime::user_error(
+            {.what = cat("network: the shape of ", op.name, "'s result depends on values"),
+             .why = "a graph has static shapes"});
     std::vector<ValueId> ids;
     for (const TensorRef& input : inputs) ids.push_back(id_of(input));
     Tensors results;
@@ -149,12 +172,17 @@ Tensors GraphEditor::on_op(const OpDef& op, const Attrs& attrs, std::span<const 
     return results;
 }
 
-void GraphEditor::on_read(runtime::Tensor& tensor) { fail_to_read(static_cast<ValueId>(tensor.trace.value)); }
+void GraphEditor::on_read(runtime::Tensor& tensor) {
+    fail_to_read(static_cast<ValueId>(tensor.trace.value));
+}
 
 void GraphEditor::fail_to_read(ValueId id) const {
     const EditedValue& variable = value(id);
-    runtime::user_error({.what = cat("network: the variable '", variable.name, "' ", to_string(variable.type), " has no value"),
-                         .why = "it stands for what the graph computes", .fix = "run Network.infer, or read constants with numpy()"}, ErrorKind::runtime);
+    runtime::user_error({.what = cat("network: the variable '", variable.name, "' ",
+                                     to_string(variable.type), " has no value"),
+                         .why = "it stands for what the graph computes",
+                         .fix = "run Network.infer, or read constants with numpy()"},
+                        ErrorKind::runtime);
 }
 
 // ---- looking
@@ -203,13 +231,16 @@ std::vector<NodeId> GraphEditor::order(std::span<const ValueId> of) const {
             }
             const NodeId next = value(inputs[operand++]).producer;
             if (state[at(next)] == State::open)
-                runtime::user_error({.what = cat("network: node ", quoted(node(next)), " would read its own result, through ", quoted(node(id)))});
+                runtime::user_error(
+                    {.what = cat("network: node ", quoted(node(next)),
+                                 " would read its own result, through ", quoted(node(id)))});
             if (state[at(next)] == State::fresh) path.push_back({next, 0});
         }
     };
     for (size_t i = 0; i < nodes_.size(); ++i)
         if (wanted[i] && nodes_[i].node.kind == NodeKind::op) visit(static_cast<NodeId>(i));
-    for (ValueId root : roots) visit(value(root).producer);  // inputs and constants that nobody reads
+    for (ValueId root : roots)
+        visit(value(root).producer);  // inputs and constants that nobody reads
     return result;
 }
 
@@ -218,11 +249,13 @@ GraphEditor::Extract GraphEditor::extract(std::span<const ValueId> of) const {
     Extract result;
     std::vector<ValueId> map(values_.size());
     std::vector<NodeId> inputs;
-    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(inputs), [&](NodeId id) { return node(id).node.kind == NodeKind::input; });
+    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(inputs),
+                 [&](NodeId id) { return node(id).node.kind == NodeKind::input; });
     std::sort(inputs.begin(), inputs.end());  // as they were made
     for (NodeId id : inputs) {
         const ValueId input = node(id).node.outputs[0];
-        map[at(input)] = result.graph.add_input(value(input).type, static_cast<int>(result.inputs.size()));
+        map[at(input)] =
+            result.graph.add_input(value(input).type, static_cast<int>(result.inputs.size()));
         result.inputs.push_back(input);
     }
     for (NodeId id : nodes) {
@@ -232,7 +265,11 @@ GraphEditor::Extract GraphEditor::extract(std::span<const ValueId> of) const {
         std::vector<Type> types;
         for (ValueId& input : copy.inputs) input = map[at(input)];
         for (ValueId output : copy.outputs) types.push_back(value(output).type);
-        copy.where = NotedName{.node = edited.name, .variable = value(copy.outputs[0]).name, .line = edited.node.where, .is_parameter = edited.is_parameter}.where();
+        copy.where = NotedName{.node = edited.name,
+                               .variable = value(copy.outputs[0]).name,
+                               .line = edited.node.where,
+                               .is_parameter = edited.is_parameter}
+                         .where();
         const std::vector<ValueId> results = result.graph.add(std::move(copy), types);
         for (size_t i = 0; i < results.size(); ++i) map[at(edited.node.outputs[i])] = results[i];
     }
@@ -245,7 +282,9 @@ Model GraphEditor::model(std::span<const ValueId> of, const ExportOptions& optio
     Extract part = extract(of);
     Model model;
     for (ValueId input : part.inputs) model.inputs.push_back(value(input).name);
-    for (size_t i = 0; i < of.size(); ++i) model.outputs.push_back(options.keep_value_names == 0 ? cat("output_", i) : value(of[i]).name);
+    for (size_t i = 0; i < of.size(); ++i)
+        model.outputs.push_back(options.keep_value_names == 0 ? cat("output_", i)
+                                                              : value(of[i]).name);
     model.graph = std::move(part.graph);
     return finish_model(std::move(model), options);
 }
@@ -258,7 +297,8 @@ TensorRef GraphEditor::constant_value(ValueId id) const {
 
 // ---- edits
 
-// The types of what `nodes` make, in their order. Others keep theirs until they belong to the graph.
+// The types of what `nodes` make, in their order. Others keep theirs until they belong to the
+// graph.
 void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) {
     for (NodeId id : nodes) {
         EditedNode& edited = nodes_[at(id)];
@@ -268,11 +308,11 @@ void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) 
         if (operands == edited.operands) continue;
         try {
             edited.node.attrs = refit(edited.node, edited.operands, operands, batch);
-            const std::vector<Type> results = runtime::infer({*edited.node.op, edited.node.attrs, operands});
-            for (size_t i = 0; i < results.size(); ++i) values_[at(edited.node.outputs[i])].type = results[i];
-        } catch (const runtime::UserError& error) {
-            fail_at(edited, error);
-        }
+            const std::vector<Type> results =
+                runtime::infer({*edited.node.op, edited.node.attrs, operands});
+            for (size_t i = 0; i < results.size(); ++i)
+                values_[at(edited.node.outputs[i])].type = results[i];
+        } catch (const runtime::UserError& error) { fail_at(edited, error); }
         edited.operands = std::move(operands);
     }
 }
@@ -303,7 +343,9 @@ void GraphEditor::replace(const Replacements& replaced) {
     all_or_nothing([&] {
         for (size_t i = 0; i < nodes_.size(); ++i)
             for (ValueId& input : nodes_[i].node.inputs)
-                if (auto found = replaced.find(input); found != replaced.end() && !makes[found->second][i]) input = found->second;
+                if (auto found = replaced.find(input);
+                    found != replaced.end() && !makes[found->second][i])
+                    input = found->second;
         for (auto* list : {&roots_.outputs, &roots_.kept})
             for (ValueId& root : *list)
                 if (auto found = replaced.find(root); found != replaced.end()) root = found->second;
@@ -316,7 +358,8 @@ void GraphEditor::set_operand(NodeId node, size_t operand, ValueId value) {
 
 void GraphEditor::set_constant(NodeId id, TensorRef tensor) {
     check_constant(*tensor);
-    if (node(id).node.kind != NodeKind::constant) runtime::user_error({.what = cat("network: node ", quoted(node(id)), " is no constant")});
+    if (node(id).node.kind != NodeKind::constant)
+        runtime::user_error({.what = cat("network: node ", quoted(node(id)), " is no constant")});
     runtime::Rematerializer::instance().keep(*tensor);
     all_or_nothing([&] {
         Node& node = nodes_.at(at(id)).node;
@@ -326,13 +369,16 @@ void GraphEditor::set_constant(NodeId id, TensorRef tensor) {
 }
 
 void GraphEditor::reset_batch(std::span<const ValueId> inputs, BatchChange batch) {
-    if (batch.to < 1) runtime::user_error({.what = cat("network: a batch of ", batch.to, " samples"), .fix = "at least one is needed"});
+    if (batch.to < 1)
+        runtime::user_error({.what = cat("network: a batch of ", batch.to, " samples"),
+                             .fix = "at least one is needed"});
     all_or_nothing([&] {
         for (ValueId input : inputs) values_.at(at(input)).type.shape[0] = batch.to;
     }, batch);
 }
 
-std::vector<ValueId> GraphEditor::copy_with(std::span<const ValueId> of, const Replacements& replaced) {
+std::vector<ValueId> GraphEditor::copy_with(std::span<const ValueId> of,
+                                            const Replacements& replaced) {
     std::map<ValueId, ValueId> map(replaced.begin(), replaced.end());
     const auto mapped = [&](ValueId id) {
         const auto found = map.find(id);

@@ -1,5 +1,6 @@
-// jit/graph_editor.h -- GraphEditor: a graph that is changed by its user, node by node. Ids stay; types are inferred again
-// after each edit; an edit that fails leaves everything as it was. Ops on its placeholders extend it.
+// jit/graph_editor.h -- GraphEditor: a graph that is changed by its user, node by node. Ids stay;
+// types are inferred again after each edit; an edit that fails leaves everything as it was. Ops on
+// its placeholders extend it.
 #pragma once
 
 #include <map>
@@ -38,24 +39,27 @@ public:
     ValueId add_input(const Type& type, const std::string& name);
     ValueId add_constant(TensorRef tensor, const std::string& name, bool is_parameter);
     std::vector<ValueId> add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs);
-    // A graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where (noted_name).
+    // A graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where
+    // (noted_name).
     std::vector<ValueId> add_graph(const Graph& graph, std::span<const ValueId> inputs);
     std::vector<ValueId> add_model(const Model& model);
 
     // Who computes with a placeholder calls these.
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) override;
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs,
+                           std::span<const TensorRef> inputs) override;
     void on_read(runtime::Tensor& tensor) override;
     TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type
 
     // ---- what belongs to the graph: all that these are made of
     struct Roots {
         std::vector<ValueId> outputs = {};  // as dump writes them
-        std::vector<ValueId> kept = {};     // without being outputs
+        std::vector<ValueId> kept = {};  // without being outputs
     };
     const Roots& roots() const { return roots_; }
     void set_roots(Roots roots);
 
-    // ---- edits; all or nothing. Readers of an old value read the new one, but for those that the new one is made from.
+    // ---- edits; all or nothing. Readers of an old value read the new one, but for those that the
+    // new one is made from.
     using Replacements = std::map<ValueId, ValueId>;
     void replace(const Replacements& values);
     void set_operand(NodeId node, size_t operand, ValueId value);
@@ -68,7 +72,8 @@ public:
     // The same values after the passes of opt_level 2, as nodes of their own.
     std::vector<ValueId> add_optimized(std::span<const ValueId> values);
 
-    // ---- looking; nodes in an order in which they can run, constants and inputs directly before their first reader
+    // ---- looking; nodes in an order in which they can run, constants and inputs directly before
+    // their first reader
     std::vector<NodeId> order() const { return order({}); }
     std::vector<NodeId> order(std::span<const ValueId> of) const;  // {}: of the roots
     const EditedNode& node(NodeId id) const { return nodes_.at(at(id)); }
@@ -76,7 +81,8 @@ public:
     void rename(NodeId node, std::string name) { nodes_.at(at(node)).name = std::move(name); }
     void rename(ValueId value, std::string name) { values_.at(at(value)).name = std::move(name); }
 
-    // What `of` needs as a file or a program wants it. The names of inputs and outputs are those of their values.
+    // What `of` needs as a file or a program wants it. The names of inputs and outputs are those of
+    // their values.
     Model model(std::span<const ValueId> of, const ExportOptions& options);
     // The value of what depends on no input. UserError for others.
     TensorRef constant_value(ValueId value) const;

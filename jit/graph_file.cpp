@@ -12,7 +12,8 @@ namespace {
 
 using runtime::cat;
 
-static_assert(std::endian::native == std::endian::little, "the container holds numbers as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "the container holds numbers as they lie in memory");
 
 constexpr std::string_view kMagic = "MEGJITGF";
 constexpr uint32_t kSchema = 1;
@@ -23,7 +24,9 @@ constexpr size_t kAlign = 64;
 class Writer {
 public:
     template <class T>
-    void number(T value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); }
+    void number(T value) {
+        bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
     void text(std::string_view value) {
         number<uint64_t>(value.size());
         bytes += value;
@@ -34,7 +37,9 @@ public:
     }
     void align() { bytes.resize((bytes.size() + kAlign - 1) / kAlign * kAlign); }
     template <class T>
-    void patch(size_t where, T value) { std::memcpy(bytes.data() + where, &value, sizeof value); }
+    void patch(size_t where, T value) {
+        std::memcpy(bytes.data() + where, &value, sizeof value);
+    }
 
     std::string bytes;
 };
@@ -44,9 +49,13 @@ class Reader {
 public:
     explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
-    [[noreturn]] static void fail(const std::string& why) { runtime::user_error({.what = why}, runtime::ErrorKind::runtime); }
+    [[noreturn]] static void fail(const std::string& why) {
+        runtime::user_error({.what = why}, runtime::ErrorKind::runtime);
+    }
     std::string_view take(uint64_t count) {
-        if (count > bytes_.size() - at_) fail(cat("it ends at byte ", bytes_.size(), ", ", count, " bytes were expected at ", at_));
+        if (count > bytes_.size() - at_)
+            fail(cat("it ends at byte ", bytes_.size(), ", ", count, " bytes were expected at ",
+                     at_));
         const std::string_view piece = bytes_.substr(at_, count);
         at_ += count;
         return piece;
@@ -84,7 +93,9 @@ Graph without_constants(const Graph& graph, size_t inputs) {
     Rewriter rewrite(graph);
     int slot = static_cast<int>(inputs);
     for (const Node& node : graph.nodes()) {
-        if (is_constant(node)) rewrite.replace(node.outputs[0], rewrite.to.add_input(graph.type(node.outputs[0]), slot++));
+        if (is_constant(node))
+            rewrite.replace(node.outputs[0],
+                            rewrite.to.add_input(graph.type(node.outputs[0]), slot++));
         else rewrite.copy(node);
     }
     return rewrite.finish();
@@ -94,9 +105,11 @@ Graph without_constants(const Graph& graph, size_t inputs) {
 size_t checked_slots(const Graph& graph) {
     std::unordered_set<int> slots;
     for (const Node& node : graph.nodes())
-        if (node.kind == NodeKind::input && (node.slot < 0 || !slots.insert(node.slot).second)) Reader::fail(cat("slot ", node.slot, " is used twice"));
+        if (node.kind == NodeKind::input && (node.slot < 0 || !slots.insert(node.slot).second))
+            Reader::fail(cat("slot ", node.slot, " is used twice"));
     for (int slot : slots)
-        if (static_cast<size_t>(slot) >= slots.size()) Reader::fail(cat("slot ", slot, " of ", slots.size(), " inputs"));
+        if (static_cast<size_t>(slot) >= slots.size())
+            Reader::fail(cat("slot ", slot, " of ", slots.size(), " inputs"));
     return slots.size();
 }
 
@@ -114,7 +127,8 @@ Graph with_constants(const Graph& skeleton, size_t inputs, const std::vector<Pie
         }
         const Type& type = skeleton.type(node.outputs[0]);
         const Piece& piece = pieces[static_cast<size_t>(node.slot) - inputs];
-        if (type.bytes() != piece.bytes) Reader::fail(cat("a constant ", to_string(type), " has ", piece.bytes, " bytes"));
+        if (type.bytes() != piece.bytes)
+            Reader::fail(cat("a constant ", to_string(type), " has ", piece.bytes, " bytes"));
         TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
         std::memcpy(tensor->data(), piece.data.data(), piece.bytes);
         rewrite.replace(node.outputs[0], rewrite.to.add_constant(std::move(tensor)));
@@ -124,13 +138,15 @@ Graph with_constants(const Graph& skeleton, size_t inputs, const std::vector<Pie
 
 Model read_body(Reader& reader) {
     Model model;
-    const Graph skeleton = parse_plain_graph(reader.text());  // constants and kernels never stand in the text
+    const Graph skeleton =
+        parse_plain_graph(reader.text());  // constants and kernels never stand in the text
     model.inputs = reader.texts();
     model.outputs = reader.texts();
     model.node_names = reader.texts();
     model.value_names = reader.texts();
     const uint64_t params = reader.count(sizeof(uint32_t));
-    for (uint64_t i = 0; i < params; ++i) model.params.push_back(static_cast<ValueId>(reader.number<uint32_t>()));
+    for (uint64_t i = 0; i < params; ++i)
+        model.params.push_back(static_cast<ValueId>(reader.number<uint32_t>()));
     model.metadata = reader.text();
     model.cases = reader.text();
     std::vector<Piece> pieces(reader.count(sizeof(uint64_t)));
@@ -141,33 +157,44 @@ Model read_body(Reader& reader) {
     }
     const size_t slots = checked_slots(skeleton);
     if (slots != model.inputs.size() + pieces.size())
-        Reader::fail(cat("its graph has ", slots, " inputs, its names tell of ", model.inputs.size(), " and ", pieces.size(), " constants"));
-    if (model.outputs.size() != skeleton.outputs.size()) Reader::fail("it names other outputs than its graph has");
-    if (model.node_names.size() != skeleton.nodes().size() || model.value_names.size() != skeleton.value_count())
+        Reader::fail(cat("its graph has ", slots, " inputs, its names tell of ",
+                         model.inputs.size(), " and ", pieces.size(), " constants"));
+    if (model.outputs.size() != skeleton.outputs.size())
+        Reader::fail("it names other outputs than its graph has");
+    if (model.node_names.size() != skeleton.nodes().size() ||
+        model.value_names.size() != skeleton.value_count())
         Reader::fail("it does not name each node and value");
     model.graph = with_constants(skeleton, model.inputs.size(), pieces);
     if (std::string fault = fault_of(model.graph); !fault.empty()) Reader::fail(fault);
     for (ValueId id : model.params)
-        if (at(id) >= model.graph.value_count() || !is_constant(model.graph.producer(id))) Reader::fail("a parameter is not a constant");
+        if (at(id) >= model.graph.value_count() || !is_constant(model.graph.producer(id)))
+            Reader::fail("a parameter is not a constant");
     return model;
 }
 
 Model read_container(std::string_view bytes, size_t* used) {
-    if (bytes.size() < kHeaderBytes) Reader::fail(cat("it has ", bytes.size(), " bytes, less than the header"));
-    if (bytes.substr(0, kMagic.size()) != kMagic) Reader::fail("it does not begin like a dumped model");
+    if (bytes.size() < kHeaderBytes)
+        Reader::fail(cat("it has ", bytes.size(), " bytes, less than the header"));
+    if (bytes.substr(0, kMagic.size()) != kMagic)
+        Reader::fail("it does not begin like a dumped model");
     Reader header(bytes.substr(kMagic.size(), kHeaderBytes - kMagic.size()));
     const auto schema = header.number<uint32_t>();
-    if (schema != kSchema) Reader::fail(cat("it has schema ", schema, ", this version reads ", kSchema));
-    if (header.number<uint32_t>() != 0) Reader::fail("it has flags that this version does not know");
+    if (schema != kSchema)
+        Reader::fail(cat("it has schema ", schema, ", this version reads ", kSchema));
+    if (header.number<uint32_t>() != 0)
+        Reader::fail("it has flags that this version does not know");
     const auto total = header.number<uint64_t>();
-    if (total < kHeaderBytes || total > bytes.size()) Reader::fail(cat("it has ", bytes.size(), " bytes, its header says ", total));
+    if (total < kHeaderBytes || total > bytes.size())
+        Reader::fail(cat("it has ", bytes.size(), " bytes, its header says ", total));
     const std::string_view container = bytes.substr(0, total);
-    if (header.number<uint64_t>() != checksum(container.substr(kHeaderBytes))) Reader::fail("its checksum is wrong");
+    if (header.number<uint64_t>() != checksum(container.substr(kHeaderBytes)))
+        Reader::fail("its checksum is wrong");
     if (used) *used = total;
     Reader reader(container);
     reader.take(kHeaderBytes);
     Model model = read_body(reader);
-    if (reader.at() != total) Reader::fail(cat(total - reader.at(), " bytes follow its last constant"));
+    if (reader.at() != total)
+        Reader::fail(cat(total - reader.at(), " bytes follow its last constant"));
     return model;
 }
 
@@ -218,7 +245,8 @@ std::string to_bytes(const Model& model) {
         writer.bytes.append(tensor->as<char>(), tensor->type().bytes());
     }
     writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
-    writer.patch<uint64_t>(kChecksumAt, checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
+    writer.patch<uint64_t>(kChecksumAt,
+                           checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
     return std::move(writer.bytes);
 }
 
@@ -228,12 +256,13 @@ Model from_bytes(std::string_view bytes, std::string_view file_name, size_t* use
         return read_container(bytes, used);
     } catch (const runtime::UserError& error) {
         why = error.message.what;
-    } catch (const std::exception& error) {
-        why = error.what();
-    }
-    runtime::user_error({.what = cat("cannot read the model ", file_name), .why = why,
-                         .fix = "the file is truncated, damaged or no model that dump() wrote: write or download it again"},
-                        runtime::ErrorKind::runtime);
+    } catch (const std::exception& error) { why = error.what(); }
+    runtime::user_error(
+        {.what = cat("cannot read the model ", file_name),
+         .why = why,
+         .fix =
+             "the file is truncated, damaged or no model that dump() wrote: write or download it again"},
+        runtime::ErrorKind::runtime);
 }
 
 }  // namespace megjit::jit

@@ -20,7 +20,8 @@ constexpr int64_t kLargestNumbers = 16;
 
 std::string number_text(const runtime::Tensor& tensor, int64_t i) {
     char text[40];
-    std::snprintf(text, sizeof text, runtime::is_floating(tensor.dtype()) ? "%.9g" : "%.0f", runtime::item_as_double(tensor, i));
+    std::snprintf(text, sizeof text, runtime::is_floating(tensor.dtype()) ? "%.9g" : "%.0f",
+                  runtime::item_as_double(tensor, i));
     return text;
 }
 
@@ -49,7 +50,8 @@ std::string list_text(std::span<const int64_t> list) {
 
 void print_node(const Graph& graph, const Node& node, std::string& text) {
     for (size_t i = 0; i < node.outputs.size(); ++i)
-        text += cat(i ? ", %" : "%", at(node.outputs[i]), ": ", to_string(graph.type(node.outputs[i])));
+        text +=
+            cat(i ? ", %" : "%", at(node.outputs[i]), ": ", to_string(graph.type(node.outputs[i])));
     text += " = ";
     switch (node.kind) {
         case NodeKind::input: text += cat("input ", node.slot); break;
@@ -61,14 +63,16 @@ void print_node(const Graph& graph, const Node& node, std::string& text) {
     if (node.kind == NodeKind::op && !node.attrs.empty()) {
         text += " {";
         for (size_t i = 0; i < node.attrs.size(); ++i)
-            text += cat(i ? ", " : "", node.op->attrs[i].name, "=", runtime::to_string(node.attrs[i]));
+            text +=
+                cat(i ? ", " : "", node.op->attrs[i].name, "=", runtime::to_string(node.attrs[i]));
         text += "}";
     }
     if (node.kind == NodeKind::fused) {
         text += " {ops=";
         for (size_t i = 0; i < node.ops.size(); ++i) text += (i ? "," : "") + node.ops[i];
         for (const codegen::LaunchShape& launch : launches_of(node))
-            text += cat(", extents=", list_text(launch.extents), ", strides=", list_text(launch.strides));
+            text += cat(", extents=", list_text(launch.extents),
+                        ", strides=", list_text(launch.strides));
         text += "}";
     }
     if (!node.where.empty()) text += "  # " + node.where;
@@ -89,9 +93,12 @@ public:
     LineReader(std::string_view line, int number) : line_(line), number_(number) {}
 
     [[noreturn]] void fail(const std::string& why) const {
-        runtime::user_error({.what = cat("graph text, line ", number_, ": ", why), .why = cat("the line is '", line_, "'")});
+        runtime::user_error({.what = cat("graph text, line ", number_, ": ", why),
+                             .why = cat("the line is '", line_, "'")});
     }
-    void skip_spaces() { while (at_ < line_.size() && line_[at_] == ' ') ++at_; }
+    void skip_spaces() {
+        while (at_ < line_.size() && line_[at_] == ' ') ++at_;
+    }
     bool done() {
         skip_spaces();
         return at_ >= line_.size() || line_.substr(at_, 2) == "# ";
@@ -102,18 +109,24 @@ public:
         at_ += token.size();
         return true;
     }
-    void expect(std::string_view token) { if (!accept(token)) fail(cat("expected '", token, "'")); }
+    void expect(std::string_view token) {
+        if (!accept(token)) fail(cat("expected '", token, "'"));
+    }
     std::string_view word() {
         skip_spaces();
         const size_t from = at_;
-        while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) || std::strchr("_.+-", line_[at_]))) ++at_;
+        while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) ||
+                                      std::strchr("_.+-", line_[at_])))
+            ++at_;
         if (at_ == from) fail("expected a name or a number");
         return line_.substr(from, at_ - from);
     }
     int64_t integer() {
         const std::string_view text = word();
         int64_t value = 0;
-        if (std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size()) fail("expected an integer");
+        if (std::from_chars(text.data(), text.data() + text.size(), value).ptr !=
+            text.data() + text.size())
+            fail("expected an integer");
         return value;
     }
     double real() {
@@ -127,7 +140,8 @@ public:
         std::vector<int64_t> list;
         expect("[");
         if (accept("]")) return list;
-        do list.push_back(integer()); while (accept(","));
+        do list.push_back(integer());
+        while (accept(","));
         expect("]");
         return list;
     }
@@ -201,14 +215,19 @@ private:
         } while (reader.accept(","));
         reader.expect("=");
         const std::string op(reader.word());
-        if (is_plain_ && (op == "const" || op == "fused")) reader.fail(cat("'", op, "' may not stand here"));
+        if (is_plain_ && (op == "const" || op == "fused"))
+            reader.fail(cat("'", op, "' may not stand here"));
         std::vector<ValueId> outputs;
-        if (op == "input") outputs = {graph_.add_input(types[0], static_cast<int>(reader.integer()))};
+        if (op == "input")
+            outputs = {graph_.add_input(types[0], static_cast<int>(reader.integer()))};
         else if (op == "const") outputs = {graph_.add_constant(constant(reader, types[0]))};
-        else outputs = graph_.add(op == "fused" ? fused(reader, line) : application(reader, op), types);
+        else
+            outputs =
+                graph_.add(op == "fused" ? fused(reader, line) : application(reader, op), types);
         if (!reader.done()) reader.fail("unexpected text at the end");
         for (size_t i = 0; i < names.size(); ++i)
-            if (!names_.emplace(names[i], outputs.at(i)).second) reader.fail(cat("%", names[i], " is defined twice"));
+            if (!names_.emplace(names[i], outputs.at(i)).second)
+                reader.fail(cat("%", names[i], " is defined twice"));
     }
 
     TensorRef constant(LineReader& reader, const Type& type) {
@@ -216,10 +235,13 @@ private:
         const int64_t n = type.numel();
         if (type.dtype == DType::c64 || n > kLargestNumbers) {
             const std::string_view hex = reader.word();
-            if (hex.size() != 1 + 2 * type.bytes() || hex[0] != 'x') reader.fail("expected the bytes of the constant");
+            if (hex.size() != 1 + 2 * type.bytes() || hex[0] != 'x')
+                reader.fail("expected the bytes of the constant");
             for (size_t i = 0; i < type.bytes(); ++i) {
                 int byte = 0;
-                if (std::from_chars(hex.data() + 1 + 2 * i, hex.data() + 3 + 2 * i, byte, 16).ptr != hex.data() + 3 + 2 * i) reader.fail("bad byte");
+                if (std::from_chars(hex.data() + 1 + 2 * i, hex.data() + 3 + 2 * i, byte, 16).ptr !=
+                    hex.data() + 3 + 2 * i)
+                    reader.fail("bad byte");
                 tensor->as<uint8_t>()[i] = static_cast<uint8_t>(byte);
             }
             return tensor;
@@ -275,7 +297,8 @@ private:
         Node node{.kind = NodeKind::fused, .inputs = operands(reader)};
         auto kernel = std::make_shared<codegen::BoundKernel>();
         reader.expect("{ops=");
-        do node.ops.emplace_back(reader.word()); while (reader.accept(",") && !reader.accept("extents="));
+        do node.ops.emplace_back(reader.word());
+        while (reader.accept(",") && !reader.accept("extents="));
         kernel->launch = launch(reader);
         while (reader.accept(",")) {
             reader.expect("extents=");
@@ -283,7 +306,8 @@ private:
         }
         reader.expect("}");
         std::string text;
-        for (; line + 1 < lines_.size() && lines_[line + 1].substr(0, 4) == "  | "; ++line) text += std::string(lines_[line + 1].substr(4)) + "\n";
+        for (; line + 1 < lines_.size() && lines_[line + 1].substr(0, 4) == "  | "; ++line)
+            text += std::string(lines_[line + 1].substr(4)) + "\n";
         kernel->kernel = codegen::parse_kernel(text);
         node.kernel = std::move(kernel);
         return node;

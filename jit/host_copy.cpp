@@ -8,12 +8,15 @@ OpDef copy_op(std::string name, std::string doc) {
             .doc = std::move(doc),
             .inputs = {"x"},
             .infer = [](const runtime::OpCall& call) { return std::vector<Type>{call.inputs[0]}; },
-            .cost = [](const runtime::OpCall&, std::span<const Type> outputs) { return runtime::Cost{.bytes = static_cast<double>(outputs[0].bytes())}; }};
+            .cost = [](const runtime::OpCall&, std::span<const Type> outputs) {
+        return runtime::Cost{.bytes = static_cast<double>(outputs[0].bytes())};
+    }};
 }
 
 class HostCopy final : public runtime::Executable {
 public:
-    HostCopy(bool is_to_host, runtime::Device& device, size_t bytes) : is_to_host_(is_to_host), device_(device), bytes_(bytes) {}
+    HostCopy(bool is_to_host, runtime::Device& device, size_t bytes)
+        : is_to_host_(is_to_host), device_(device), bytes_(bytes) {}
     void run(void* const* inputs, void* const* outputs, void*) const override {
         if (is_to_host_) device_.copy_to_host(outputs[0], inputs[0], bytes_);
         else device_.copy_from_host(outputs[0], inputs[0], bytes_);
@@ -33,11 +36,13 @@ const OpDef& to_host() {
 }
 
 const OpDef& from_host() {
-    static const OpDef op = copy_op("from_host", "x, which to_host has stored, in the device's memory again.");
+    static const OpDef op =
+        copy_op("from_host", "x, which to_host has stored, in the device's memory again.");
     return op;
 }
 
-std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, runtime::Device& device, size_t bytes) {
+std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, runtime::Device& device,
+                                                     size_t bytes) {
     return std::make_shared<HostCopy>(&op == &to_host(), device, bytes);
 }
 

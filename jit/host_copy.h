@@ -1,5 +1,6 @@
-// jit/host_copy.h -- the two ops by which a value leaves a device's memory and comes back (passes/offload.cpp).
-// Only passes use them: they are not in the registry, and no device prepares them.
+// jit/host_copy.h -- the two ops by which a value leaves a device's memory and comes back
+// (passes/offload.cpp). Only passes use them: they are not in the registry, and no device prepares
+// them.
 #pragma once
 
 #include <memory>
@@ -9,11 +10,14 @@
 
 namespace megjit::jit {
 
-const OpDef& to_host();    // the result lies in the host's memory; only from_host reads it
+const OpDef& to_host();  // the result lies in the host's memory; only from_host reads it
 const OpDef& from_host();
-inline bool is_host_copy(const Node& node) { return node.op == &to_host() || node.op == &from_host(); }
+inline bool is_host_copy(const Node& node) {
+    return node.op == &to_host() || node.op == &from_host();
+}
 
 // Runs either, by the device's copies.
-std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, runtime::Device& device, size_t bytes);
+std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, runtime::Device& device,
+                                                     size_t bytes);
 
 }  // namespace megjit::jit

@@ -16,9 +16,14 @@ constexpr int kMaxRounds = 3;
 
 }  // namespace
 
-PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes, LoweringOptions lowering)
-    : recorded_(std::move(recorded)), passes_(passes), ladder_(passes.memory), lowering_(std::move(lowering)) {
-    const std::chrono::duration<double> budget(std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
+PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
+                               LoweringOptions lowering)
+    : recorded_(std::move(recorded)),
+      passes_(passes),
+      ladder_(passes.memory),
+      lowering_(std::move(lowering)) {
+    const std::chrono::duration<double> budget(
+        std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
     common_ = std::make_shared<const Graph>(run_passes_before_plan(*recorded_, passes_));
     run_passes();
@@ -31,12 +36,14 @@ void PendingProgram::run_passes() {
     while (!fits(graph_, ladder_, lowering_) && !ladder_.is_exhausted());
     requests_.clear();
     for (const Node& node : graph_.nodes())
-        if (node.kind == NodeKind::fused) requests_.push_back(codegen::KernelService::instance().request(node.kernel->kernel));
+        if (node.kind == NodeKind::fused)
+            requests_.push_back(codegen::KernelService::instance().request(node.kernel->kernel));
 }
 
 bool PendingProgram::is_ready() const {
     const auto is_done = [](const auto& request) { return request->is_done(); };
-    return std::all_of(requests_.begin(), requests_.end(), is_done) || Clock::now() >= deadline_ || codegen::KernelService::instance().is_stopped();
+    return std::all_of(requests_.begin(), requests_.end(), is_done) || Clock::now() >= deadline_ ||
+           codegen::KernelService::instance().is_stopped();
 }
 
 std::shared_ptr<Program> PendingProgram::finish() {
@@ -46,7 +53,8 @@ std::shared_ptr<Program> PendingProgram::finish() {
     lowering.kernels.emplace();
     for (const auto& request : requests_) {
         lowering.kernels->push_back(request->is_done() ? request->compiled() : nullptr);
-        if (!lowering.kernels->back() && !codegen::runs_without_code(request->kernel())) refused_.insert(print(request->kernel()));
+        if (!lowering.kernels->back() && !codegen::runs_without_code(request->kernel()))
+            refused_.insert(print(request->kernel()));
     }
     tell_what_is_late();
     if (refused_.size() > known && rounds_ < kMaxRounds) {
@@ -68,10 +76,12 @@ bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOption
     return ladder.accepts(Program(graph, *recorded_, *passes_.device, lowering).plan());
 }
 
-std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
+std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder,
+                                               LoweringOptions lowering) const {
     lowering.curve = ladder.curve();
     if (!fits(graph, ladder, lowering)) return nullptr;
-    passes_.device->allocator().trim();  // the arena of a program that this one follows is not kept beside it
+    passes_.device->allocator()
+        .trim();  // the arena of a program that this one follows is not kept beside it
     return std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering);
 }
 
@@ -82,7 +92,8 @@ std::shared_ptr<Program> PendingProgram::without_kernels() {
     passes.opt_level = std::min(passes.opt_level, 2);
     passes.fuse = false;
     while (!plain_ladder_->is_exhausted())
-        if (auto program = lower(run_passes_with_plan(*common_, passes), *plain_ladder_, lowering_)) return program;
+        if (auto program = lower(run_passes_with_plan(*common_, passes), *plain_ladder_, lowering_))
+            return program;
     plain_ladder_->refuse(ladder_, first_line());
 }
 
@@ -93,11 +104,15 @@ std::string PendingProgram::first_line() const {
 }
 
 void PendingProgram::tell_what_is_late() const {
-    const auto late = std::count_if(requests_.begin(), requests_.end(), [](const auto& request) { return !request->is_done(); });
+    const auto late = std::count_if(requests_.begin(), requests_.end(),
+                                    [](const auto& request) { return !request->is_done(); });
     if (late == 0 || codegen::KernelService::instance().is_stopped()) return;
-    const auto first = std::find_if(graph_.nodes().begin(), graph_.nodes().end(), [](const Node& node) { return node.kind == NodeKind::fused; });
-    codegen::warn_once(runtime::cat(late, " of ", requests_.size(), " kernels of the function traced at ", first->where, " are not compiled after ",
-                                    runtime::debug().compile_budget, " s (MEGJIT_COMPILE_BUDGET): their operations run one by one"));
+    const auto first = std::find_if(graph_.nodes().begin(), graph_.nodes().end(),
+                                    [](const Node& node) { return node.kind == NodeKind::fused; });
+    codegen::warn_once(runtime::cat(late, " of ", requests_.size(),
+                                    " kernels of the function traced at ", first->where,
+                                    " are not compiled after ", runtime::debug().compile_budget,
+                                    " s (MEGJIT_COMPILE_BUDGET): their operations run one by one"));
 }
 
 }  // namespace megjit::jit

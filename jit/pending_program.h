@@ -1,5 +1,5 @@
-// jit/pending_program.h -- PendingProgram: a program whose kernels are being compiled, and the same without
-// generated kernels, which runs meanwhile.
+// jit/pending_program.h -- PendingProgram: a program whose kernels are being compiled, and the same
+// without generated kernels, which runs meanwhile.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,20 @@ namespace megjit::jit {
 class PendingProgram {
 public:
     using Clock = codegen::CompileQueue::Clock;
-    // Runs the passes, finds a plan that fits into the memory that is allowed, and asks for the kernels.
-    PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes, LoweringOptions lowering);
+    // Runs the passes, finds a plan that fits into the memory that is allowed, and asks for the
+    // kernels.
+    PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
+                   LoweringOptions lowering);
 
-    // Has every kernel been compiled or refused, or is the time over that MEGJIT_COMPILE_BUDGET gives?
+    // Has every kernel been compiled or refused, or is the time over that MEGJIT_COMPILE_BUDGET
+    // gives?
     bool is_ready() const;
     const codegen::KernelRequests& requests() const { return requests_; }
     Clock::time_point deadline() const { return deadline_; }
 
-    // With the kernels that there are. A group whose kernel there is not runs unfused; where other groups come
-    // of that, or of a plan that needs less memory, their kernels are asked for, and the result is null: wait again.
+    // With the kernels that there are. A group whose kernel there is not runs unfused; where other
+    // groups come of that, or of a plan that needs less memory, their kernels are asked for, and
+    // the result is null: wait again.
     std::shared_ptr<Program> finish();
     std::shared_ptr<Program> without_kernels();
 
@@ -34,20 +38,21 @@ private:
     void run_passes();
     bool has_kernels() const { return passes_.opt_level >= 3 || passes_.fuse; }
     bool fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
-    std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
+    std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder,
+                                   LoweringOptions lowering) const;
     void tell_what_is_late() const;
     std::string first_line() const;
 
     std::shared_ptr<const Graph> recorded_;
     PipelineOptions passes_;
     std::shared_ptr<const Graph> common_;  // what all plans start from
-    PlanLadder ladder_;                    // with kernels
+    PlanLadder ladder_;  // with kernels
     std::optional<PlanLadder> plain_ladder_;  // without
     LoweringOptions lowering_;
     Clock::time_point deadline_;
     Graph graph_;
     codegen::KernelRequests requests_;  // for each fused node, in order
-    std::set<std::string> refused_;     // printed kernels that cannot be had
+    std::set<std::string> refused_;  // printed kernels that cannot be had
     int rounds_ = 0;
 };
 

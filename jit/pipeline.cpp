@@ -10,35 +10,55 @@ namespace megjit::jit {
 namespace {
 
 template <Graph (*pass)(const Graph&)>
-Graph plain(const Graph& graph, const PipelineOptions&) { return pass(graph); }
+Graph plain(const Graph& graph, const PipelineOptions&) {
+    return pass(graph);
+}
 
 constexpr Pass kPipeline[] = {
-    {"drop_dead", 1, plain<drop_dead>, true, false, "first: most of what a trace records for shapes is never read"},
-    {"fold_constants", 1, plain<fold_constants>, true, false, "before simplify: identities look for constants"},
-    {"simplify", 1, plain<simplify>, false, false, "before dedup: equal expressions become equal nodes"},
-    {"dedup", 2, plain<dedup>, true, false, "before fuse: a value computed twice must not become two kernels"},
-    {"drop_dead_again", 1, plain<drop_dead>, true, false, "after the rewrites: what they replaced must not reach a kernel"},
-    {"offload", 0, offload, true, false, "before rematerialize, to which what was fetched is a value like others"},
-    {"rematerialize", 0, rematerialize, true, false, "after dedup, which would join again what is computed twice; before expand: an op is kept or not as a whole"},
-    {"join_slices", 3, plain<join_slices>, false, false, "after dedup: the zeros are one node; before fuse, which would take the sums"},
-    {"expand", 3, expand, false, true, "after dedup: what it writes twice on purpose must not be joined again"},
-    {"fold_scales", 3, fold_scales, false, false, "before fuse_epilogues: the shift becomes a bias"},
-    {"assign_layouts", 3, plain<assign_layouts>, false, false, "before fuse: a group has one layout"},
-    {"fuse_epilogues", 3, plain<fuse_epilogues>, true, false, "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
+    {"drop_dead", 1, plain<drop_dead>, true, false,
+     "first: most of what a trace records for shapes is never read"},
+    {"fold_constants", 1, plain<fold_constants>, true, false,
+     "before simplify: identities look for constants"},
+    {"simplify", 1, plain<simplify>, false, false,
+     "before dedup: equal expressions become equal nodes"},
+    {"dedup", 2, plain<dedup>, true, false,
+     "before fuse: a value computed twice must not become two kernels"},
+    {"drop_dead_again", 1, plain<drop_dead>, true, false,
+     "after the rewrites: what they replaced must not reach a kernel"},
+    {"offload", 0, offload, true, false,
+     "before rematerialize, to which what was fetched is a value like others"},
+    {"rematerialize", 0, rematerialize, true, false,
+     "after dedup, which would join again what is computed twice; before expand: an op is kept or not as a whole"},
+    {"join_slices", 3, plain<join_slices>, false, false,
+     "after dedup: the zeros are one node; before fuse, which would take the sums"},
+    {"expand", 3, expand, false, true,
+     "after dedup: what it writes twice on purpose must not be joined again"},
+    {"fold_scales", 3, fold_scales, false, false,
+     "before fuse_epilogues: the shift becomes a bias"},
+    {"assign_layouts", 3, plain<assign_layouts>, false, false,
+     "before fuse: a group has one layout"},
+    {"fuse_epilogues", 3, plain<fuse_epilogues>, true, false,
+     "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
     {"fuse_relu", 3, plain<fuse_relu>, false, false, "after fuse_epilogues: relu is the last step"},
-    {"recompute_cheap", 3, recompute_cheap, true, false, "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
-    {"bind_weights", 3, bind_weights, false, false, "after fuse_relu: packing depends on the whole epilogue; before fuse: the prologue has no kernels"},
+    {"recompute_cheap", 3, recompute_cheap, true, false,
+     "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
+    {"bind_weights", 3, bind_weights, false, false,
+     "after fuse_relu: packing depends on the whole epilogue; before fuse: the prologue has no kernels"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
-    {"drop_dead_last", 3, plain<drop_dead>, true, true, "after fuse: transposes and constants that kernels took in"},
+    {"drop_dead_last", 3, plain<drop_dead>, true, true,
+     "after fuse: transposes and constants that kernels took in"},
     {"batch", 3, plain<batch>, true, true, "after all: no node may come between launches any more"},
 };
 
 void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {
-    debug.dump(stage, {{".txt", [&] { return print(graph); }}, {".dot", [&] { return to_dot(graph); }}, {".html", [&] { return to_html(graph, stage); }}});
+    debug.dump(stage, {{".txt", [&] { return print(graph); }},
+                       {".dot", [&] { return to_dot(graph); }},
+                       {".html", [&] { return to_html(graph, stage); }}});
 }
 
 std::span<const Pass> before_plan() {
-    const auto first = std::find_if(std::begin(kPipeline), std::end(kPipeline), [](const Pass& pass) { return pass.name == "rematerialize"; });
+    const auto first = std::find_if(std::begin(kPipeline), std::end(kPipeline),
+                                    [](const Pass& pass) { return pass.name == "rematerialize"; });
     return {std::begin(kPipeline), first};
 }
 
@@ -46,11 +66,14 @@ Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOption
     const runtime::Debug& debug = runtime::debug();
     for (const Pass& pass : passes) {
         const int level = pass.generates && options.fuse ? 0 : pass.level;
-        if (options.opt_level < level || (options.exact && !pass.keeps_bits) || debug.skips(pass.name)) continue;
+        if (options.opt_level < level || (options.exact && !pass.keeps_bits) ||
+            debug.skips(pass.name))
+            continue;
         graph = pass.run(graph, options);
         if (debug.check)
             if (std::string fault = fault_of(graph); !fault.empty())
-                throw runtime::InternalError(runtime::cat("pass ", pass.name, " broke the graph: ", fault));
+                throw runtime::InternalError(
+                    runtime::cat("pass ", pass.name, " broke the graph: ", fault));
         dump(debug, pass.name, graph);
     }
     return graph;

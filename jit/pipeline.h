@@ -10,10 +10,10 @@ namespace megjit::jit {
 
 struct Pass {
     std::string_view name;  // for MEGJIT_DUMP and MEGJIT_SKIP
-    int level = 1;          // runs from this opt_level on
+    int level = 1;  // runs from this opt_level on
     Graph (*run)(const Graph&, const PipelineOptions&) = nullptr;
     bool keeps_bits = false;  // results stay the same bit for bit: runs under numerics="exact" too
-    bool generates = false;   // serves code generation: runs below its level when that is turned on
+    bool generates = false;  // serves code generation: runs below its level when that is turned on
     std::string_view why_here;
 };
 std::span<const Pass> pipeline();
@@ -22,7 +22,8 @@ std::span<const Pass> pipeline();
 // the pass that broke the graph.
 Graph run_pipeline(Graph graph, const PipelineOptions& options);
 
-// The same in two parts: what does not hang on the plan of recomputation, and the rest, for each plan that is tried.
+// The same in two parts: what does not hang on the plan of recomputation, and the rest, for each
+// plan that is tried.
 Graph run_passes_before_plan(Graph graph, const PipelineOptions& options);
 Graph run_passes_with_plan(Graph graph, const PipelineOptions& options);
 

@@ -15,13 +15,14 @@ using runtime::cat;
 constexpr double kMostCostWithoutLimit = 1.35;
 constexpr double kBeyond = 0.65;  // the way to a plan that costs less may lead over others
 
-// So many of the last plans that cost no more are planned, and the smallest wins: the search sees neither kernels nor
-// gaps between buffers.
+// So many of the last plans that cost no more are planned, and the smallest wins: the search sees
+// neither kernels nor gaps between buffers.
 constexpr size_t kFinalists = 4;
 constexpr double kFarFromSmallest = 1.25;
 
-// No program takes less than so much of what is expected of it. A plan by the search's count and its arena differ by
-// a few percent where no kernels are generated; where they are, by about as much as for the plain program.
+// No program takes less than so much of what is expected of it. A plan by the search's count and
+// its arena differ by a few percent where no kernels are generated; where they are, by about as
+// much as for the plain program.
 constexpr double kLeastOfExpected = 0.9;
 
 // On stderr, once a search takes long enough for somebody to wonder.
@@ -34,7 +35,8 @@ public:
         if (std::chrono::steady_clock::now() - start_ < std::chrono::seconds(2)) return;
         is_shown_ = true;
         const int full = static_cast<int>(part * kWidth);
-        std::fprintf(stderr, "\rplanning memory [%s%s] %d %%", std::string(full, '#').c_str(), std::string(kWidth - full, ' ').c_str(), static_cast<int>(part * 100));
+        std::fprintf(stderr, "\rplanning memory [%s%s] %d %%", std::string(full, '#').c_str(),
+                     std::string(kWidth - full, ' ').c_str(), static_cast<int>(part * 100));
         std::fflush(stderr);
     }
 
@@ -72,29 +74,40 @@ std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem) {
 void PlanLadder::search(const memory::RematProblem& problem) {
     ProgressBar bar;
     memory::RematSearch search = options_.search;
-    if (options_.is_sublinear && !options_.limit) search.most_cost = kMostCostWithoutLimit + kBeyond;
+    if (options_.is_sublinear && !options_.limit)
+        search.most_cost = kMostCostWithoutLimit + kBeyond;
     search.watch = [&](double part) {
         runtime::check_interrupt();
         bar.show(part);
     };
     plans_ = memory::rematerialize(problem, search);
-    for (const memory::RematPlan& plan : plans_) curve_.push_back({.bytes = plan.peak_bytes, .seconds = plan.cost});
+    for (const memory::RematPlan& plan : plans_)
+        curve_.push_back({.bytes = plan.peak_bytes, .seconds = plan.cost});
     if (options_.is_sublinear && !options_.limit) {
         std::vector<memory::RematPlan> finalists = smallest(plans_);
         memory::RematSearch quicker = search;
-        quicker.genetic_rounds = 0;  // so that a longer search never ends with more memory than a short one
+        quicker.genetic_rounds =
+            0;  // so that a longer search never ends with more memory than a short one
         if (options_.search.genetic_rounds)
-            for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker))) finalists.push_back(std::move(plan));
+            for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker)))
+                finalists.push_back(std::move(plan));
         plans_ = std::move(finalists);
     }
 }
 
-std::vector<memory::RematPlan> PlanLadder::smallest(const std::vector<memory::RematPlan>& plans) const {
+std::vector<memory::RematPlan> PlanLadder::smallest(
+    const std::vector<memory::RematPlan>& plans) const {
     size_t last = 0;
-    while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes && plans[last + 1].cost <= kMostCostWithoutLimit * plans[0].cost) ++last;
+    while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes &&
+           plans[last + 1].cost <= kMostCostWithoutLimit * plans[0].cost)
+        ++last;
     size_t first = last;
-    while (first > 0 && last - first + 1 < kFinalists && static_cast<double>(plans[first - 1].peak_bytes) <= kFarFromSmallest * static_cast<double>(plans[last].peak_bytes)) --first;
-    return {plans.begin() + static_cast<ptrdiff_t>(first), plans.begin() + static_cast<ptrdiff_t>(last) + 1};
+    while (first > 0 && last - first + 1 < kFinalists &&
+           static_cast<double>(plans[first - 1].peak_bytes) <=
+               kFarFromSmallest * static_cast<double>(plans[last].peak_bytes))
+        --first;
+    return {plans.begin() + static_cast<ptrdiff_t>(first),
+            plans.begin() + static_cast<ptrdiff_t>(last) + 1};
 }
 
 // Without a limit all finalists are planned, then the smallest is taken.
@@ -103,7 +116,8 @@ bool PlanLadder::wins(const MemoryPlan& plan) {
     planned_bytes_.push_back(plan.planned_bytes);
     if (++rung_ < plans_.size()) return false;
     is_decided_ = true;
-    rung_ = static_cast<size_t>(std::min_element(planned_bytes_.begin(), planned_bytes_.end()) - planned_bytes_.begin());
+    rung_ = static_cast<size_t>(std::min_element(planned_bytes_.begin(), planned_bytes_.end()) -
+                                planned_bytes_.begin());
     return rung_ + 1 == plans_.size();
 }
 
@@ -115,16 +129,21 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     is_tried_.resize(plans_.size());
     if (rung_ == 0) {
         plain_bytes_ = plan.planned_bytes;
-        bytes_by_peak_ = static_cast<double>(plan.arena_bytes) / static_cast<double>(std::max<size_t>(plans_[0].peak_bytes, 1));
+        bytes_by_peak_ = static_cast<double>(plan.arena_bytes) /
+                         static_cast<double>(std::max<size_t>(plans_[0].peak_bytes, 1));
     }
     is_tried_[rung_] = true;
     rung_ = next_rung();
     return false;
 }
 
-// The cheapest that may fit; where none does, those that may be the smallest: what is refused names the least limit.
+// The cheapest that may fit; where none does, those that may be the smallest: what is refused names
+// the least limit.
 size_t PlanLadder::next_rung() const {
-    const auto may_take = [&](size_t rung, size_t bytes) { return !is_tried_[rung] && kLeastOfExpected * expected_bytes(rung) <= static_cast<double>(bytes); };
+    const auto may_take = [&](size_t rung, size_t bytes) {
+        return !is_tried_[rung] &&
+               kLeastOfExpected * expected_bytes(rung) <= static_cast<double>(bytes);
+    };
     for (size_t rung = 0; rung < plans_.size(); ++rung)
         if (may_take(rung, options_.limit)) return rung;
     for (size_t rung = plans_.size(); rung-- > 0;)
@@ -133,7 +152,8 @@ size_t PlanLadder::next_rung() const {
 }
 
 double PlanLadder::expected_bytes(size_t rung) const {
-    const auto less = static_cast<double>(plans_[0].peak_bytes) - static_cast<double>(plans_[rung].peak_bytes);
+    const auto less =
+        static_cast<double>(plans_[0].peak_bytes) - static_cast<double>(plans_[rung].peak_bytes);
     return static_cast<double>(plain_bytes_) - less * std::min(1.0, bytes_by_peak_);
 }
 
@@ -147,18 +167,25 @@ PlanLadder PlanLadder::from_the_top() const {
 std::vector<CurvePoint> PlanLadder::curve() const {
     std::vector<CurvePoint> curve = curve_;
     if (rung_ < plans_.size())
-        for (CurvePoint& point : curve) point.is_chosen = point.bytes == plans_[rung_].peak_bytes && point.seconds == plans_[rung_].cost;
+        for (CurvePoint& point : curve)
+            point.is_chosen =
+                point.bytes == plans_[rung_].peak_bytes && point.seconds == plans_[rung_].cost;
     return curve;
 }
 
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {
-    if (other.least_ && other.least_->planned_bytes < least_->planned_bytes) other.refuse(*this, where);
+    if (other.least_ && other.least_->planned_bytes < least_->planned_bytes)
+        other.refuse(*this, where);
     const size_t elsewhere = least_->planned_bytes - least_->arena_bytes;
-    const std::string what_helps = elsewhere > least_->arena_bytes ? "a smaller model, or fewer results" : "a smaller batch";
-    throw OverLimit(runtime::ErrorKind::memory,
-        {.what = cat("memory_limit: a call needs at least ", least_->planned_bytes, " bytes (", megabytes(least_->planned_bytes), "), and the limit is ",
-                     options_.limit, " bytes (", megabytes(options_.limit), ")"),
-         .why = cat("inputs, parameters and results take ", megabytes(elsewhere), ", and even with recomputation these are alive at once: ",
+    const std::string what_helps =
+        elsewhere > least_->arena_bytes ? "a smaller model, or fewer results" : "a smaller batch";
+    throw OverLimit(
+        runtime::ErrorKind::memory,
+        {.what = cat("memory_limit: a call needs at least ", least_->planned_bytes, " bytes (",
+                     megabytes(least_->planned_bytes), "), and the limit is ", options_.limit,
+                     " bytes (", megabytes(options_.limit), ")"),
+         .why = cat("inputs, parameters and results take ", megabytes(elsewhere),
+                    ", and even with recomputation these are alive at once: ",
                     join(largest_at_peak(*least_, 3))),
          .fix = cat("raise the limit to ", least_->planned_bytes, ", or take ", what_helps),
          .at = where});
@@ -168,15 +195,21 @@ std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
     std::vector<size_t> alive(plan.steps.size() + 2);
     for (const PlannedBuffer& buffer : plan.buffers)
         if (buffer.place == memory::Place::kArena)
-            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step) alive[step] += buffer.bytes;
-    const auto peak = static_cast<uint32_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
+            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step)
+                alive[step] += buffer.bytes;
+    const auto peak =
+        static_cast<uint32_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
     std::vector<const PlannedBuffer*> buffers;
     for (const PlannedBuffer& buffer : plan.buffers)
-        if (buffer.place == memory::Place::kArena && buffer.live.first <= peak && peak < buffer.live.last) buffers.push_back(&buffer);
-    std::stable_sort(buffers.begin(), buffers.end(), [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+        if (buffer.place == memory::Place::kArena && buffer.live.first <= peak &&
+            peak < buffer.live.last)
+            buffers.push_back(&buffer);
+    std::stable_sort(buffers.begin(), buffers.end(),
+                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
     std::vector<std::string> texts;
     for (const PlannedBuffer* buffer : buffers)
-        if (texts.size() < count) texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+        if (texts.size() < count)
+            texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
     return texts;
 }
 

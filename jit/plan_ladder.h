@@ -1,8 +1,9 @@
-// jit/plan_ladder.h -- PlanLadder: one graph's plans of recomputation, from the cheapest to the smallest, and the
-// first of them that fits into the memory that is allowed.
+// jit/plan_ladder.h -- PlanLadder: one graph's plans of recomputation, from the cheapest to the
+// smallest, and the first of them that fits into the memory that is allowed.
 //
-// The plans do not depend on the limit, and they are tried in order: so more memory never gives a slower plan, and
-// less memory never a larger peak. Those are left out that by the search's count cannot fit.
+// The plans do not depend on the limit, and they are tried in order: so more memory never gives a
+// slower plan, and less memory never a larger peak. Those are left out that by the search's count
+// cannot fit.
 #pragma once
 
 #include <optional>
@@ -26,18 +27,21 @@ public:
     explicit PlanLadder(const MemoryOptions& options) : options_(options) {}
     bool is_wanted() const { return shapes_the_plan() || options_.only_looks; }
 
-    // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it, unmoved.
+    // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it,
+    // unmoved.
     PipelineOptions with_plan(PipelineOptions passes);
 
     // The same plans, none of them tried.
     PlanLadder from_the_top() const;
 
-    // Does this program, made of the present rung, fit? If not the ladder stands on the next rung that may.
+    // Does this program, made of the present rung, fit? If not the ladder stands on the next rung
+    // that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
     // Every plan that was found, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
-    // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and what would help.
+    // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and
+    // what would help.
     [[noreturn]] void refuse(const PlanLadder& other, const std::string& where) const;
 
 private:
@@ -53,15 +57,16 @@ private:
     std::vector<memory::RematPlan> plans_;
     std::vector<CurvePoint> curve_;
     size_t rung_ = 0;
-    std::vector<bool> is_tried_;        // by plan
-    size_t plain_bytes_ = 0;            // planned_bytes of the first rung
-    double bytes_by_peak_ = 1;          // its arena by what the search expected
+    std::vector<bool> is_tried_;  // by plan
+    size_t plain_bytes_ = 0;  // planned_bytes of the first rung
+    double bytes_by_peak_ = 1;  // its arena by what the search expected
     std::vector<size_t> planned_bytes_;  // without a limit: of the programs of the rungs so far
     bool is_decided_ = false;
     std::optional<MemoryPlan> least_;  // the smallest program that was seen
 };
 
-// The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25] model.py:41".
+// The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25]
+// model.py:41".
 std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count);
 
 }  // namespace megjit::jit

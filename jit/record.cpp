@@ -9,7 +9,9 @@ namespace {
 bool same_value(const RecordedValue& a, const RecordedValue& b) {
     if (a.origin != b.origin || !(a.type == b.type)) return false;
     if (a.origin == Origin::outside) return a.slot == b.slot;
-    if (a.origin == Origin::constant) return a.tensor == b.tensor || std::memcmp(a.tensor->data(), b.tensor->data(), a.type.bytes()) == 0;
+    if (a.origin == Origin::constant)
+        return a.tensor == b.tensor ||
+               std::memcmp(a.tensor->data(), b.tensor->data(), a.type.bytes()) == 0;
     return true;
 }
 
@@ -28,10 +30,14 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
         if (a.kind != b.kind || a.index != b.index) return false;
         if (a.kind == EventKind::op) {
             const RecordedOp &x = ops[a.index], &y = other.ops[b.index];
-            if (x.op != y.op || !runtime::same(x.attrs, y.attrs) || !same_values(x.inputs, y.inputs) || x.outputs != y.outputs) return false;
+            if (x.op != y.op || !runtime::same(x.attrs, y.attrs) ||
+                !same_values(x.inputs, y.inputs) || x.outputs != y.outputs)
+                return false;
         } else if (a.kind == EventKind::backward) {
             const RecordedBackward &x = backwards[a.index], &y = other.backwards[b.index];
-            if (!same_values(x.ys, y.ys) || !same_values(x.dys, y.dys) || !same_values(x.wanted, y.wanted)) return false;
+            if (!same_values(x.ys, y.ys) || !same_values(x.dys, y.dys) ||
+                !same_values(x.wanted, y.wanted))
+                return false;
         }
     }
     return true;
@@ -42,13 +48,16 @@ void Record::mark_crossing_values() {
     for (size_t i = 0; i < ops.size(); ++i) {
         while (segment < segment_end_op.size() && i >= segment_end_op[segment]) ++segment;
         for (RecordId input : ops[i].inputs)
-            if (values[input].origin == Origin::op && values[input].segment < segment) values[input].is_output = true;
+            if (values[input].origin == Origin::op && values[input].segment < segment)
+                values[input].is_output = true;
     }
 }
 
 Segment extract_segment(const Record& record, uint32_t index) {
     const uint32_t first = index == 0 ? 0 : record.segment_end_op[index - 1];
-    const uint32_t last = index < record.segment_end_op.size() ? record.segment_end_op[index] : static_cast<uint32_t>(record.ops.size());
+    const uint32_t last = index < record.segment_end_op.size()
+                              ? record.segment_end_op[index]
+                              : static_cast<uint32_t>(record.ops.size());
     Segment segment;
     std::unordered_map<RecordId, ValueId> ids;
     const auto id_of = [&](RecordId value) {
@@ -66,7 +75,12 @@ Segment extract_segment(const Record& record, uint32_t index) {
     };
     for (uint32_t i = first; i < last; ++i) {
         const RecordedOp& op = record.ops[i];
-        Node node{.kind = NodeKind::op, .op = op.op, .attrs = op.attrs, .where = op.where, .marks = op.marks, .role = op.role};
+        Node node{.kind = NodeKind::op,
+                  .op = op.op,
+                  .attrs = op.attrs,
+                  .where = op.where,
+                  .marks = op.marks,
+                  .role = op.role};
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
         for (RecordId output : op.outputs) types.push_back(record.values[output].type);
@@ -75,7 +89,8 @@ Segment extract_segment(const Record& record, uint32_t index) {
     }
     for (uint32_t i = first; i < last; ++i)
         for (RecordId output : record.ops[i].outputs)
-            if (const RecordedValue& value = record.values[output]; value.is_output && !value.tensor) {
+            if (const RecordedValue& value = record.values[output];
+                value.is_output && !value.tensor) {
                 segment.graph.outputs.push_back(ids.at(output));
                 segment.outputs.push_back(output);
             }

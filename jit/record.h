@@ -1,8 +1,9 @@
-// jit/record.h -- Record: what one recording call saw, in order. A later call is matched against it;
-// it is compiled segment by segment.
+// jit/record.h -- Record: what one recording call saw, in order. A later call is matched against
+// it; it is compiled segment by segment.
 //
 // A segment ends where the host needs a value: it was read, or ops ran outside of the graph
-// (exclude_from_trace, ops whose shape depends on data). A trace without host reads has one segment.
+// (exclude_from_trace, ops whose shape depends on data). A trace without host reads has one
+// segment.
 #pragma once
 
 #include <string>
@@ -15,17 +16,17 @@ namespace megjit::jit {
 using RecordId = uint32_t;  // of a value in a record
 
 enum class Origin : uint8_t {
-    op,        // made by a recorded op
-    outside,   // a tensor from outside: argument, parameter, global, made on the host
+    op,  // made by a recorded op
+    outside,  // a tensor from outside: argument, parameter, global, made on the host
     constant,  // a Python number or array used as an operand; equal in every call
 };
 
 struct RecordedValue {
     Type type = {};
     Origin origin = Origin::op;
-    uint32_t slot = 0;       // outside: index into Record::outside
-    uint32_t segment = 0;    // op: the segment that computes it
-    TensorRef tensor = {};   // constants, and op values that follow from constants alone
+    uint32_t slot = 0;  // outside: index into Record::outside
+    uint32_t segment = 0;  // op: the segment that computes it
+    TensorRef tensor = {};  // constants, and op values that follow from constants alone
     bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
 };
 
@@ -37,14 +38,15 @@ struct RecordedOp {
     std::string where = {};  // "train.py:41 in forward"
     Marks marks = {};
     Role role = {};
-    std::string scope = {};  // path of the module that issued it, for dump; kept with capture_as_const only
+    std::string scope =
+        {};  // path of the module that issued it, for dump; kept with capture_as_const only
 };
 
 // A backward pass is replayed as one event: its ops follow from those before it.
 struct RecordedBackward {
     std::vector<RecordId> ys = {}, dys = {}, wanted = {};
     std::vector<int64_t> grads = {};  // RecordId, or -1 for none
-    uint32_t end_event = 0;           // the event behind the last one that it issued
+    uint32_t end_event = 0;  // the event behind the last one that it issued
     uint32_t end_op = 0;
 };
 
@@ -74,7 +76,7 @@ struct Record {
 // One compiled segment's interface: which record values it takes and gives.
 struct Segment {
     Graph graph;
-    std::vector<RecordId> inputs;   // by slot of the graph
+    std::vector<RecordId> inputs;  // by slot of the graph
     std::vector<RecordId> outputs;  // by output of the graph
 };
 // Ops of segment `index`; its outputs are the values that are read later, by the host or by another

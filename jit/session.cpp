@@ -27,9 +27,13 @@ uint64_t next_session_id() {
 
 }  // namespace
 
-Session::Session(TraceFunction& function, std::shared_ptr<Version> version, CallKey key, std::string reason,
-                 std::function<std::string()> where)
-    : function_(function), version_(std::move(version)), key_(std::move(key)), where_(std::move(where)), id_(next_session_id()) {
+Session::Session(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,
+                 std::string reason, std::function<std::string()> where)
+    : function_(function),
+      version_(std::move(version)),
+      key_(std::move(key)),
+      where_(std::move(where)),
+      id_(next_session_id()) {
     if (version_) {
         mode_ = Mode::replay;
         values_.resize(record().values.size());
@@ -58,7 +62,8 @@ Tensors Session::on_op(const OpDef& op, const Attrs& attrs, std::span<const Tens
 
 void Session::bind_arguments(std::span<const TensorRef> arguments) {
     for (size_t i = 0; i < arguments.size(); ++i) {
-        if (is_recording()) version_->argument_slots.push_back(record().values[record_id_of(arguments[i])].slot);
+        if (is_recording())
+            version_->argument_slots.push_back(record().values[record_id_of(arguments[i])].slot);
         else bound_[version_->argument_slots[i]] = arguments[i];
     }
     captures_ = function_.options.capture_as_const;
@@ -73,7 +78,8 @@ const Event* Session::next_event() const {
 
 RecordId Session::record_id_of(const TensorRef& tensor) {
     if (is_placeholder(*tensor)) return tensor->trace.value;
-    if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end()) return found->second;
+    if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
+        return found->second;
     Record& rec = record();
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type()};
@@ -95,7 +101,11 @@ RecordId Session::record_id_of(const TensorRef& tensor) {
 }
 
 Tensors Session::record_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
-    RecordedOp recorded{.op = &op, .attrs = attrs, .where = where_(), .role = {.is_backward = !open_backwards_.empty()}, .scope = scope_};
+    RecordedOp recorded{.op = &op,
+                        .attrs = attrs,
+                        .where = where_(),
+                        .role = {.is_backward = !open_backwards_.empty()},
+                        .scope = scope_};
     if (recompute_depth_) recorded.marks.region = recompute_calls_;
     bool is_static = true;  // follows from constants alone
     size_t small = 0;
@@ -115,14 +125,19 @@ Tensors Session::record_op(const OpDef& op, const Attrs& attrs, std::span<const 
     } else {
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
-        for (const Type& type : runtime::infer({op, attrs, types})) outputs.push_back(runtime::make_tensor(type));
+        for (const Type& type : runtime::infer({op, attrs, types}))
+            outputs.push_back(runtime::make_tensor(type));
     }
     Record& rec = record();
     for (const TensorRef& output : outputs) {
         const auto id = static_cast<RecordId>(rec.values.size());
         recorded.outputs.push_back(id);
-        rec.values.push_back({.type = output->type(), .origin = Origin::op, .segment = segment_,
-                              .tensor = is_static ? runtime::make_tensor(output->type(), output->storage()) : TensorRef{}});
+        rec.values.push_back(
+            {.type = output->type(),
+             .origin = Origin::op,
+             .segment = segment_,
+             .tensor = is_static ? runtime::make_tensor(output->type(), output->storage())
+                                 : TensorRef{}});
         values_.push_back(output);
         output->trace = {id_, id};
     }
@@ -148,14 +163,16 @@ void Session::add_barrier(const std::string& where) {
     ++cursor_;
 }
 
-void Session::begin_backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted) {
+void Session::begin_backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys,
+                             std::span<const TensorRef> wanted) {
     RecordedBackward backward;
     for (const TensorRef& y : ys) backward.ys.push_back(record_id_of(y));
     for (const TensorRef& dy : dys) backward.dys.push_back(record_id_of(dy));
     for (const TensorRef& tensor : wanted) backward.wanted.push_back(record_id_of(tensor));
     Record& rec = record();
     open_backwards_.emplace_back(static_cast<uint32_t>(rec.backwards.size()), rec.outside.size());
-    rec.events.push_back({EventKind::backward, static_cast<uint32_t>(rec.backwards.size()), where_()});
+    rec.events.push_back(
+        {EventKind::backward, static_cast<uint32_t>(rec.backwards.size()), where_()});
     ++cursor_;
     rec.backwards.push_back(std::move(backward));
 }
@@ -166,7 +183,8 @@ void Session::end_backward(std::span<const TensorRef> grads) {
     const auto [index, known_slots] = open_backwards_.back();
     open_backwards_.pop_back();
     RecordedBackward& backward = rec.backwards[index];
-    for (const TensorRef& grad : grads) backward.grads.push_back(grad ? static_cast<int64_t>(record_id_of(grad)) : -1);
+    for (const TensorRef& grad : grads)
+        backward.grads.push_back(grad ? static_cast<int64_t>(record_id_of(grad)) : -1);
     backward.end_event = static_cast<uint32_t>(rec.events.size());
     backward.end_op = static_cast<uint32_t>(rec.ops.size());
     // Tensors that only backward reads cannot be bound again without running it.
@@ -184,9 +202,13 @@ Session::Fit Session::fit(const Record& rec, RecordId expected, const TensorRef&
     if (value.origin == Origin::op) return Fit::intermediate_now_outside;
     if (value.origin == Origin::constant) {
         if (value.tensor == tensor) return Fit::yes;
-        if (!(tensor->is_constant || captures_) || !(tensor->type() == value.type) || !tensor->has_data()) return Fit::other_constant;
+        if (!(tensor->is_constant || captures_) || !(tensor->type() == value.type) ||
+            !tensor->has_data())
+            return Fit::other_constant;
         const runtime::Pins pins({&tensor, 1});
-        return std::memcmp(tensor->data(), value.tensor->data(), value.type.bytes()) == 0 ? Fit::yes : Fit::other_constant;
+        return std::memcmp(tensor->data(), value.tensor->data(), value.type.bytes()) == 0
+                   ? Fit::yes
+                   : Fit::other_constant;
     }
     if (tensor->is_constant) return Fit::other_constant;
     if (!(tensor->type() == value.type)) return Fit::other_type;
@@ -197,21 +219,28 @@ Session::Fit Session::fit(const Record& rec, RecordId expected, const TensorRef&
 
 // "" when the op fits the event. `retypes`: only types or identities of outside tensors differ, for
 // which a further version is recorded.
-std::string Session::mismatch(const Record& rec, const Event* event, const OpDef& op, const Attrs& attrs,
-                              std::span<const TensorRef> inputs, bool& retypes) const {
+std::string Session::mismatch(const Record& rec, const Event* event, const OpDef& op,
+                              const Attrs& attrs, std::span<const TensorRef> inputs,
+                              bool& retypes) const {
     retypes = false;
     if (!event) return cat("one more op, ", op.name, ", than was recorded");
-    if (event->kind == EventKind::barrier) return cat("op ", op.name, " comes where the host read a value");
-    if (event->kind == EventKind::backward) return cat("op ", op.name, " comes where a backward pass began");
+    if (event->kind == EventKind::barrier)
+        return cat("op ", op.name, " comes where the host read a value");
+    if (event->kind == EventKind::backward)
+        return cat("op ", op.name, " comes where a backward pass began");
     const RecordedOp& recorded = rec.ops[event->index];
-    const auto at = [&] { return recorded.where.empty() ? std::string() : cat(" (recorded at ", recorded.where, ")"); };
+    const auto at = [&] {
+        return recorded.where.empty() ? std::string() : cat(" (recorded at ", recorded.where, ")");
+    };
     if (recorded.op != &op) return cat("op ", op.name, " in place of ", recorded.op->name, at());
     if (recorded.inputs.size() != inputs.size())
-        return cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(), at());
+        return cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(),
+                   at());
     if (!runtime::same(recorded.attrs, attrs)) {
         for (size_t i = 0; i < attrs.size(); ++i)
             if (!runtime::same(attrs[i], recorded.attrs[i]))
-                return cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]), ", not ",
+                return cat("op ", op.name, " has ", op.attrs[i].name, " = ",
+                           runtime::to_string(attrs[i]), ", not ",
                            runtime::to_string(recorded.attrs[i]), at());
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -220,18 +249,23 @@ std::string Session::mismatch(const Record& rec, const Event* event, const OpDef
             case Fit::yes: break;
             case Fit::other_type:
                 retypes = true;
-                return cat("an outside tensor of op ", op.name, " is ", to_string(inputs[i]->type()), ", not ", to_string(value.type), at());
+                return cat("an outside tensor of op ", op.name, " is ",
+                           to_string(inputs[i]->type()), ", not ", to_string(value.type), at());
             case Fit::other_tensor:
                 retypes = true;
-                return cat("two operands of op ", op.name, " that were one tensor are two now", at());
+                return cat("two operands of op ", op.name, " that were one tensor are two now",
+                           at());
             case Fit::other_constant:
-                return cat("a constant of op ", op.name, " has another value", at(), value.origin == Origin::outside ? "; it was a tensor" : "");
+                return cat("a constant of op ", op.name, " has another value", at(),
+                           value.origin == Origin::outside ? "; it was a tensor" : "");
             case Fit::intermediate_now_outside:
                 retypes = segment_ > 0;  // code outside of the trace may have replaced it
-                return cat("input ", i, " of op ", op.name, " comes from outside now, it was computed inside", at());
+                return cat("input ", i, " of op ", op.name,
+                           " comes from outside now, it was computed inside", at());
             case Fit::outside_now_intermediate:
                 retypes = segment_ > 0;
-                return cat("input ", i, " of op ", op.name, " is computed inside now, it came from outside", at());
+                return cat("input ", i, " of op ", op.name,
+                           " is computed inside now, it came from outside", at());
             case Fit::other_intermediate:
                 return cat("input ", i, " of op ", op.name, " is another intermediate value", at());
         }
@@ -246,7 +280,8 @@ void Session::bind(RecordId expected, const TensorRef& tensor) {
 
 TensorRef Session::placeholder(RecordId id) {
     const RecordedValue& value = record().values[id];
-    TensorRef tensor = runtime::make_tensor(value.type, value.tensor ? value.tensor->storage() : runtime::Ref<runtime::Storage>{});
+    TensorRef tensor = runtime::make_tensor(
+        value.type, value.tensor ? value.tensor->storage() : runtime::Ref<runtime::Storage>{});
     tensor->trace = {id_, id};
     values_[id] = tensor;
     return tensor;
@@ -260,7 +295,9 @@ Tensors Session::replay_op(const OpDef& op, const Attrs& attrs, std::span<const 
         const auto fits = [&](const Version& other) {
             bool ignored = false;
             const auto& events = other.record.events;
-            return mismatch(other.record, cursor_ < events.size() ? &events[cursor_] : nullptr, op, attrs, inputs, ignored).empty();
+            return mismatch(other.record, cursor_ < events.size() ? &events[cursor_] : nullptr, op,
+                            attrs, inputs, ignored)
+                .empty();
         };
         if (auto other = function_.find_alternative(*version_, cursor_, fits)) {
             version_ = other;
@@ -305,21 +342,32 @@ void Session::fork(const std::string& reason) {
     rec.needs_tapes = old.needs_tapes;
     // Values are numbered in the order in which they appeared; those of the prefix come first.
     RecordId last = 0;
-    const auto see = [&last](const std::vector<RecordId>& ids) { for (RecordId id : ids) last = std::max(last, id + 1); };
-    for (const RecordedOp& op : rec.ops) { see(op.inputs); see(op.outputs); }
-    for (const RecordedBackward& b : rec.backwards) { see(b.ys); see(b.dys); see(b.wanted); }
+    const auto see = [&last](const std::vector<RecordId>& ids) {
+        for (RecordId id : ids) last = std::max(last, id + 1);
+    };
+    for (const RecordedOp& op : rec.ops) {
+        see(op.inputs);
+        see(op.outputs);
+    }
+    for (const RecordedBackward& b : rec.backwards) {
+        see(b.ys);
+        see(b.dys);
+        see(b.wanted);
+    }
     for (uint32_t slot : version_->argument_slots) last = std::max(last, old.outside[slot] + 1);
     fresh->argument_slots = version_->argument_slots;
     rec.values.assign(old.values.begin(), old.values.begin() + last);
     for (RecordId id = 0; id < last; ++id) {
         RecordedValue& value = rec.values[id];
-        if (value.origin == Origin::op) value.is_output = value.is_output && value.segment < segment_;
+        if (value.origin == Origin::op)
+            value.is_output = value.is_output && value.segment < segment_;
         if (value.origin != Origin::outside) continue;
         rec.outside.push_back(id);
         if (bound_[value.slot]) outside_ids_.emplace(bound_[value.slot]->id(), id);
     }
     for (RecordId id = 0; id < last; ++id)
-        if (rec.values[id].origin == Origin::constant) outside_ids_.emplace(rec.values[id].tensor->id(), id);
+        if (rec.values[id].origin == Origin::constant)
+            outside_ids_.emplace(rec.values[id].tensor->id(), id);
     fresh->key = key_;
     fresh->reason = reason;
     version_ = std::move(fresh);
@@ -331,21 +379,32 @@ void Session::fork(const std::string& reason) {
 
 void Session::raise_mismatch(const std::string& what, const std::string& fix) {
     failed_ = true;
-    runtime::user_error({.what = std::string(kPrefix), .why = what,
-                         .fix = !fix.empty() ? fix : "make the body do the same in every call, put what varies under exclude_from_trace(), or trace each variant on its own",
-                         .at = where_()}, ErrorKind::trace);
+    runtime::user_error(
+        {.what = std::string(kPrefix),
+         .why = what,
+         .fix =
+             !fix.empty()
+                 ? fix
+                 : "make the body do the same in every call, put what varies under exclude_from_trace(), or trace each variant on its own",
+         .at = where_()},
+        ErrorKind::trace);
 }
 
-std::optional<Tensors> Session::replay_backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted) {
+std::optional<Tensors> Session::replay_backward(std::span<const TensorRef> ys,
+                                                std::span<const TensorRef> dys,
+                                                std::span<const TensorRef> wanted) {
     if (is_recording()) return std::nullopt;
     const Event* event = next_event();
-    if (!event || event->kind != EventKind::backward) raise_mismatch("a backward pass begins where none was recorded");
+    if (!event || event->kind != EventKind::backward)
+        raise_mismatch("a backward pass begins where none was recorded");
     const uint32_t index = event->index;
     const RecordedBackward& recorded = record().backwards[index];
-    const auto check = [&](const std::vector<RecordId>& expected, std::span<const TensorRef> tensors, std::string_view what) {
+    const auto check = [&](const std::vector<RecordId>& expected,
+                           std::span<const TensorRef> tensors, std::string_view what) {
         bool same = expected.size() == tensors.size();
         for (size_t i = 0; same && i < tensors.size(); ++i) {
-            // Types and identities of leaves were checked where forward read them; unread ones may differ.
+            // Types and identities of leaves were checked where forward read them; unread ones may
+            // differ.
             const Fit how = fit(record(), expected[i], tensors[i]);
             same = how == Fit::yes;
         }
@@ -361,7 +420,10 @@ std::optional<Tensors> Session::replay_backward(std::span<const TensorRef> ys, s
     if (record().needs_tapes) return std::nullopt;
     Tensors grads;
     for (int64_t id : recorded.grads) {
-        if (id < 0) { grads.emplace_back(); continue; }
+        if (id < 0) {
+            grads.emplace_back();
+            continue;
+        }
         const RecordedValue& value = record().values[static_cast<RecordId>(id)];
         if (value.origin == Origin::op) {
             TensorRef& known = values_[static_cast<RecordId>(id)];
@@ -392,10 +454,14 @@ void Session::on_read(Tensor& tensor) {
     if (value.tensor) return;  // static: equal in every call
     if (mode_ == Mode::record_symbolic) {
         if (tensor.has_data()) return;  // a barrier has computed it
-        runtime::user_error({.what = cat("the value of a ", to_string(tensor.type()), " tensor is read inside a function traced with symbolic=True"),
-                             .why = "with symbolic=True tensors are placeholders: nothing has been computed yet",
-                             .fix = "use symbolic=False, put this code under exclude_from_trace(), or return the tensor and read it outside",
-                             .at = where_()}, ErrorKind::value);
+        runtime::user_error(
+            {.what = cat("the value of a ", to_string(tensor.type()),
+                         " tensor is read inside a function traced with symbolic=True"),
+             .why = "with symbolic=True tensors are placeholders: nothing has been computed yet",
+             .fix =
+                 "use symbolic=False, put this code under exclude_from_trace(), or return the tensor and read it outside",
+             .at = where_()},
+            ErrorKind::value);
     }
     const bool known = value.is_output && value.segment < segment_;
     value.is_output = true;
@@ -425,9 +491,7 @@ void Session::run_segment(uint32_t index) {
     } catch (const OverLimit&) {
         is_refused_ = true;
         throw;
-    } catch (const runtime::Error&) {
-        throw;
-    } catch (const std::bad_alloc&) {
+    } catch (const runtime::Error&) { throw; } catch (const std::bad_alloc&) {
         throw;
     } catch (...) {  // Ctrl-C: whoever does not wait for a plan does not wait for the same op by op
         is_refused_ = true;
@@ -435,17 +499,21 @@ void Session::run_segment(uint32_t index) {
     }
     const Segment& segment = version_->segments[index];
     const bool is_last = index + 1 == record().segments;
-    // What an earlier segment had no reason to give: this call began by another version, which ended differently.
+    // What an earlier segment had no reason to give: this call began by another version, which
+    // ended differently.
     std::vector<RecordId> missing;
     for (RecordId id : segment.inputs)
-        if (record().values[id].origin == Origin::op && values_[id] && !values_[id]->has_data()) missing.push_back(id);
+        if (record().values[id].origin == Origin::op && values_[id] && !values_[id]->has_data())
+            missing.push_back(id);
     if (!missing.empty()) compute_now(missing);
     std::vector<TensorRef> inputs;
     inputs.reserve(segment.inputs.size());
     for (RecordId id : segment.inputs) {
         const RecordedValue& value = record().values[id];
         if (value.origin == Origin::op) inputs.push_back(values_[id]);
-        else if (is_last) inputs.push_back(std::move(bound_[value.slot]));  // the program may take its storage over
+        else if (is_last)
+            inputs.push_back(
+                std::move(bound_[value.slot]));  // the program may take its storage over
         else inputs.push_back(bound_[value.slot]);
     }
     std::vector<TensorRef> outputs;
@@ -453,11 +521,14 @@ void Session::run_segment(uint32_t index) {
         outputs = program->run(inputs);
     } catch (...) {
         for (size_t i = 0; i < inputs.size(); ++i)
-            if (const RecordedValue& value = record().values[segment.inputs[i]]; value.origin == Origin::outside) bound_[value.slot] = inputs[i];
+            if (const RecordedValue& value = record().values[segment.inputs[i]];
+                value.origin == Origin::outside)
+                bound_[value.slot] = inputs[i];
         throw;
     }
     for (size_t i = 0; i < outputs.size(); ++i)
-        if (TensorRef& tensor = values_[segment.outputs[i]]) tensor->materialize(outputs[i]->storage());
+        if (TensorRef& tensor = values_[segment.outputs[i]])
+            tensor->materialize(outputs[i]->storage());
     if (!is_last) {
         ++segment_;
         ++cursor_;
@@ -489,7 +560,9 @@ void Session::compute_now(const std::vector<RecordId>& wanted) {
         Tensors inputs;
         for (RecordId input : op.inputs) {
             inputs.push_back(data_of(input));
-            if (!inputs.back()) throw runtime::InternalError(cat("an operand of ", op.op->name, " is not known in this call"));
+            if (!inputs.back())
+                throw runtime::InternalError(
+                    cat("an operand of ", op.op->name, " is not known in this call"));
         }
         const runtime::AtUserLine at(op.where);
         const Tensors outputs = runtime::compute(*op.op, op.attrs, inputs);
@@ -509,7 +582,8 @@ void Session::finish() {
         rec.mark_crossing_values();
         keep_captured();
         version_->donatable.resize(rec.outside.size());
-        for (size_t slot = 0; slot < bound_.size(); ++slot) version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
+        for (size_t slot = 0; slot < bound_.size(); ++slot)
+            version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
         function_.add(version_);
         if (function_.options.record_only) return;
         is_refused_ = function_.options.only_plan;
@@ -518,8 +592,12 @@ void Session::finish() {
         return;
     }
     if (const Event* event = next_event()) {
-        const std::string what = event->kind == EventKind::op ? cat("the recorded op ", record().ops[event->index].op->name, " (", record().ops[event->index].where, ")")
-                                 : event->kind == EventKind::backward ? std::string("the recorded backward pass") : std::string("a recorded read of a value");
+        const std::string what = event->kind == EventKind::op
+                                     ? cat("the recorded op ", record().ops[event->index].op->name,
+                                           " (", record().ops[event->index].where, ")")
+                                 : event->kind == EventKind::backward
+                                     ? std::string("the recorded backward pass")
+                                     : std::string("a recorded read of a value");
         raise_mismatch(cat("the body ended before ", what));
     }
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.
@@ -529,7 +607,8 @@ void Session::finish() {
         RecordedValue& value = record().values[id];
         if (value.is_output || value.tensor || values_[id]->has_data()) continue;
         if (value.segment + 1 != record().segments)
-            raise_mismatch("a tensor is kept that was not kept when the function was recorded", "keep it in every call, or return it");
+            raise_mismatch("a tensor is kept that was not kept when the function was recorded",
+                           "keep it in every call, or return it");
         value.is_output = grown = true;
     }
     if (grown) version_->drop_program(record().segments - 1);
@@ -555,7 +634,9 @@ RecordedOp* Session::op_that_made(const TensorRef& tensor) {
     if (!is_placeholder(*tensor)) return nullptr;
     std::vector<RecordedOp>& ops = record().ops;
     for (size_t i = ops.size(); i-- > 0;)
-        if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), tensor->trace.value) != ops[i].outputs.end()) return &ops[i];
+        if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), tensor->trace.value) !=
+            ops[i].outputs.end())
+            return &ops[i];
     return nullptr;
 }
 
@@ -569,9 +650,12 @@ void Session::mark_offloaded(const TensorRef& tensor) {
 
 Marks& Session::marks_of(const TensorRef& tensor, std::string_view mark) {
     if (RecordedOp* op = op_that_made(tensor)) return op->marks;
-    runtime::user_error({.what = cat(mark, ": this ", to_string(tensor->type()), " tensor is not computed by the traced function"),
-                         .why = "inputs, parameters and constants have memory of their own, and stay there anyway",
-                         .fix = "mark a result of an operation inside the function", .at = where_()});
+    runtime::user_error(
+        {.what = cat(mark, ": this ", to_string(tensor->type()),
+                     " tensor is not computed by the traced function"),
+         .why = "inputs, parameters and constants have memory of their own, and stay there anyway",
+         .fix = "mark a result of an operation inside the function",
+         .at = where_()});
 }
 
 void Session::begin_recompute() {
@@ -583,9 +667,11 @@ void Session::begin_recompute() {
 void Session::end_recompute(std::span<const TensorRef> results) {
     if (--recompute_depth_ || !is_recording()) return;
     if (segment_ != recompute_segment_)
-        runtime::user_error({.what = "recompute: the function reads a value, or leaves the trace",
-                             .why = "what was computed before that cannot be computed again behind it",
-                             .fix = "read the value outside of the function that is given to recompute", .at = where_()});
+        runtime::user_error(
+            {.what = "recompute: the function reads a value, or leaves the trace",
+             .why = "what was computed before that cannot be computed again behind it",
+             .fix = "read the value outside of the function that is given to recompute",
+             .at = where_()});
     for (const TensorRef& result : results)
         if (RecordedOp* op = op_that_made(result)) op->marks.leaves_region = true;
 }
@@ -593,7 +679,8 @@ void Session::end_recompute(std::span<const TensorRef> results) {
 void Session::keep_captured() {
     if (!captures_) return;
     for (auto& [id, name] : names_)
-        if (auto found = outside_ids_.find(id); found != outside_ids_.end()) version_->names.emplace(found->second, std::move(name));
+        if (auto found = outside_ids_.find(id); found != outside_ids_.end())
+            version_->names.emplace(found->second, std::move(name));
     version_->captured = bound_;
     for (uint32_t slot : version_->argument_slots) version_->captured[slot] = {};
 }
@@ -606,14 +693,12 @@ void Session::abort() noexcept {
         return;
     } catch (const runtime::OutOfMemory&) {
         return;  // one after the other would run out of it as well, and take a step's time for each
-    } catch (...) {
-    }
-    // One by one: what cannot be computed stays without a value (reading it says so), the rest has one.
-    for (RecordId id : live)
-        try {
+    } catch (...) {}
+    // One by one: what cannot be computed stays without a value (reading it says so), the rest has
+    // one.
+    for (RecordId id : live) try {
             compute_now({id});
-        } catch (...) {
-        }
+        } catch (...) {}
 }
 
 }  // namespace megjit::jit

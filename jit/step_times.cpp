@@ -39,9 +39,13 @@ StepTimes& StepTimes::instance() {
     return times;
 }
 
-StepTimes::Row& StepTimes::row(const runtime::OpCall& call, std::span<const runtime::Type> outputs) {
+StepTimes::Row& StepTimes::row(const runtime::OpCall& call,
+                               std::span<const runtime::Type> outputs) {
     const std::lock_guard lock(mutex_);
-    return rows_.try_emplace(key_of(call), Row{.op = call.op.name, .modelled = modelled_seconds(call, outputs)}).first->second;
+    return rows_
+        .try_emplace(key_of(call),
+                     Row{.op = call.op.name, .modelled = modelled_seconds(call, outputs)})
+        .first->second;
 }
 
 void StepTimes::note(Row& row, double seconds) {
@@ -69,10 +73,12 @@ StepTimes::Snapshot StepTimes::snapshot() const {
     return now;
 }
 
-double StepTimes::Snapshot::seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs) const {
+double StepTimes::Snapshot::seconds(const runtime::OpCall& call,
+                                    std::span<const runtime::Type> outputs) const {
     const double modelled = modelled_seconds(call, outputs);
     if (medians_.empty()) return modelled;
-    if (const auto known = medians_.find(key_of(call)); known != medians_.end()) return known->second;
+    if (const auto known = medians_.find(key_of(call)); known != medians_.end())
+        return known->second;
     const auto alike = by_op_.find(call.op.name);
     return modelled * (alike != by_op_.end() ? alike->second : all_).value();
 }

@@ -1,6 +1,6 @@
-// jit/step_times.h -- StepTimes: what ops really took. Profiled programs note their steps; plans of recomputation for
-// functions that are profiled ask. One table for the process: an op's time is a matter of its attributes and types, not of the
-// function it stands in.
+// jit/step_times.h -- StepTimes: what ops really took. Profiled programs note their steps; plans of
+// recomputation for functions that are profiled ask. One table for the process: an op's time is a
+// matter of its attributes and types, not of the function it stands in.
 #pragma once
 
 #include <deque>
@@ -32,8 +32,9 @@ public:
     // What is known at one moment: a plan compares costs that do not change while it is made.
     class Snapshot {
     public:
-        // The median of the runs; of calls that have not run, what the model says times how the model has erred: on this
-        // op, else on all that have run. So measured and modelled seconds can be added.
+        // The median of the runs; of calls that have not run, what the model says times how the
+        // model has erred: on this op, else on all that have run. So measured and modelled seconds
+        // can be added.
         double seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs) const;
 
     private:

@@ -8,20 +8,26 @@
 
 namespace megjit::jit {
 
-void Version::begin(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock) {
+void Version::begin(uint32_t index, const TraceOptions& options,
+                    std::unique_lock<std::mutex>& lock) {
     segments[index] = extract_segment(record, index);
     const Segment& segment = segments[index];
-    LoweringOptions lowering{.function = options.name, .check = runtime::debug().check, .profile = options.profiling, .only_plan = options.only_plan};
+    LoweringOptions lowering{.function = options.name,
+                             .check = runtime::debug().check,
+                             .profile = options.profiling,
+                             .only_plan = options.only_plan};
     for (RecordId input : segment.inputs) {
         const RecordedValue& value = record.values[input];
-        const bool is_argument = std::find(argument_slots.begin(), argument_slots.end(), value.slot) != argument_slots.end();
+        const bool is_argument = std::find(argument_slots.begin(), argument_slots.end(),
+                                           value.slot) != argument_slots.end();
         lowering.is_parameter.push_back(value.origin == Origin::outside && !is_argument);
     }
     // Only the last segment runs when the caller has let go of what it has rebound.
     if (index + 1 == record.segments)
         for (RecordId input : segment.inputs) {
             const RecordedValue& value = record.values[input];
-            lowering.donatable.push_back(value.origin == Origin::outside && value.slot < donatable.size() && donatable[value.slot]);
+            lowering.donatable.push_back(value.origin == Origin::outside &&
+                                         value.slot < donatable.size() && donatable[value.slot]);
         }
     PipelineOptions passes = options.pipeline;
     if (codegen::compile_mode() == codegen::CompileMode::off) {
@@ -30,11 +36,14 @@ void Version::begin(uint32_t index, const TraceOptions& options, std::unique_loc
     }
     // The arenas of all segments are held together.
     for (size_t other = 0; other < programs.size() && passes.memory.limit; ++other)
-        if (other != index && programs[other]) passes.memory.limit -= std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
+        if (other != index && programs[other])
+            passes.memory.limit -=
+                std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
     passes.device = &runtime::default_device();
     passes.donatable = lowering.donatable;
     for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
-        passes.fixed.push_back(lowering.is_parameter[i] && !(i < lowering.donatable.size() && lowering.donatable[i]));
+        passes.fixed.push_back(lowering.is_parameter[i] &&
+                               !(i < lowering.donatable.size() && lowering.donatable[i]));
     passes.measured_costs = options.profiling;  // others are planned alike in every process
     auto graph = std::make_shared<const Graph>(segment.graph);
     const uint64_t drops = drops_;
@@ -44,10 +53,12 @@ void Version::begin(uint32_t index, const TraceOptions& options, std::unique_loc
     if (drops == drops_ && !programs[index] && !pending[index]) pending[index] = std::move(made);
 }
 
-std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock, bool final) {
+std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& options,
+                                          std::unique_lock<std::mutex>& lock, bool final) {
     if (index < programs.size() && programs[index] && !pending[index]) return programs[index];
     // What fits with kernels may not fit without.
-    const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync || options.pipeline.memory.limit;
+    const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync ||
+                       options.pipeline.memory.limit;
     for (;;) {
         programs.resize(record.segments);
         pending.resize(record.segments);
@@ -70,7 +81,9 @@ std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& op
             codegen::KernelService::instance().wait(requests, until);
             lock.lock();
         }
-        compile_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+        compile_ms +=
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+                .count();
         if (!waits && programs[index]) return programs[index];
     }
 }
@@ -85,10 +98,12 @@ std::string TraceFunction::reason_for(const CallKey& key) const {
     const std::lock_guard lock(mutex);
     if (versions.empty()) return "it was the first call";
     const CallKey& last = versions.front()->key;
-    if (last.types.size() != key.types.size()) return runtime::cat("the call has ", key.types.size(), " tensors, not ", last.types.size());
+    if (last.types.size() != key.types.size())
+        return runtime::cat("the call has ", key.types.size(), " tensors, not ", last.types.size());
     for (size_t i = 0; i < key.types.size(); ++i)
         if (!(key.types[i] == last.types[i]))
-            return runtime::cat("argument ", i, " is ", to_string(key.types[i]), ", not ", to_string(last.types[i]));
+            return runtime::cat("argument ", i, " is ", to_string(key.types[i]), ", not ",
+                                to_string(last.types[i]));
     return "two arguments are one tensor, or no longer are";
 }
 
@@ -99,11 +114,13 @@ std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
     return nullptr;
 }
 
-std::shared_ptr<Version> TraceFunction::find_alternative(const Version& like, uint32_t event,
-                                                         const std::function<bool(const Version&)>& fits) {
+std::shared_ptr<Version> TraceFunction::find_alternative(
+    const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits) {
     const std::lock_guard lock(mutex);
     for (const auto& version : versions)
-        if (version.get() != &like && version->record.same_prefix(like.record, event) && fits(*version)) return version;
+        if (version.get() != &like && version->record.same_prefix(like.record, event) &&
+            fits(*version))
+            return version;
     return nullptr;
 }
 
@@ -133,15 +150,20 @@ void TraceFunction::clear() {
 
 std::string TraceFunction::explain() const {
     const std::lock_guard lock(mutex);
-    std::string text = runtime::cat(versions.size(), versions.size() == 1 ? " version" : " versions");
-    if (dropped) text += runtime::cat(" (", dropped, " older ones were dropped; at most ", options.max_versions, " are kept)");
+    std::string text =
+        runtime::cat(versions.size(), versions.size() == 1 ? " version" : " versions");
+    if (dropped)
+        text += runtime::cat(" (", dropped, " older ones were dropped; at most ",
+                             options.max_versions, " are kept)");
     text += "\n";
     for (const auto& version : versions) {
         std::string types;
-        for (const Type& type : version->key.types) types += (types.empty() ? "" : ", ") + to_string(type);
-        text += runtime::cat("  (", types, "): ", version->record.ops.size(), " ops, ", version->record.segments, " segment(s), ",
-                             version->calls, " replays, compiled in ", static_cast<int>(version->compile_ms), " ms; recorded because ",
-                             version->reason, "\n");
+        for (const Type& type : version->key.types)
+            types += (types.empty() ? "" : ", ") + to_string(type);
+        text += runtime::cat("  (", types, "): ", version->record.ops.size(), " ops, ",
+                             version->record.segments, " segment(s), ", version->calls,
+                             " replays, compiled in ", static_cast<int>(version->compile_ms),
+                             " ms; recorded because ", version->reason, "\n");
     }
     return text;
 }

@@ -15,13 +15,14 @@ struct Origin {
 
 // Origins of a stretch of bytes, in pieces that do not overlap.
 class Bytes {
- public:
+public:
     Bytes() = default;
     Bytes(uint32_t value, size_t bytes) : pieces_{{0, bytes, {value, 0}}} {}
 
     void write(size_t begin, size_t end, const Bytes& content) {
         std::vector<Piece> kept = cut(0, begin);
-        for (const Piece& p : content.cut(0, end - begin)) kept.push_back({p.begin + begin, p.end + begin, p.origin});
+        for (const Piece& p : content.cut(0, end - begin))
+            kept.push_back({p.begin + begin, p.end + begin, p.origin});
         for (const Piece& p : cut(end, std::numeric_limits<size_t>::max())) kept.push_back(p);
         pieces_ = std::move(kept);
     }
@@ -38,11 +39,12 @@ class Bytes {
 
     Bytes part(size_t begin, size_t end) const {
         Bytes result;
-        for (const Piece& p : cut(begin, end)) result.pieces_.push_back({p.begin - begin, p.end - begin, p.origin});
+        for (const Piece& p : cut(begin, end))
+            result.pieces_.push_back({p.begin - begin, p.end - begin, p.origin});
         return result;
     }
 
- private:
+private:
     struct Piece {
         size_t begin = 0;
         size_t end = 0;
@@ -63,10 +65,11 @@ class Bytes {
 };
 
 class Simulation {
- public:
+public:
     Simulation(const Schedule& schedule, const Aliasing& aliasing)
         : schedule_(schedule), aliasing_(aliasing), memory_(aliasing.buffers.size()) {
-        for (uint32_t v = 0; v < schedule.values.size(); ++v) content_.emplace_back(v, schedule.values[v].bytes);
+        for (uint32_t v = 0; v < schedule.values.size(); ++v)
+            content_.emplace_back(v, schedule.values[v].bytes);
     }
 
     std::string fault() {
@@ -81,7 +84,7 @@ class Simulation {
         return "";
     }
 
- private:
+private:
     bool fails(uint32_t v, const std::string& why) {
         fault_ = "value " + std::to_string(v) + " " + why;
         return true;
@@ -174,19 +177,24 @@ class Simulation {
     }
 
     const Alias* view_of(const Step& step, uint32_t v) const {
-        const auto a = std::find_if(step.aliases.begin(), step.aliases.end(),
-                                    [&](const Alias& x) { return x.kind == AliasKind::kView && x.output == v; });
+        const auto a = std::find_if(step.aliases.begin(), step.aliases.end(), [&](const Alias& x) {
+            return x.kind == AliasKind::kView && x.output == v;
+        });
         return a == step.aliases.end() ? nullptr : &*a;
     }
 
-    Bytes viewed(const Alias& a) const { return content_[a.input].part(a.offset, a.offset + schedule_.values[a.output].bytes); }
+    Bytes viewed(const Alias& a) const {
+        return content_[a.input].part(a.offset, a.offset + schedule_.values[a.output].bytes);
+    }
 
     // What a step moves keeps its origin, whether it is copied or lies there already.
     void know_moved_bytes(const Step& step, uint32_t w) {
         for (const Alias& a : step.aliases) {
             if (a.output != w) continue;
             if (a.kind == AliasKind::kSlice) content_[w] = viewed(a);
-            if (a.kind == AliasKind::kPart) content_[w].write(a.offset, a.offset + schedule_.values[a.input].bytes, content_[a.input]);
+            if (a.kind == AliasKind::kPart)
+                content_[w].write(a.offset, a.offset + schedule_.values[a.input].bytes,
+                                  content_[a.input]);
         }
     }
 
@@ -221,24 +229,29 @@ class Simulation {
 
     bool is_slice_in_place(const Step& step, uint32_t w) const {
         return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
-            return a.kind == AliasKind::kSlice && a.output == w && aliasing_.buffer_of[w] == aliasing_.buffer_of[a.input] && begin(w) == begin(a.input) + a.offset;
+            return a.kind == AliasKind::kSlice && a.output == w &&
+                   aliasing_.buffer_of[w] == aliasing_.buffer_of[a.input] &&
+                   begin(w) == begin(a.input) + a.offset;
         });
     }
 
-    // Elements of `r` are read before they are overwritten; or `r` lies in an operand that stays where it is.
+    // Elements of `r` are read before they are overwritten; or `r` lies in an operand that stays
+    // where it is.
     bool is_allowed(const Step& step, uint32_t w, uint32_t r) const {
         return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
             if (a.output != w) return false;
             if (a.kind == AliasKind::kInPlace) return a.input == r && begin(w) == begin(r);
-            const bool stays = a.kind == AliasKind::kPart && begin(a.input) == begin(w) + a.offset && aliasing_.buffer_of[a.input] == aliasing_.buffer_of[w];
+            const bool stays = a.kind == AliasKind::kPart &&
+                               begin(a.input) == begin(w) + a.offset &&
+                               aliasing_.buffer_of[a.input] == aliasing_.buffer_of[w];
             return stays && begin(a.input) <= begin(r) && end(r) <= end(a.input);
         });
     }
 
     const Schedule& schedule_;
     const Aliasing& aliasing_;
-    std::vector<Bytes> memory_;     // by buffer
-    std::vector<Bytes> content_;   // by value: what its readers expect
+    std::vector<Bytes> memory_;  // by buffer
+    std::vector<Bytes> content_;  // by value: what its readers expect
     uint32_t step_ = 0;
     std::string fault_;
 };

@@ -12,29 +12,31 @@
 namespace megjit::memory {
 namespace {
 
-size_t round_up(size_t x, size_t align) {
-    return (x + align - 1) & ~(align - 1);
-}
+size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 // Which of the buffers that fit without a gap too many is next.
 enum class Rule : uint8_t { kLowest, kLongest, kFullest };
 constexpr int kRules = 3;
 
-// Builds the arena from its start upwards: each buffer lies on those that were placed before it, so that a gap is
-// lost once something lies over it. What is lost in a step and what still has to come there tell at once
-// whether the arena can keep its size: a buffer that would spoil that waits for those that belong below it.
+// Builds the arena from its start upwards: each buffer lies on those that were placed before it, so
+// that a gap is lost once something lies over it. What is lost in a step and what still has to come
+// there tell at once whether the arena can keep its size: a buffer that would spoil that waits for
+// those that belong below it.
 class Stack {
- public:
-    explicit Stack(std::vector<Buffer> buffers) : buffers_(std::move(buffers)), states_(buffers_.size()) {
+public:
+    explicit Stack(std::vector<Buffer> buffers)
+        : buffers_(std::move(buffers)), states_(buffers_.size()) {
         weights_.fill(std::vector<double>(buffers_.size(), 1));
         steps_ = count_in_starts(buffers_);
     }
 
-    // Who ended above `bytes` has more weight the next time that `rule` chooses. How much more is random: equal steps
-    // lead around in a circle.
+    // Who ended above `bytes` has more weight the next time that `rule` chooses. How much more is
+    // random: equal steps lead around in a circle.
     void learn(Rule rule, size_t bytes) {
         for (size_t i = 0; i < states_.size(); ++i)
-            if (states_[i].offset + buffers_[i].bytes > bytes) weights_[static_cast<size_t>(rule)][i] *= 1 + 0.0006 * static_cast<double>(random_() % 1000);
+            if (states_[i].offset + buffers_[i].bytes > bytes)
+                weights_[static_cast<size_t>(rule)][i] *=
+                    1 + 0.0006 * static_cast<double>(random_() % 1000);
     }
 
     // Returns the arena's bytes.
@@ -58,17 +60,19 @@ class Stack {
 
     size_t offset(size_t i) const { return states_[i].offset; }
 
- private:
+private:
     struct State {
-        size_t offset = 0;       // the lowest that is left: above all that lives at the same time and is placed
-        size_t most_rest = 0;    // bytes that still have to come, in the step that lacks most of them
-        bool is_stale = true;    // most_rest may be less by now
+        size_t offset =
+            0;  // the lowest that is left: above all that lives at the same time and is placed
+        size_t most_rest = 0;  // bytes that still have to come, in the step that lacks most of them
+        bool is_stale = true;  // most_rest may be less by now
     };
 
     size_t choose(Rule rule, size_t target) {
         // Above the lowest end of a waiting buffer nothing has to be placed yet.
         size_t lowest_end = std::numeric_limits<size_t>::max();
-        for (const uint32_t i : waiting_) lowest_end = std::min(lowest_end, states_[i].offset + buffers_[i].bytes);
+        for (const uint32_t i : waiting_)
+            lowest_end = std::min(lowest_end, states_[i].offset + buffers_[i].bytes);
         size_t best = 0;
         Key best_key{std::numeric_limits<double>::infinity(), 0, 0, 0};
         for (size_t k = 0; k < waiting_.size(); ++k) {
@@ -85,13 +89,16 @@ class Stack {
     Key key_of(uint32_t i, Rule rule, size_t target) {
         State& state = states_[i];
         const Buffer& b = buffers_[i];
-        if (state.is_stale && (rule == Rule::kFullest || state.offset + state.most_rest > target || state.most_rest == 0)) {
-            state.most_rest = *std::max_element(rest_.begin() + b.live.first, rest_.begin() + b.live.last);
+        if (state.is_stale && (rule == Rule::kFullest || state.offset + state.most_rest > target ||
+                               state.most_rest == 0)) {
+            state.most_rest =
+                *std::max_element(rest_.begin() + b.live.first, rest_.begin() + b.live.last);
             state.is_stale = false;
         }
         const size_t height = state.offset + state.most_rest;
         const double over = height > target ? static_cast<double>(height - target) : 0;
-        const double offset = static_cast<double>(state.offset), bytes = static_cast<double>(b.bytes);
+        const double offset = static_cast<double>(state.offset),
+                     bytes = static_cast<double>(b.bytes);
         const double weight = weights_[static_cast<size_t>(rule)][i];
         const double steps = b.live.last - b.live.first;
         switch (rule) {
@@ -123,12 +130,14 @@ class Stack {
 };
 
 // Where the stacked ones lie, and gaps for the others.
-Plan fill_gaps(const Stack& stack, size_t stacked, const std::vector<uint32_t>& order, std::span<const Buffer> buffers, uint32_t steps, size_t& work) {
+Plan fill_gaps(const Stack& stack, size_t stacked, const std::vector<uint32_t>& order,
+               std::span<const Buffer> buffers, uint32_t steps, size_t& work) {
     Plan plan = {.offsets = std::vector<size_t>(buffers.size())};
     Occupancy occupancy(steps);
     for (size_t k = 0; k < order.size(); ++k) {
         const Buffer& b = buffers[order[k]];
-        const size_t offset = k < stacked ? stack.offset(k) : occupancy.lowest_fit(b.live, b.bytes, b.align);
+        const size_t offset =
+            k < stacked ? stack.offset(k) : occupancy.lowest_fit(b.live, b.bytes, b.align);
         occupancy.place(b.live, offset, b.bytes);
         plan.offsets[order[k]] = offset;
         plan.arena_bytes = std::max(plan.arena_bytes, offset + b.bytes);
@@ -144,7 +153,10 @@ uint32_t count_in_starts(std::vector<Buffer>& buffers) {
     for (const Buffer& b : buffers) starts.push_back(b.live.first);
     std::sort(starts.begin(), starts.end());
     starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-    const auto rank = [&](uint32_t step) { return static_cast<uint32_t>(std::lower_bound(starts.begin(), starts.end(), step) - starts.begin()); };
+    const auto rank = [&](uint32_t step) {
+        return static_cast<uint32_t>(std::lower_bound(starts.begin(), starts.end(), step) -
+                                     starts.begin());
+    };
     for (Buffer& b : buffers) b.live = {rank(b.live.first), rank(b.live.last)};
     return static_cast<uint32_t>(starts.size());
 }
@@ -154,17 +166,22 @@ Plan place_bottom_up(std::span<const Buffer> buffers, uint32_t steps, size_t bou
     constexpr size_t kBudget = 90'000'000, kAttempts = 200;
     std::vector<uint32_t> order(buffers.size());
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t i, uint32_t j) { return buffers[i].bytes > buffers[j].bytes; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t i, uint32_t j) { return buffers[i].bytes > buffers[j].bytes; });
     std::vector<Buffer> large;
     for (const uint32_t i : order)
         if (large.size() < kMost && buffers[i].bytes >= bound / 1024) large.push_back(buffers[i]);
     Stack stack(large);
 
-    // The longer it takes, the sooner it is content: with half a per cent at first, with two at last.
+    // The longer it takes, the sooner it is content: with half a per cent at first, with two at
+    // last.
     Plan best;
-    const auto is_good = [&](size_t attempt) { return best.arena_bytes <= bound + bound / 1000 * std::min<size_t>(5 + attempt, 20); };
+    const auto is_good = [&](size_t attempt) {
+        return best.arena_bytes <= bound + bound / 1000 * std::min<size_t>(5 + attempt, 20);
+    };
     size_t work = 0;
-    for (size_t attempt = 0; attempt < kAttempts && work < kBudget && (attempt == 0 || !is_good(attempt)); ++attempt) {
+    for (size_t attempt = 0;
+         attempt < kAttempts && work < kBudget && (attempt == 0 || !is_good(attempt)); ++attempt) {
         const auto rule = static_cast<Rule>(attempt % kRules);
         const size_t target = bound + bound / 200 * (attempt / kRules % 5);
         const size_t top = stack.build(rule, target);

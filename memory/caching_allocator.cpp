@@ -33,9 +33,7 @@ using runtime::OutOfMemory;
 constexpr size_t kSmallBytes = size_t{32} << 10;  // above, spans of whole pages waste little
 constexpr size_t kMostBytes = size_t{1} << 47;  // of addresses; keeps all sums below from wrapping
 
-size_t round_up(size_t x, size_t align) {
-    return (x + align - 1) & ~(align - 1);
-}
+size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 // Size classes: multiples of 64 up to 1 KiB, then four for each doubling (at most 25 % too much).
 constexpr size_t kFineBytes = 1024;
@@ -58,14 +56,14 @@ size_t class_bytes(size_t size_class) {
 // Spins, because it is held for some ten instructions: half the price of a mutex. One lock for all
 // threads, because nearly all tensors are allocated by the one thread that runs the program.
 class SpinLock {
- public:
+public:
     void lock() {
         for (int spins = 0; taken_.exchange(true, std::memory_order_acquire); ++spins)
             if (spins > 64) sched_yield();
     }
     void unlock() { taken_.store(false, std::memory_order_release); }
 
- private:
+private:
     std::atomic<bool> taken_ = false;
 };
 
@@ -296,10 +294,8 @@ void CachingAllocator::State::trim(SizeClass& c, size_t block_bytes) {
     const auto is_free = [&](const Slab& s) { return s.free_blocks == s.bytes / block_bytes; };
 
     for (FreeBlock** link = &c.free; *link != nullptr;) {
-        if (is_free(c.slab_of(*link)))
-            *link = (*link)->next;
-        else
-            link = &(*link)->next;
+        if (is_free(c.slab_of(*link))) *link = (*link)->next;
+        else link = &(*link)->next;
     }
     if (c.fresh != c.fresh_end && is_free(c.slab_of(c.fresh))) c.fresh = c.fresh_end = nullptr;
     std::erase_if(c.slabs, [&](const Slab& slab) {

@@ -12,7 +12,7 @@ namespace megjit::memory {
 
 // Where pages come from. Tests replace it to play a system that refuses.
 class PageSource {
- public:
+public:
     virtual ~PageSource() = default;
     virtual void* map(size_t bytes) = 0;  // page-aligned, null when the system refuses
     virtual void unmap(void* p, size_t bytes) noexcept = 0;
@@ -27,7 +27,7 @@ std::unique_ptr<PageSource> system_pages();
 // Blocks up to 32 KiB come from size classes (a pair of allocate and release takes some 20 ns),
 // larger ones from spans that are split and joined again. A fork is safe at any time.
 class CachingAllocator final : public runtime::Allocator {
- public:
+public:
     explicit CachingAllocator(std::unique_ptr<PageSource> pages = system_pages());
     ~CachingAllocator() override;  // unmaps everything; no block may be in use any more
     CachingAllocator(const CachingAllocator&) = delete;
@@ -42,7 +42,7 @@ class CachingAllocator final : public runtime::Allocator {
     void set_growth(const runtime::Growth& growth) override;
     void fail_after(uint64_t n) override;
 
- private:
+private:
     struct State;
     std::unique_ptr<State> state_;
 };

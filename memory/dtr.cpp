@@ -22,7 +22,8 @@ Id DtrPolicy::add(size_t bytes, double cost, std::span<const Id> parents, double
     value.cost = cost;
     value.last_use = now;
     for (const Id parent : parents) {
-        if (std::find(value.parents.begin(), value.parents.end(), parent) != value.parents.end()) continue;
+        if (std::find(value.parents.begin(), value.parents.end(), parent) != value.parents.end())
+            continue;
         value.parents.push_back(parent);
         values_[parent].children.push_back(id);
     }
@@ -83,7 +84,8 @@ void DtrPolicy::join_with_neighbours(Id id) {
 void DtrPolicy::evicted(Id id) {
     ++evicted_;
     join_with_neighbours(id);
-    // Sets whose members returned stay behind. Now and then all are made anew, which also mends the estimate.
+    // Sets whose members returned stay behind. Now and then all are made anew, which also mends the
+    // estimate.
     constexpr size_t kSpare = 1024;
     if (sets_.size() > 2 * values_.size() + kSpare) renew_sets();
 }
@@ -123,7 +125,8 @@ double DtrPolicy::cost_with_neighbours(Id id) {
 }
 
 double DtrPolicy::score(Id id, double now) {
-    constexpr double kLeastStaleness = 1e-9;  // a value used just now is the last to go, not an infinity
+    constexpr double kLeastStaleness =
+        1e-9;  // a value used just now is the last to go, not an infinity
     const Value& value = values_[id];
     const double staleness = std::max(now - value.last_use, kLeastStaleness);
     return cost_with_neighbours(id) / (static_cast<double>(value.bytes) * staleness);
@@ -132,7 +135,8 @@ double DtrPolicy::score(Id id, double now) {
 std::optional<Id> DtrPolicy::choose(double now) {
     const size_t count = candidates_.size();
     if (count == 0) return std::nullopt;
-    const auto tried = samples_ ? static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(count)))) : count;
+    const auto tried =
+        samples_ ? static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(count)))) : count;
     Id best = candidates_.front();
     double least = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < tried; ++i) {

@@ -1,7 +1,8 @@
-// memory/dtr.h -- dynamic tensor rematerialization: which value to evict, by the heuristic h = cost / (memory * staleness).
-// The cost counts the evicted neighbourhood, for it would have to be computed again as well; its size comes from a
-// union-find over evicted values, which forgets no edge when a value returns, so that it is an upper estimate.
-// Source: Kirisame et al. 2021, "Dynamic Tensor Rematerialization", ICLR.
+// memory/dtr.h -- dynamic tensor rematerialization: which value to evict, by the heuristic h = cost
+// / (memory * staleness). The cost counts the evicted neighbourhood, for it would have to be
+// computed again as well; its size comes from a union-find over evicted values, which forgets no
+// edge when a value returns, so that it is an upper estimate. Source: Kirisame et al. 2021,
+// "Dynamic Tensor Rematerialization", ICLR.
 #pragma once
 
 #include <random>
@@ -12,7 +13,7 @@
 namespace megjit::memory {
 
 class DtrPolicy final : public runtime::EvictionPolicy {
- public:
+public:
     Id add(size_t bytes, double cost, std::span<const Id> parents, double now) override;
     void remove(Id id) override;
     void cut(Id id) override;
@@ -27,7 +28,7 @@ class DtrPolicy final : public runtime::EvictionPolicy {
     // What evicting `id` would cost: its own time and that of the evicted values around it.
     double cost_with_neighbours(Id id);
 
- private:
+private:
     static constexpr uint32_t kNone = UINT32_MAX;
 
     struct Value {
@@ -35,12 +36,12 @@ class DtrPolicy final : public runtime::EvictionPolicy {
         double cost = 0;
         double last_use = 0;
         std::vector<Id> parents, children;
-        uint32_t set = kNone;   // of the union-find, when evicted
-        uint32_t place = kNone; // among the candidates, when offered
+        uint32_t set = kNone;  // of the union-find, when evicted
+        uint32_t place = kNone;  // among the candidates, when offered
     };
     struct Set {
         uint32_t parent = kNone;  // kNone: a root
-        double cost = 0;          // of a root: the sum over its members
+        double cost = 0;  // of a root: the sum over its members
     };
 
     uint32_t root_of(uint32_t set);

@@ -43,11 +43,13 @@ void check(const Schedule& schedule) {
             require(contains(step.reads, a.input), "alias with what is not read", s, a.input);
             if (a.kind == AliasKind::kInPlace) continue;
             const auto is_on_host = [&](uint32_t v) { return values[v].kind == ValueKind::kHost; };
-            require(is_on_host(a.output) == is_on_host(a.input), "a view on the other side of device and host", s, a.output);
+            require(is_on_host(a.output) == is_on_host(a.input),
+                    "a view on the other side of device and host", s, a.output);
             const bool is_part = a.kind == AliasKind::kPart;
             const size_t whole = values[is_part ? a.output : a.input].bytes;
             const size_t part = values[is_part ? a.input : a.output].bytes;
-            require(a.offset <= whole && part <= whole - a.offset, "a view or a part does not fit", s, a.output);
+            require(a.offset <= whole && part <= whole - a.offset, "a view or a part does not fit",
+                    s, a.output);
         }
     }
     for (uint32_t v = 0; v < values.size(); ++v)
@@ -63,13 +65,14 @@ std::vector<bool> on_the_way_to_an_output(const Schedule& schedule) {
     for (size_t v = 0; v < values.size(); ++v) leads[v] = values[v].kind == ValueKind::kOutput;
     for (size_t s = schedule.steps.size(); s-- > 0;)
         for (const Alias& a : schedule.steps[s].aliases)
-            if ((a.kind == AliasKind::kInPlace || a.kind == AliasKind::kView) && leads[a.output] && values[a.output].bytes == values[a.input].bytes)
+            if ((a.kind == AliasKind::kInPlace || a.kind == AliasKind::kView) && leads[a.output] &&
+                values[a.output].bytes == values[a.input].bytes)
                 leads[a.input] = true;
     return leads;
 }
 
 class Sharing {
- public:
+public:
     explicit Sharing(const Schedule& schedule)
         : schedule_(schedule),
           live_(lifetimes_of(schedule)),
@@ -88,13 +91,14 @@ class Sharing {
         return std::move(result_);
     }
 
- private:
+private:
     // Views first: they decide whether a buffer's bytes are still needed. Then those that should
     // have the first choice, then the rest.
     void place_writes(uint32_t s) {
         const Step& step = schedule_.steps[s];
         for (const Alias& a : step.aliases)
-            if (a.kind == AliasKind::kView && result_.buffer_of[a.output] == kNone) place_view(s, a);
+            if (a.kind == AliasKind::kView && result_.buffer_of[a.output] == kNone)
+                place_view(s, a);
         for (const bool leads : {true, false})
             for (const uint32_t w : step.writes)
                 if (leads_to_output_[w] == leads && result_.buffer_of[w] == kNone)
@@ -128,7 +132,8 @@ class Sharing {
     void place_result(uint32_t s, uint32_t w) {
         uint32_t chosen = kNone;
         for (const Alias& a : schedule_.steps[s].aliases) {
-            if (a.output != w || a.kind != AliasKind::kInPlace || !can_overwrite(s, w, a.input)) continue;
+            if (a.output != w || a.kind != AliasKind::kInPlace || !can_overwrite(s, w, a.input))
+                continue;
             const uint32_t b = result_.buffer_of[a.input];
             const bool in_donated_input = result_.buffers[b].place == Place::kInput;
             if (chosen == kNone || in_donated_input == leads_to_output_[w]) chosen = b;
@@ -221,9 +226,8 @@ std::vector<Lifetime> lifetimes_of(const Schedule& schedule) {
     }
     for (size_t v = 0; v < live.size(); ++v) {
         const Value& value = schedule.values[v];
-        const bool may_die =
-            value.kind == ValueKind::kTemp || value.kind == ValueKind::kHost ||
-            (value.kind == ValueKind::kInput && value.donatable);
+        const bool may_die = value.kind == ValueKind::kTemp || value.kind == ValueKind::kHost ||
+                             (value.kind == ValueKind::kInput && value.donatable);
         if (!may_die) live[v].last = after_all;
     }
     return live;

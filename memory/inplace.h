@@ -15,11 +15,11 @@ namespace megjit::memory {
 inline constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 enum class ValueKind : uint8_t {
-    kTemp,      // written by a step, gone after its last read
-    kInput,     // there before step 0, in the caller's storage; state that is read counts as input
+    kTemp,  // written by a step, gone after its last read
+    kInput,  // there before step 0, in the caller's storage; state that is read counts as input
     kConstant,  // there before step 0, never overwritten
-    kOutput,    // written by a step, kept after the last step; later steps may read it too
-    kHost,      // as kTemp, in the host's memory while the others are in a device's
+    kOutput,  // written by a step, kept after the last step; later steps may read it too
+    kHost,  // as kTemp, in the host's memory while the others are in a device's
 };
 
 struct Value {
@@ -31,16 +31,19 @@ struct Value {
 };
 
 enum class AliasKind : uint8_t {
-    kInPlace,  // the result may overwrite the operand, as its elements are read before they are written
-    kView,     // a reshape: nothing is computed, the result must lie where the operand lies
-    kSlice,    // the result may lie there: it is the operand's bytes [offset, offset + bytes of the result)
-    kPart,     // a concat: the operand may lie in the result, whose bytes [offset, offset + bytes of the operand) it is
+    kInPlace,  // the result may overwrite the operand, as its elements are read before they are
+               // written
+    kView,  // a reshape: nothing is computed, the result must lie where the operand lies
+    kSlice,  // the result may lie there: it is the operand's bytes [offset, offset + bytes of the
+             // result)
+    kPart,  // a concat: the operand may lie in the result, whose bytes [offset, offset + bytes of
+            // the operand) it is
 };
 
 // Where a result and an operand may share bytes. One result may have several partners.
 struct Alias {
     uint32_t output = kNone;  // value id, written by the step
-    uint32_t input = kNone;   // value id, read by the step
+    uint32_t input = kNone;  // value id, read by the step
     AliasKind kind = AliasKind::kInPlace;
     size_t offset = 0;  // bytes; views may have one too
 };
@@ -48,7 +51,7 @@ struct Alias {
 // All reads and writes of a step happen together: what it reads and what it writes never share
 // storage, unless an Alias says so.
 struct Step {
-    std::vector<uint32_t> reads = {};   // value ids
+    std::vector<uint32_t> reads = {};  // value ids
     std::vector<uint32_t> writes = {};  // value ids; a value is written once, in one step
     std::vector<Alias> aliases = {};
 };
@@ -62,9 +65,10 @@ enum class Place : uint8_t { kArena, kInput, kConstant, kOutput, kHost };
 
 struct SharedBuffer {
     size_t bytes = 0;
-    Lifetime live = {};  // of all its values together; of inputs, constants and outputs: the whole schedule
+    Lifetime live =
+        {};  // of all its values together; of inputs, constants and outputs: the whole schedule
     Place place = Place::kArena;
-    uint32_t value = kNone;   // in whose storage it lies: input, constant or output; else kNone
+    uint32_t value = kNone;  // in whose storage it lies: input, constant or output; else kNone
     uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation
     bool overwritten = false;  // with kInput: some step writes to it
 };
@@ -73,15 +77,16 @@ struct SharedBuffer {
 // only a view, of something that cannot become an output itself.
 struct Copy {
     uint32_t step = 0;
-    uint32_t to = kNone;    // value id
+    uint32_t to = kNone;  // value id
     uint32_t from = kNone;  // value id
-    size_t offset = 0;      // bytes into `from`
+    size_t offset = 0;  // bytes into `from`
 
     bool operator==(const Copy&) const = default;
 };
 
 struct Aliasing {
-    // By value id: an index into buffers, and bytes into that buffer (only views and parts are not at 0).
+    // By value id: an index into buffers, and bytes into that buffer (only views and parts are not
+    // at 0).
     std::vector<uint32_t> buffer_of = {};
     std::vector<size_t> offset_of = {};
     std::vector<SharedBuffer> buffers = {};
@@ -96,13 +101,15 @@ std::vector<Lifetime> lifetimes_of(const Schedule& schedule);
 // an alias names what its step does not read and write, or a view or a part does not fit.
 Aliasing share_buffers(const Schedule& schedule);
 
-// The buffers that plan_arena() has to place, in the arena or in the host's; Buffer::id is the index into aliasing.buffers.
+// The buffers that plan_arena() has to place, in the arena or in the host's; Buffer::id is the
+// index into aliasing.buffers.
 std::vector<Buffer> arena_buffers(const Aliasing& aliasing, Place arena = Place::kArena);
 
 // The figures of fn.memory_plan().
 struct MemorySummary {
     size_t unplanned_bytes = 0;  // one buffer for each value
-    size_t planned_bytes = 0;    // inputs, constants, outputs with storage of their own, the arena; nothing on the host
+    size_t planned_bytes =
+        0;  // inputs, constants, outputs with storage of their own, the arena; nothing on the host
     size_t peak_live_bytes = 0;  // the same with the smallest arena that can exist
     size_t arena_bytes = 0;
 };

@@ -6,9 +6,7 @@
 namespace megjit::memory {
 namespace {
 
-size_t round_up(size_t x, size_t align) {
-    return (x + align - 1) & ~(align - 1);
-}
+size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 // Calls whole(node) for the few nodes that together stand for exactly the steps of `live`, and
 // part(node) for every node above one of them.
@@ -66,9 +64,8 @@ Occupancy::Occupancy(uint32_t steps)
 
 size_t Occupancy::lowest_fit(Lifetime live, size_t bytes, size_t align) const {
     touched_.clear();
-    visit(
-        leaves_, live, [&](uint32_t node) { touched_.push_back(&nodes_[node].sometime); },
-        [&](uint32_t node) { touched_.push_back(&nodes_[node].throughout); });
+    visit(leaves_, live, [&](uint32_t node) { touched_.push_back(&nodes_[node].sometime); },
+          [&](uint32_t node) { touched_.push_back(&nodes_[node].throughout); });
     // Each set pushes the offset up to its own next gap, until one round moves nothing.
     size_t offset = 0;
     for (size_t agreed = 0, i = 0; agreed < touched_.size(); i = (i + 1) % touched_.size()) {
@@ -82,13 +79,10 @@ size_t Occupancy::lowest_fit(Lifetime live, size_t bytes, size_t align) const {
 
 void Occupancy::place(Lifetime live, size_t offset, size_t bytes) {
     const size_t end = offset + bytes;
-    visit(
-        leaves_, live,
-        [&](uint32_t node) {
-            nodes_[node].throughout.add(offset, end);
-            nodes_[node].sometime.add(offset, end);
-        },
-        [&](uint32_t node) { nodes_[node].sometime.add(offset, end); });
+    visit(leaves_, live, [&](uint32_t node) {
+        nodes_[node].throughout.add(offset, end);
+        nodes_[node].sometime.add(offset, end);
+    }, [&](uint32_t node) { nodes_[node].sometime.add(offset, end); });
 }
 
 }  // namespace megjit::memory

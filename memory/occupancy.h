@@ -13,12 +13,12 @@ namespace megjit::memory {
 
 // Bytes, kept as sorted ranges that neither overlap nor touch.
 class RangeSet {
- public:
+public:
     // The lowest aligned place at or above `from` that has `bytes` free bytes.
     size_t first_gap(size_t from, size_t bytes, size_t align) const;
     void add(size_t begin, size_t end);
 
- private:
+private:
     struct Range {
         size_t begin = 0;
         size_t end = 0;
@@ -27,7 +27,7 @@ class RangeSet {
 };
 
 class Occupancy {
- public:
+public:
     explicit Occupancy(uint32_t steps);
 
     // The lowest aligned offset at which `bytes` bytes are free in every step of `live`.
@@ -37,14 +37,14 @@ class Occupancy {
     // Look-ups made so far: a measure of time that is the same on every machine.
     size_t lookups() const { return lookups_; }
 
- private:
+private:
     // A node stands for a stretch of steps, its children for the halves of that stretch.
     struct Node {
         RangeSet throughout;  // taken by buffers that were stored at this node: in all its steps
         RangeSet sometime;  // taken in at least one of its steps by a buffer stored at or below it
     };
 
-    uint32_t leaves_ = 1;      // a power of two
+    uint32_t leaves_ = 1;  // a power of two
     std::vector<Node> nodes_;  // node i has children 2i and 2i+1; the root is 1
     mutable std::vector<const RangeSet*> touched_;  // of one lowest_fit(), kept for its storage
     mutable size_t lookups_ = 0;

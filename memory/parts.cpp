@@ -6,7 +6,7 @@ namespace megjit::memory {
 namespace {
 
 class PartSharing {
- public:
+public:
     PartSharing(const Schedule& schedule, const std::vector<Lifetime>& live, Aliasing& aliasing)
         : schedule_(schedule),
           live_(live),
@@ -18,7 +18,9 @@ class PartSharing {
         for (const Step& step : schedule.steps) {
             for (const uint32_t w : step.writes) is_written_[w] = true;
             for (const Alias& a : step.aliases)
-                if (a.kind == AliasKind::kView && aliasing.buffer_of[a.output] == aliasing.buffer_of[a.input]) is_written_[a.output] = false;
+                if (a.kind == AliasKind::kView &&
+                    aliasing.buffer_of[a.output] == aliasing.buffer_of[a.input])
+                    is_written_[a.output] = false;
         }
         for (const SharedBuffer& buffer : aliasing.buffers) add(buffer);
         peak_ = *std::max_element(bytes_at_.begin(), bytes_at_.end());
@@ -27,13 +29,17 @@ class PartSharing {
     void run() {
         for (uint32_t s = 0; s < schedule_.steps.size(); ++s)
             for (const Alias& a : schedule_.steps[s].aliases) {
-                if (a.kind == AliasKind::kPart) try_to_share({.part = a.input, .whole = a.output, .written = a.output}, a.offset);
-                if (a.kind == AliasKind::kSlice) try_to_share({.part = a.output, .whole = a.input, .written = a.output}, a.offset);
+                if (a.kind == AliasKind::kPart)
+                    try_to_share({.part = a.input, .whole = a.output, .written = a.output},
+                                 a.offset);
+                if (a.kind == AliasKind::kSlice)
+                    try_to_share({.part = a.output, .whole = a.input, .written = a.output},
+                                 a.offset);
             }
         drop_empty_buffers();
     }
 
- private:
+private:
     // A step gives `part` and a piece of `whole` the same bytes, by writing one of them.
     struct Pair {
         uint32_t part, whole, written;
@@ -43,7 +49,9 @@ class PartSharing {
         const uint32_t from = aliasing_.buffer_of[pair.part], to = aliasing_.buffer_of[pair.whole];
         const SharedBuffer& moved = aliasing_.buffers[from];
         offset += aliasing_.offset_of[pair.whole];
-        if (from == to || moved.place != Place::kArena || moved.bytes != schedule_.values[pair.part].bytes) return;
+        if (from == to || moved.place != Place::kArena ||
+            moved.bytes != schedule_.values[pair.part].bytes)
+            return;
         if (!is_sound(pair, from, to, offset) || !lengthen(aliasing_.buffers[to], moved)) return;
         if (pair.written == pair.part) is_written_[pair.part] = false;
         for (const uint32_t v : members_[from]) {
@@ -55,19 +63,23 @@ class PartSharing {
         members_[from].clear();
     }
 
-    // Nothing is written where something of the other buffer is still needed, but for the bytes that are the same.
+    // Nothing is written where something of the other buffer is still needed, but for the bytes
+    // that are the same.
     bool is_sound(const Pair& pair, uint32_t from, uint32_t to, size_t offset) const {
         const auto spoils = [&](uint32_t writer, uint32_t other) {
             const uint32_t step = live_[writer].first;
-            return is_written_[writer] && writer != pair.written && live_[other].first <= step && step < live_[other].last;
+            return is_written_[writer] && writer != pair.written && live_[other].first <= step &&
+                   step < live_[other].last;
         };
         const bool may_write = may_be_written(aliasing_.buffers[to]);
         for (const uint32_t v : members_[from]) {
             if (!may_write && is_written_[v] && v != pair.written) return false;
-            const size_t begin = aliasing_.offset_of[v] + offset, end = begin + schedule_.values[v].bytes;
+            const size_t begin = aliasing_.offset_of[v] + offset,
+                         end = begin + schedule_.values[v].bytes;
             for (const uint32_t w : members_[to]) {
                 const size_t other = aliasing_.offset_of[w];
-                const bool overlap = std::max(begin, other) < std::min(end, other + schedule_.values[w].bytes);
+                const bool overlap =
+                    std::max(begin, other) < std::min(end, other + schedule_.values[w].bytes);
                 if (overlap && (spoils(v, w) || spoils(w, v))) return false;
             }
         }
@@ -82,7 +94,9 @@ class PartSharing {
     // `host` lives as long as `moved` too, which is gone: unless that makes the peak larger.
     bool lengthen(SharedBuffer& host, const SharedBuffer& moved) {
         const SharedBuffer before = host;
-        if (host.place == Place::kArena) host.live = {std::min(host.live.first, moved.live.first), std::max(host.live.last, moved.live.last)};
+        if (host.place == Place::kArena)
+            host.live = {std::min(host.live.first, moved.live.first),
+                         std::max(host.live.last, moved.live.last)};
         remove(before);
         remove(moved);
         add(host);
@@ -100,11 +114,13 @@ class PartSharing {
 
     void add(const SharedBuffer& buffer) {
         if (buffer.place == Place::kArena)
-            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step) bytes_at_[step] += buffer.bytes;
+            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step)
+                bytes_at_[step] += buffer.bytes;
     }
     void remove(const SharedBuffer& buffer) {
         if (buffer.place == Place::kArena)
-            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step) bytes_at_[step] -= buffer.bytes;
+            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step)
+                bytes_at_[step] -= buffer.bytes;
     }
 
     void drop_empty_buffers() {
@@ -122,8 +138,9 @@ class PartSharing {
     const std::vector<Lifetime>& live_;
     Aliasing& aliasing_;
     std::vector<std::vector<uint32_t>> members_;  // value ids, by buffer
-    std::vector<bool> is_written_;                // by value: its step writes bytes (what is there before the first step is not written)
-    std::vector<size_t> bytes_at_;                // of the arena, by step
+    std::vector<bool> is_written_;  // by value: its step writes bytes (what is there before the
+                                    // first step is not written)
+    std::vector<size_t> bytes_at_;  // of the arena, by step
     size_t peak_ = 0;
 };
 

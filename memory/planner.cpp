@@ -15,13 +15,9 @@
 namespace megjit::memory {
 namespace {
 
-size_t round_up(size_t x, size_t align) {
-    return (x + align - 1) & ~(align - 1);
-}
+size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
-bool needs_memory(const Buffer& b) {
-    return b.bytes != 0 && !b.live.empty();
-}
+bool needs_memory(const Buffer& b) { return b.bytes != 0 && !b.live.empty(); }
 
 void check(std::span<const Buffer> buffers) {
     size_t total = 0;
@@ -100,9 +96,7 @@ Order by(const Problem& p, Key key) {
     return order;
 }
 
-size_t steps_of(const Buffer& b) {
-    return b.live.last - b.live.first;
-}
+size_t steps_of(const Buffer& b) { return b.live.last - b.live.first; }
 
 // Orders to try, best first; found by measuring on the networks of tests/memory/lifetimes.h. What
 // is live in the fullest step decides the arena's size, so it is placed while there is no other.
@@ -112,16 +106,11 @@ Order order_to_try(int attempt, const Problem& p) {
     };
     const auto area = [](const Buffer& b) { return static_cast<double>(b.bytes) * steps_of(b); };
     switch (attempt) {
-        case 0:
-            return by(p, [&](auto& b) { return std::tuple(at_peak(b), b.bytes, steps_of(b)); });
-        case 1:
-            return by(p, [&](auto& b) { return std::tuple(b.bytes, steps_of(b)); });
-        case 2:
-            return by(p, [&](auto& b) { return std::tuple(area(b), b.bytes); });
-        case 3:
-            return by(p, [&](auto& b) { return std::tuple(at_peak(b), steps_of(b), b.bytes); });
-        default:
-            return by(p, [&](auto& b) { return std::tuple(steps_of(b), b.bytes); });
+        case 0: return by(p, [&](auto& b) { return std::tuple(at_peak(b), b.bytes, steps_of(b)); });
+        case 1: return by(p, [&](auto& b) { return std::tuple(b.bytes, steps_of(b)); });
+        case 2: return by(p, [&](auto& b) { return std::tuple(area(b), b.bytes); });
+        case 3: return by(p, [&](auto& b) { return std::tuple(at_peak(b), steps_of(b), b.bytes); });
+        default: return by(p, [&](auto& b) { return std::tuple(steps_of(b), b.bytes); });
     }
 }
 constexpr int kOrders = 5;

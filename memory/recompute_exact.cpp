@@ -16,14 +16,17 @@ void for_each_bit(uint64_t set, const Visit& visit) {
     for (; set; set &= set - 1) visit(static_cast<uint32_t>(std::countr_zero(set)));
 }
 
-bool takes_room(const RecomputeSchedule& schedule, uint32_t value) { return schedule.producer[value] != kNone && !schedule.problem.values[value].is_kept; }
+bool takes_room(const RecomputeSchedule& schedule, uint32_t value) {
+    return schedule.producer[value] != kNone && !schedule.problem.values[value].is_kept;
+}
 
 }  // namespace
 
 bool ExactSearch::is_possible(const RecomputeSchedule& schedule) {
     size_t count = 0;
     for (uint32_t v = 0; v < schedule.problem.values.size(); ++v) count += takes_room(schedule, v);
-    const bool lets_go = std::any_of(schedule.least_levels.begin(), schedule.least_levels.end(), [](uint8_t level) { return level > 0; });
+    const bool lets_go = std::any_of(schedule.least_levels.begin(), schedule.least_levels.end(),
+                                     [](uint8_t level) { return level > 0; });
     return count <= 64 && !lets_go;
 }
 
@@ -39,10 +42,14 @@ ExactSearch::ExactSearch(const RecomputeSchedule& schedule) : schedule_(schedule
     std::vector<bool> is_overwritten(problem.values.size());
     for (uint32_t i = 0; i < count; ++i) {
         const RematStep& from = problem.steps[i];
-        Step step{.cost = from.cost, .bytes = from.scratch, .bytes_again = from.scratch, .runs_until = from.repeatable ? count : 0};
+        Step step{.cost = from.cost,
+                  .bytes = from.scratch,
+                  .bytes_again = from.scratch,
+                  .runs_until = from.repeatable ? count : 0};
         for (uint32_t v : from.reads) {
             step.reads |= bit_of[v];
-            if (schedule.overwriter[v] != kNone) step.runs_until = std::min(step.runs_until, schedule.overwriter[v] + 1);
+            if (schedule.overwriter[v] != kNone)
+                step.runs_until = std::min(step.runs_until, schedule.overwriter[v] + 1);
             if (is_overwritten[v]) beside_ += problem.values[v].bytes;
             is_overwritten[v] = false;
         }
@@ -54,7 +61,8 @@ ExactSearch::ExactSearch(const RecomputeSchedule& schedule) : schedule_(schedule
         }
         if (from.in_place && from.writes.size() == 1 && step.writes)
             for (uint32_t v : from.reads)
-                if (problem.values[v].bytes == problem.values[from.writes[0]].bytes) step.may_eat |= bit_of[v];
+                if (problem.values[v].bytes == problem.values[from.writes[0]].bytes)
+                    step.may_eat |= bit_of[v];
         steps_.push_back(step);
     }
 
@@ -84,7 +92,8 @@ size_t ExactSearch::least_peak_there_may_be() const {
     for (uint32_t i = 0; i < steps_.size(); ++i) {
         size_t bytes = steps_[i].bytes + beside_;
         for_each_bit(steps_[i].reads | must_stay_[i], [&](uint32_t bit) { bytes += bytes_[bit]; });
-        if (steps_[i].may_eat) bytes -= bytes_[static_cast<uint32_t>(std::countr_zero(steps_[i].may_eat))];
+        if (steps_[i].may_eat)
+            bytes -= bytes_[static_cast<uint32_t>(std::countr_zero(steps_[i].may_eat))];
         least = std::max(least, bytes);
     }
     return least;
@@ -94,7 +103,8 @@ size_t ExactSearch::least_peak_there_may_be() const {
 class ExactRun {
 public:
     using Set = ExactSearch::Set;
-    ExactRun(const ExactSearch& search, size_t most_bytes, double most_cost, size_t& states) : s_(search), most_bytes_(most_bytes), most_cost_(most_cost), states_(states) {}
+    ExactRun(const ExactSearch& search, size_t most_bytes, double most_cost, size_t& states)
+        : s_(search), most_bytes_(most_bytes), most_cost_(most_cost), states_(states) {}
 
     ExactSearch::Answer run() {
         reach({}, 0, kNone, kNone);
@@ -103,7 +113,8 @@ public:
             queue_.pop();
             if (nodes_[entry.node].is_closed) continue;
             nodes_[entry.node].is_closed = true;
-            if (entry.done == s_.steps_.size()) return {ExactSearch::Outcome::found, plan_of(entry.node)};
+            if (entry.done == s_.steps_.size())
+                return {ExactSearch::Outcome::found, plan_of(entry.node)};
             expand(entry.node);
             if (states_ == 0) return {ExactSearch::Outcome::gave_up};
         }
@@ -118,7 +129,9 @@ private:
     };
     struct Hash {
         size_t operator()(const State& state) const {
-            const uint64_t mixed = (state.there ^ (state.there >> 29) ^ (uint64_t{state.done} << 57)) * 0x9E3779B97F4A7C15ull;
+            const uint64_t mixed =
+                (state.there ^ (state.there >> 29) ^ (uint64_t{state.done} << 57)) *
+                0x9E3779B97F4A7C15ull;
             return mixed ^ (mixed >> 32);
         }
     };
@@ -132,12 +145,14 @@ private:
         double estimate = 0;
         uint32_t done = 0, node = 0;
         bool operator<(const Entry& other) const {  // the last is looked at first
-            return estimate != other.estimate ? estimate > other.estimate : done != other.done ? done < other.done : node < other.node;
+            return estimate != other.estimate ? estimate > other.estimate
+                   : done != other.done       ? done < other.done
+                                              : node < other.node;
         }
     };
 
-    // What runs at least from here on, without what has never run: what the rest reads and is not there is computed
-    // once, and so is what that reads. kNever: it cannot.
+    // What runs at least from here on, without what has never run: what the rest reads and is not
+    // there is computed once, and so is what that reads. kNever: it cannot.
     double cost_again(const State& state, Set* missing = nullptr) const {
         Set needed = s_.wanted_[state.done] & ~state.there;
         if (missing) *missing = needed;
@@ -159,7 +174,8 @@ private:
         state.there &= s_.useful_[state.done];
         const double rest = s_.cost_of_rest_[state.done] + cost_again(state);
         if (cost + rest > most_cost_) return;
-        const auto [found, is_new] = node_of_.try_emplace(state, static_cast<uint32_t>(nodes_.size()));
+        const auto [found, is_new] =
+            node_of_.try_emplace(state, static_cast<uint32_t>(nodes_.size()));
         if (is_new) nodes_.push_back({.state = state});
         Node& node = nodes_[found->second];
         if (!is_new && (node.is_closed || node.cost <= cost)) return;
@@ -173,7 +189,8 @@ private:
         Set missing = 0;
         cost_again(state, &missing);
         for (uint32_t i = 0; i < state.done; ++i)
-            if ((s_.steps_[i].writes & missing) && !(s_.steps_[i].reads & ~state.there)) try_step(node, i);
+            if ((s_.steps_[i].writes & missing) && !(s_.steps_[i].reads & ~state.there))
+                try_step(node, i);
     }
 
     // Runs it here, as soon as enough has been let go of.
@@ -188,14 +205,19 @@ private:
         if (bytes <= most_bytes_) return reach(move_.after, nodes_[node].cost + step.cost, node, i);
         const Set stays = s_.must_stay_[move_.after.done];
         move_.may_go.clear();
-        for_each_bit(from.there & ~step.writes & ~step.reads & ~stays, [&](uint32_t bit) { move_.may_go.push_back(bit); });
-        std::sort(move_.may_go.begin(), move_.may_go.end(), [&](uint32_t a, uint32_t b) { return s_.bytes_[a] != s_.bytes_[b] ? s_.bytes_[a] > s_.bytes_[b] : a < b; });
+        for_each_bit(from.there & ~step.writes & ~step.reads & ~stays,
+                     [&](uint32_t bit) { move_.may_go.push_back(bit); });
+        std::sort(move_.may_go.begin(), move_.may_go.end(), [&](uint32_t a, uint32_t b) {
+            return s_.bytes_[a] != s_.bytes_[b] ? s_.bytes_[a] > s_.bytes_[b] : a < b;
+        });
         move_.bytes_from.assign(move_.may_go.size() + 1, 0);
-        for (size_t m = move_.may_go.size(); m-- > 0;) move_.bytes_from[m] = move_.bytes_from[m + 1] + s_.bytes_[move_.may_go[m]];
+        for (size_t m = move_.may_go.size(); m-- > 0;)
+            move_.bytes_from[m] = move_.bytes_from[m + 1] + s_.bytes_[move_.may_go[m]];
         const size_t excess = bytes - most_bytes_;
         let_go(0, move_.after.there, excess);
         for_each_bit(step.may_eat & ~stays, [&](uint32_t bit) {
-            let_go(0, move_.after.there & ~(Set{1} << bit), excess - std::min(excess, s_.bytes_[bit]));
+            let_go(0, move_.after.there & ~(Set{1} << bit),
+                   excess - std::min(excess, s_.bytes_[bit]));
         });
     }
 
@@ -214,7 +236,8 @@ private:
 
     RematPlan plan_of(uint32_t node) const {
         std::vector<uint32_t> order;
-        for (; nodes_[node].step != kNone; node = nodes_[node].parent) order.push_back(nodes_[node].step);
+        for (; nodes_[node].step != kNone; node = nodes_[node].parent)
+            order.push_back(nodes_[node].step);
         std::reverse(order.begin(), order.end());
         return measure_order(s_.schedule_, std::move(order)).plan;
     }
@@ -222,7 +245,7 @@ private:
     struct Move {
         uint32_t node = 0, step = 0;
         State after = {};
-        std::vector<uint32_t> may_go = {};    // the largest first
+        std::vector<uint32_t> may_go = {};  // the largest first
         std::vector<size_t> bytes_from = {};  // of this one of them and all behind it
     };
 
@@ -236,26 +259,33 @@ private:
     Move move_;
 };
 
-ExactSearch::Answer ExactSearch::cheapest(size_t most_bytes, double most_cost, size_t& states) const { return ExactRun(*this, most_bytes, most_cost, states).run(); }
+ExactSearch::Answer ExactSearch::cheapest(size_t most_bytes, double most_cost,
+                                          size_t& states) const {
+    return ExactRun(*this, most_bytes, most_cost, states).run();
+}
 
 namespace {
 
 constexpr size_t kStates = 500'000;  // of one problem: less than half a second
 constexpr size_t kStatesOfOnePeak = kStates / 8;
-constexpr double kNextCost = 1.01;        // plans whose costs differ by less are one
-constexpr double kFirstStride = 0.01;     // of the peak
+constexpr double kNextCost = 1.01;  // plans whose costs differ by less are one
+constexpr double kFirstStride = 0.01;  // of the peak
 
 // Goes down from the plain order's peak, in strides that grow where costs hardly do.
 class Descent {
 public:
-    Descent(const RecomputeSchedule& schedule, std::vector<RematPlan> known, double most_cost) : search_(schedule), known_(std::move(known)), most_cost_(most_cost * known_.front().cost) {}
+    Descent(const RecomputeSchedule& schedule, std::vector<RematPlan> known, double most_cost)
+        : search_(schedule),
+          known_(std::move(known)),
+          most_cost_(most_cost * known_.front().cost) {}
 
     std::vector<RematPlan> run() {
         std::vector<RematPlan> plans = {known_.front()};
         while (std::optional<RematPlan> next = cheapest_below(plans.back().peak_bytes)) {
             const double most = kNextCost * next->cost;
             for (double stride = kFirstStride;; stride *= 2) {
-                const std::optional<RematPlan> further = cheapest_below(static_cast<size_t>(static_cast<double>(next->peak_bytes) * std::max(0.0, 1 - stride)));
+                const std::optional<RematPlan> further = cheapest_below(static_cast<size_t>(
+                    static_cast<double>(next->peak_bytes) * std::max(0.0, 1 - stride)));
                 if (!further || further->cost > most) break;
                 next = further;
             }
@@ -269,7 +299,9 @@ private:
     // Nothing: there is none, or it was not found.
     std::optional<RematPlan> cheapest_below(size_t bytes) {
         if (bytes <= least_) return std::nullopt;
-        const auto known = std::find_if(known_.begin(), known_.end(), [&](const RematPlan& plan) { return plan.peak_bytes < bytes; });
+        const auto known = std::find_if(known_.begin(), known_.end(), [&](const RematPlan& plan) {
+            return plan.peak_bytes < bytes;
+        });
         const double most = known != known_.end() ? known->cost : most_cost_;
         size_t states = std::min(states_, kStatesOfOnePeak);
         states_ -= states;
@@ -289,7 +321,8 @@ private:
 
 }  // namespace
 
-std::vector<RematPlan> improve_exactly(const RecomputeSchedule& schedule, std::vector<RematPlan> plans, double most_cost) {
+std::vector<RematPlan> improve_exactly(const RecomputeSchedule& schedule,
+                                       std::vector<RematPlan> plans, double most_cost) {
     return Descent(schedule, std::move(plans), most_cost).run();
 }
 

@@ -7,19 +7,27 @@
 namespace megjit::memory {
 namespace {
 
-constexpr double kStride = 0.015;    // one round lowers the peak by so much, if it can
+constexpr double kStride = 0.015;  // one round lowers the peak by so much, if it can
 constexpr int kMostIdleRounds = 24;  // rounds without a smaller peak before it stops
-constexpr double kSteps = 5000;      // for so many steps; where there are more, fewer rounds are longer strides, as long as each helps
+constexpr double kSteps = 5000;  // for so many steps; where there are more, fewer rounds are longer
+                                 // strides, as long as each helps
 
 // Steps that are recomputed together, as far as one round knows.
 class Components {
 public:
     Components(const RecomputeSchedule& schedule, const Levels& levels, const Simulation& now)
-        : s_(schedule), up_(schedule.problem.steps.size()), cost_(up_.size()), bytes_(up_.size()), needed_at_(up_.size(), kNone), level_(up_.size()) {
+        : s_(schedule),
+          up_(schedule.problem.steps.size()),
+          cost_(up_.size()),
+          bytes_(up_.size()),
+          needed_at_(up_.size(), kNone),
+          level_(up_.size()) {
         std::iota(up_.begin(), up_.end(), 0u);
-        for (uint32_t step = 0; step < up_.size(); ++step) cost_[step] = s_.problem.steps[step].cost;
+        for (uint32_t step = 0; step < up_.size(); ++step)
+            cost_[step] = s_.problem.steps[step].cost;
         for (uint32_t gap = 0; gap < levels.size(); ++gap)
-            if (levels[gap] && !s_.is_tail(gap)) add(gap, levels[gap], now.position_of[s_.gaps[gap].to]);
+            if (levels[gap] && !s_.is_tail(gap))
+                add(gap, levels[gap], now.position_of[s_.gaps[gap].to]);
     }
 
     uint32_t find(uint32_t step) {
@@ -39,22 +47,26 @@ public:
         const uint32_t root = find(step);
         if (is_new && level == 1) bytes_[root] += s_.problem.values[value].bytes;
         needed_at_[root] = std::min(needed_at_[root], needed_at);
-        if (is_new) for_each_neighbour(gap, level, [&](uint32_t other, bool) { join(step, other); });
+        if (is_new)
+            for_each_neighbour(gap, level, [&](uint32_t other, bool) { join(step, other); });
     }
 
-    // Steps that run again with this one: those of operands that are not there by then, and of results. Between two
-    // values that are let go of may lie others that nobody reads later anyway.
+    // Steps that run again with this one: those of operands that are not there by then, and of
+    // results. Between two values that are let go of may lie others that nobody reads later anyway.
     template <class Visit>
     void for_each_neighbour(uint32_t gap, uint8_t level, const Visit& visit) {
         const uint32_t step = s_.producer[s_.gaps[gap].value], to = s_.gaps[gap].to;
-        const auto is_gone = [&](uint32_t v) { return s_.is_free(v) && level_[s_.producer[v]] == 0 && s_.readers[v].back() < to; };
+        const auto is_gone = [&](uint32_t v) {
+            return s_.is_free(v) && level_[s_.producer[v]] == 0 && s_.readers[v].back() < to;
+        };
         path_.assign(1, step);
         for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
             for (uint32_t v : s_.problem.steps[path_[next]].reads) {
                 if (!s_.is_free(v)) continue;
                 const uint32_t maker = s_.producer[v];
                 if (level_[maker] >= level) visit(maker, true);
-                else if (is_gone(v) && std::find(path_.begin(), path_.end(), maker) == path_.end()) {
+                else if (is_gone(v) &&
+                         std::find(path_.begin(), path_.end(), maker) == path_.end()) {
                     visit(maker, true);
                     path_.push_back(maker);
                 }
@@ -64,12 +76,15 @@ public:
             for (uint32_t v : s_.problem.steps[path_[next]].writes)
                 for (uint32_t reader : s_.readers[v]) {
                     if (level_[reader] >= level) visit(reader, false);
-                    else if (reader < to && is_passed_through(reader, to) && std::find(path_.begin(), path_.end(), reader) == path_.end()) path_.push_back(reader);
+                    else if (reader < to && is_passed_through(reader, to) &&
+                             std::find(path_.begin(), path_.end(), reader) == path_.end())
+                        path_.push_back(reader);
                 }
     }
 
 private:
-    static constexpr size_t kMostSteps = 16;  // chains of values that nobody keeps are rarely longer
+    static constexpr size_t kMostSteps =
+        16;  // chains of values that nobody keeps are rarely longer
 
     // Are its results all read before step `to`, and not let go of?
     bool is_passed_through(uint32_t step, uint32_t to) const {
@@ -91,17 +106,23 @@ private:
     const RecomputeSchedule& s_;
     std::vector<uint32_t> up_;
     std::vector<double> cost_;
-    std::vector<size_t> bytes_;       // of values that are let go of
+    std::vector<size_t> bytes_;  // of values that are let go of
     std::vector<uint32_t> needed_at_;  // position at which it is recomputed first
-    std::vector<uint8_t> level_;       // by step
+    std::vector<uint8_t> level_;  // by step
     std::vector<uint32_t> path_;
 };
 
 // One round: lets go of what waits across the places where most is alive.
 class Round {
 public:
-    Round(const RecomputeSchedule& schedule, Levels& levels, const Simulation& now, const GreedyOptions& options, double stride)
-        : s_(schedule), levels_(levels), now_(now), options_(options), parts_(schedule, levels, now), bytes_at_(now.bytes_at),
+    Round(const RecomputeSchedule& schedule, Levels& levels, const Simulation& now,
+          const GreedyOptions& options, double stride)
+        : s_(schedule),
+          levels_(levels),
+          now_(now),
+          options_(options),
+          parts_(schedule, levels, now),
+          bytes_at_(now.bytes_at),
           goal_(static_cast<size_t>(static_cast<double>(now.plan.peak_bytes) * (1 - stride))) {
         if (goal_ == now.plan.peak_bytes && goal_) --goal_;
         for (uint32_t p = 0; p < bytes_at_.size(); ++p)
@@ -113,11 +134,14 @@ public:
         struct Candidate {
             double score = 0;
             uint32_t wait = 0;
-            bool operator<(const Candidate& other) const { return score != other.score ? score < other.score : wait > other.wait; }
+            bool operator<(const Candidate& other) const {
+                return score != other.score ? score < other.score : wait > other.wait;
+            }
         };
         std::priority_queue<Candidate> queue;
         for (uint32_t w = 0; w < now_.waits.size(); ++w)
-            if (may_let_go(now_.waits[w]) && helps(now_.waits[w])) queue.push({score(now_.waits[w]), w});
+            if (may_let_go(now_.waits[w]) && helps(now_.waits[w]))
+                queue.push({score(now_.waits[w]), w});
         bool any = false;
         while (!queue.empty()) {
             const Candidate best = queue.top();
@@ -139,21 +163,26 @@ public:
     }
 
 private:
-    const RematValue& value(const Wait& wait) const { return s_.problem.values[s_.gaps[wait.gap].value]; }
+    const RematValue& value(const Wait& wait) const {
+        return s_.problem.values[s_.gaps[wait.gap].value];
+    }
 
     bool may_let_go(const Wait& wait) const {
-        return !s_.is_tail(wait.gap) && levels_[wait.gap] < kMostLevel && value(wait).bytes > 0 && has_operands_at(s_.gaps[wait.gap]);
+        return !s_.is_tail(wait.gap) && levels_[wait.gap] < kMostLevel && value(wait).bytes > 0 &&
+               has_operands_at(s_.gaps[wait.gap]);
     }
 
     // Where it is needed again, what it is made of has not been overwritten.
     bool has_operands_at(const Gap& gap) const {
         const auto& reads = s_.problem.steps[s_.producer[gap.value]].reads;
-        return std::none_of(reads.begin(), reads.end(), [&](uint32_t v) { return s_.overwriter[v] < gap.to; });
+        return std::none_of(reads.begin(), reads.end(),
+                            [&](uint32_t v) { return s_.overwriter[v] < gap.to; });
     }
 
     // Does it wait where more than the goal is alive?
     bool helps(const Wait& wait) const {
-        for (auto p = std::upper_bound(over_.begin(), over_.end(), wait.from); p != over_.end() && *p < wait.to; ++p)
+        for (auto p = std::upper_bound(over_.begin(), over_.end(), wait.from);
+             p != over_.end() && *p < wait.to; ++p)
             if (bytes_at_[*p] > goal_) return true;
         return false;
     }
@@ -167,7 +196,8 @@ private:
             const uint32_t root = parts_.find(other);
             if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
             seen_.push_back(root);
-            if (is_operand && parts_.level(other) == 0) own += s_.problem.steps[other].cost;  // it is gone: it must run for this alone
+            if (is_operand && parts_.level(other) == 0)
+                own += s_.problem.steps[other].cost;  // it is gone: it must run for this alone
             else around += parts_.cost(root);
         });
         const double cost = own + options_.neighbourhood * around;
@@ -175,7 +205,8 @@ private:
         return cost > 0 ? room / cost : room * 1e30;
     }
 
-    // Once it is joined with what is let go of around it, all of that is computed at once where the first of it is needed.
+    // Once it is joined with what is let go of around it, all of that is computed at once where the
+    // first of it is needed.
     bool makes_a_new_peak(const Wait& wait) {
         size_t before = 0, first_need = bytes_at_[wait.to];
         seen_.clear();
@@ -184,7 +215,8 @@ private:
             if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
             seen_.push_back(root);
             if (is_operand) before += parts_.bytes(root);
-            else if (parts_.needed_at(root) < bytes_at_.size()) first_need = std::max(first_need, bytes_at_[parts_.needed_at(root)]);
+            else if (parts_.needed_at(root) < bytes_at_.size())
+                first_need = std::max(first_need, bytes_at_[parts_.needed_at(root)]);
         });
         return levels_[wait.gap] == 0 && first_need + before > now_.plan.peak_bytes;
     }
@@ -193,7 +225,8 @@ private:
         const auto level = ++levels_[wait.gap];
         parts_.add(wait.gap, level, wait.to);
         const size_t bytes = value(wait).bytes;
-        for (uint32_t p = wait.from + 1; p < wait.to; ++p) bytes_at_[p] -= std::min(bytes, bytes_at_[p]);
+        for (uint32_t p = wait.from + 1; p < wait.to; ++p)
+            bytes_at_[p] -= std::min(bytes, bytes_at_[p]);
         keep_small_operands(wait);
     }
 
@@ -202,7 +235,9 @@ private:
         const Gap& gap = s_.gaps[wait.gap];
         for (uint32_t v : s_.problem.steps[s_.producer[gap.value]].reads) {
             const uint32_t tail = s_.first_gap[v + 1] - 1;
-            if (s_.is_free(v) && s_.readers[v].back() < gap.to && 2 * s_.problem.values[v].bytes <= value(wait).bytes) levels_[tail] = 1;
+            if (s_.is_free(v) && s_.readers[v].back() < gap.to &&
+                2 * s_.problem.values[v].bytes <= value(wait).bytes)
+                levels_[tail] = 1;
         }
     }
 
@@ -213,18 +248,20 @@ private:
     Components parts_;
     std::vector<size_t> bytes_at_;  // as this round leaves it
     size_t goal_;
-    std::vector<uint32_t> over_;    // positions at which more than the goal is alive
+    std::vector<uint32_t> over_;  // positions at which more than the goal is alive
     std::vector<uint32_t> seen_;
 };
 
 }  // namespace
 
-void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options, const Offer& offer) {
+void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options,
+                const Offer& offer) {
     double plain_cost = 0;
     for (const RematStep& step : schedule.problem.steps) plain_cost += step.cost;
     Simulation now = schedule.simulate(levels);
     size_t least = std::numeric_limits<size_t>::max();
-    const double stride = kStride * std::max(1.0, static_cast<double>(schedule.problem.steps.size()) / kSteps);
+    const double stride =
+        kStride * std::max(1.0, static_cast<double>(schedule.problem.steps.size()) / kSteps);
     for (int idle = 0; now.is_valid && now.plan.cost <= options.most_cost * plain_cost;) {
         offer(levels, now);
         idle = now.plan.peak_bytes < least ? 0 : idle + 1;
@@ -247,10 +284,13 @@ Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t 
         for (uint32_t gap = 0; gap < levels.size(); ++gap) {
             if (levels[gap] <= schedule.least_levels[gap] || schedule.is_tail(gap)) continue;
             const Gap& g = schedule.gaps[gap];
-            const double room = static_cast<double>(schedule.problem.values[g.value].bytes) * (now.position_of[g.to] - now.position_of[g.from] + 1);
-            candidates.push_back({schedule.problem.steps[schedule.producer[g.value]].cost / room, gap});
+            const double room = static_cast<double>(schedule.problem.values[g.value].bytes) *
+                                (now.position_of[g.to] - now.position_of[g.from] + 1);
+            candidates.push_back(
+                {schedule.problem.steps[schedule.producer[g.value]].cost / room, gap});
         }
-        std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
+        std::stable_sort(candidates.begin(), candidates.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
         Levels kept = levels;
         std::vector<size_t> bytes_at = now.bytes_at;
         bool any = false;
@@ -259,7 +299,8 @@ Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t 
             const uint32_t from = now.position_of[g.from], to = now.position_of[g.to];
             const size_t bytes = schedule.problem.values[g.value].bytes;
             bool fits = true;
-            for (uint32_t p = from + 1; p < to && fits; ++p) fits = bytes_at[p] + bytes <= most_bytes;
+            for (uint32_t p = from + 1; p < to && fits; ++p)
+                fits = bytes_at[p] + bytes <= most_bytes;
             if (!fits) continue;
             for (uint32_t p = from + 1; p < to; ++p) bytes_at[p] += bytes;
             kept[candidate.gap] = schedule.least_levels[candidate.gap];
@@ -267,16 +308,19 @@ Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t 
         }
         if (!any) break;
         Simulation then = schedule.simulate(kept);
-        if (!then.is_valid || then.plan.peak_bytes > most_bytes || then.plan.cost >= now.plan.cost) break;
+        if (!then.is_valid || then.plan.peak_bytes > most_bytes || then.plan.cost >= now.plan.cost)
+            break;
         levels = std::move(kept);
         now = std::move(then);
     }
     return now;
 }
 
-Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain, size_t block_bytes) {
+Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain,
+                     size_t block_bytes) {
     const auto& values = schedule.problem.values;
-    const auto peak = static_cast<uint32_t>(std::max_element(plain.bytes_at.begin(), plain.bytes_at.end()) - plain.bytes_at.begin());
+    const auto peak = static_cast<uint32_t>(
+        std::max_element(plain.bytes_at.begin(), plain.bytes_at.end()) - plain.bytes_at.begin());
     const uint32_t turn = plain.plan.order[peak];
     std::vector<uint32_t> block_of(schedule.problem.steps.size());
     uint32_t block = 0;
@@ -284,7 +328,9 @@ Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain,
     for (uint32_t step = 0; step <= turn; ++step) {
         block_of[step] = block;
         for (uint32_t v : schedule.problem.steps[step].writes)
-            if (schedule.is_free(v) && !schedule.readers[v].empty() && schedule.readers[v].back() > turn) bytes += values[v].bytes;
+            if (schedule.is_free(v) && !schedule.readers[v].empty() &&
+                schedule.readers[v].back() > turn)
+                bytes += values[v].bytes;
         if (bytes < block_bytes) continue;
         ++block;
         bytes = 0;
@@ -292,9 +338,12 @@ Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain,
     Levels levels = schedule.least_levels;
     for (uint32_t gap = 0; gap < levels.size(); ++gap) {
         const Gap& g = schedule.gaps[gap];
-        if (schedule.is_tail(gap) || !schedule.is_free(g.value) || schedule.producer[g.value] > turn) continue;
+        if (schedule.is_tail(gap) || !schedule.is_free(g.value) ||
+            schedule.producer[g.value] > turn)
+            continue;
         if (g.from > turn || g.to <= turn) continue;
-        const bool is_border = block_of[g.from] != block_of[schedule.producer[g.value]];  // another block reads it
+        const bool is_border =
+            block_of[g.from] != block_of[schedule.producer[g.value]];  // another block reads it
         if (!is_border) levels[gap] = 1;
     }
     return levels;

@@ -8,17 +8,23 @@
 namespace megjit::memory {
 namespace {
 
-constexpr uint8_t kGone = 254;    // level of what no later step of the plain order reads
+constexpr uint8_t kGone = 254;  // level of what no later step of the plain order reads
 constexpr uint8_t kNothing = 255;
 
 // Plays the plain order, and what must run again in between.
 class Player {
 public:
     Player(const RecomputeSchedule& schedule, const Levels& levels, Simulation& out)
-        : s_(schedule), levels_(levels), out_(out), is_there_(schedule.problem.values.size()), uses_(schedule.problem.values.size()),
-          since_(schedule.problem.values.size()), in_burst_(schedule.problem.steps.size()),
+        : s_(schedule),
+          levels_(levels),
+          out_(out),
+          is_there_(schedule.problem.values.size()),
+          uses_(schedule.problem.values.size()),
+          since_(schedule.problem.values.size()),
+          in_burst_(schedule.problem.steps.size()),
           most_steps_(6 * schedule.problem.steps.size() + 64) {
-        for (uint32_t v = 0; v < is_there_.size(); ++v) is_there_[v] = schedule.producer[v] == kNone;
+        for (uint32_t v = 0; v < is_there_.size(); ++v)
+            is_there_[v] = schedule.producer[v] == kNone;
     }
 
     bool play() {
@@ -43,7 +49,9 @@ public:
 
 private:
     std::vector<uint32_t>& order() { return out_.plan.order; }
-    uint32_t next_reader(uint32_t v) const { return uses_[v] < s_.readers[v].size() ? s_.readers[v][uses_[v]] : kNone; }
+    uint32_t next_reader(uint32_t v) const {
+        return uses_[v] < s_.readers[v].size() ? s_.readers[v][uses_[v]] : kNone;
+    }
     uint32_t gap_now(uint32_t v) const { return s_.first_gap[v] + uses_[v]; }
 
     uint8_t level_now(uint32_t v) const {
@@ -66,7 +74,8 @@ private:
 
     void note_wait(uint32_t v, uint32_t step) {
         const auto position = static_cast<uint32_t>(order().size());
-        if (s_.is_free(v) && next_reader(v) == step && position > since_[v] + 1) out_.waits.push_back({gap_now(v), since_[v], position});
+        if (s_.is_free(v) && next_reader(v) == step && position > since_[v] + 1)
+            out_.waits.push_back({gap_now(v), since_[v], position});
     }
 
     // Runs again what step `i` needs and is not there, operands first.
@@ -106,10 +115,11 @@ private:
     const RecomputeSchedule& s_;
     const Levels& levels_;
     Simulation& out_;
-    std::vector<char> is_there_;     // by value
-    std::vector<uint32_t> uses_;     // by value: readers of the plain order that are done
-    std::vector<uint32_t> since_;    // by value: position of its write, or of its last read for a step's own sake
-    std::vector<char> in_burst_;     // by step
+    std::vector<char> is_there_;  // by value
+    std::vector<uint32_t> uses_;  // by value: readers of the plain order that are done
+    std::vector<uint32_t>
+        since_;  // by value: position of its write, or of its last read for a step's own sake
+    std::vector<char> in_burst_;  // by step
     std::vector<uint32_t> members_, transients_;
     size_t most_steps_;
 };
@@ -117,19 +127,27 @@ private:
 }  // namespace
 
 RecomputeSchedule::RecomputeSchedule(const RematProblem& problem)
-    : problem(problem), producer(problem.values.size(), kNone), overwriter(problem.values.size(), kNone), readers(problem.values.size()) {
+    : problem(problem),
+      producer(problem.values.size(), kNone),
+      overwriter(problem.values.size(), kNone),
+      readers(problem.values.size()) {
     for (uint32_t i = 0; i < problem.steps.size(); ++i) {
         for (uint32_t v : problem.steps[i].reads) {
-            if (v >= readers.size()) throw std::invalid_argument("rematerialize: there is no value " + std::to_string(v));
+            if (v >= readers.size())
+                throw std::invalid_argument("rematerialize: there is no value " +
+                                            std::to_string(v));
             if (readers[v].empty() || readers[v].back() != i) readers[v].push_back(i);
         }
         for (uint32_t v : problem.steps[i].overwrites) {
-            if (v >= readers.size()) throw std::invalid_argument("rematerialize: there is no value " + std::to_string(v));
+            if (v >= readers.size())
+                throw std::invalid_argument("rematerialize: there is no value " +
+                                            std::to_string(v));
             overwriter[v] = std::min(overwriter[v], i);
         }
         for (uint32_t v : problem.steps[i].writes) {
             if (v >= producer.size() || producer[v] != kNone || !readers[v].empty())
-                throw std::invalid_argument("rematerialize: value " + std::to_string(v) + " is written twice, or read before");
+                throw std::invalid_argument("rematerialize: value " + std::to_string(v) +
+                                            " is written twice, or read before");
             producer[v] = i;
         }
     }
@@ -145,7 +163,8 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem)
     first_gap.push_back(static_cast<uint32_t>(gaps.size()));
     for (uint32_t gap = 0; gap < gaps.size(); ++gap) {
         const uint32_t region = problem.values[gaps[gap].value].region;
-        least_levels.push_back(region && is_free(gaps[gap].value) && !is_tail(gap) && problem.steps[gaps[gap].to].region != region);
+        least_levels.push_back(region && is_free(gaps[gap].value) && !is_tail(gap) &&
+                               problem.steps[gaps[gap].to].region != region);
     }
 }
 
@@ -163,7 +182,8 @@ Simulation RecomputeSchedule::simulate(const Levels& levels) const {
         else any = true;
     }
     if (any) {
-        for (uint32_t& position : out.position_of) position = std::min(moved[position], static_cast<uint32_t>(needed.size()) - 1);
+        for (uint32_t& position : out.position_of)
+            position = std::min(moved[position], static_cast<uint32_t>(needed.size()) - 1);
         for (Wait& wait : out.waits) wait = {wait.gap, moved[wait.from], moved[wait.to]};
         measured = measure_order(*this, std::move(needed));
     }
@@ -192,13 +212,16 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
             if (is_overwritten[v]) beside += problem.values[v].bytes;
             is_overwritten[v] = false;  // counts once
             if (schedule.producer[v] == kNone) continue;
-            if (current[v] == kNone) throw std::invalid_argument("rematerialize: value " + std::to_string(v) + " is read before it is written");
+            if (current[v] == kNone)
+                throw std::invalid_argument("rematerialize: value " + std::to_string(v) +
+                                            " is read before it is written");
             copies[current[v]].last = p;
             reads.push_back(current[v]);
         }
         for (uint32_t v : step.writes) {
             // What is kept stays where it was written first; a second copy lives for a moment.
-            if (current[v] == kNone || !problem.values[v].is_kept) current[v] = static_cast<uint32_t>(copies.size());
+            if (current[v] == kNone || !problem.values[v].is_kept)
+                current[v] = static_cast<uint32_t>(copies.size());
             copies.push_back({v, p, p});
         }
         for (uint32_t v : step.overwrites) is_overwritten[v] = true;
@@ -212,14 +235,17 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
     for (size_t p = order.size(); p-- > 0;) {
         bool needed = !problem.steps[order[p]].repeatable;
         for (uint32_t c = first_copy[p]; c < first_copy[p + 1]; ++c)
-            needed = needed || is_read[c] || (problem.values[copies[c].value].is_kept && current[copies[c].value] == c);
+            needed = needed || is_read[c] ||
+                     (problem.values[copies[c].value].is_kept && current[copies[c].value] == c);
         out.is_needed[p] = needed;
         if (needed)
             for (uint32_t r = first_read[p]; r < first_read[p + 1]; ++r) is_read[reads[r]] = true;
     }
 
     std::vector<int64_t> change(order.size() + 1);
-    const auto takes_room = [&](uint32_t c) { return !problem.values[copies[c].value].is_kept || current[copies[c].value] != c; };
+    const auto takes_room = [&](uint32_t c) {
+        return !problem.values[copies[c].value].is_kept || current[copies[c].value] != c;
+    };
     for (uint32_t c = 0; c < copies.size(); ++c) {
         if (!takes_room(c)) continue;
         const auto bytes = static_cast<int64_t>(problem.values[copies[c].value].bytes);
@@ -231,14 +257,18 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
     for (uint32_t p = 0; p < order.size(); ++p) {
         now += change[p];
         size_t shared = 0;
-        if (problem.steps[order[p]].in_place && first_copy[p + 1] == first_copy[p] + 1 && takes_room(first_copy[p])) {
+        if (problem.steps[order[p]].in_place && first_copy[p + 1] == first_copy[p] + 1 &&
+            takes_room(first_copy[p])) {
             const size_t bytes = problem.values[copies[first_copy[p]].value].bytes;
             for (uint32_t r = first_read[p]; r < first_read[p + 1]; ++r) {
                 const Copy& copy = copies[reads[r]];
-                if (copy.last == p && takes_room(reads[r]) && problem.values[copy.value].bytes == bytes) shared = bytes;
+                if (copy.last == p && takes_room(reads[r]) &&
+                    problem.values[copy.value].bytes == bytes)
+                    shared = bytes;
             }
         }
-        out.bytes_at[p] = static_cast<size_t>(now) - shared + problem.steps[order[p]].scratch + beside;
+        out.bytes_at[p] =
+            static_cast<size_t>(now) - shared + problem.steps[order[p]].scratch + beside;
         out.plan.peak_bytes = std::max(out.plan.peak_bytes, out.bytes_at[p]);
     }
     out.plan.order = std::move(order);

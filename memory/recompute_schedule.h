@@ -1,5 +1,6 @@
-// memory/recompute_schedule.h -- from "this value is not kept between these two uses" to a list of steps.
-// The search (rematerialize.cpp) moves in the space of such choices; every choice gives a valid list.
+// memory/recompute_schedule.h -- from "this value is not kept between these two uses" to a list of
+// steps. The search (rematerialize.cpp) moves in the space of such choices; every choice gives a
+// valid list.
 #pragma once
 
 #include <span>
@@ -9,15 +10,16 @@
 
 namespace megjit::memory {
 
-// The time between two uses of a value in the plain order. Its level says what becomes of the value:
-// 0: it is kept. 1 and above: it is let go of, and computed again before the second use. When something that
-// is needed earlier needs it too, it is computed then, and it stays if nothing of a lower level follows it among what
-// is computed with it. So level-1 values stay between the recomputed stretches of level-2 ones, as checkpoints of
-// checkpoints. The last gap of a value goes from its last use to the end: 0: it is gone; 1: it is kept.
+// The time between two uses of a value in the plain order. Its level says what becomes of the
+// value: 0: it is kept. 1 and above: it is let go of, and computed again before the second use.
+// When something that is needed earlier needs it too, it is computed then, and it stays if nothing
+// of a lower level follows it among what is computed with it. So level-1 values stay between the
+// recomputed stretches of level-2 ones, as checkpoints of checkpoints. The last gap of a value goes
+// from its last use to the end: 0: it is gone; 1: it is kept.
 struct Gap {
     uint32_t value = 0;
     uint32_t from = 0;  // step, in the plain order
-    uint32_t to = 0;    // step; kNone for the last gap
+    uint32_t to = 0;  // step; kNone for the last gap
 };
 using Levels = std::vector<uint8_t>;  // by gap
 inline constexpr uint8_t kMostLevel = 3;
@@ -31,8 +33,8 @@ struct Wait {
 struct Simulation {
     bool is_valid = false;  // false: so many steps that it was given up
     RematPlan plan = {};
-    std::vector<size_t> bytes_at = {};        // by position in plan.order
-    std::vector<uint32_t> position_of = {};   // by step: where it stands for its own sake
+    std::vector<size_t> bytes_at = {};  // by position in plan.order
+    std::vector<uint32_t> position_of = {};  // by step: where it stands for its own sake
     std::vector<Wait> waits = {};
 };
 
@@ -44,14 +46,14 @@ public:
     const RematProblem& problem;
     std::vector<Gap> gaps;
     std::vector<uint32_t> first_gap;  // by value, and one more
-    Levels least_levels;              // what must be let go of: 1
-    std::vector<uint32_t> producer;   // by value; kNone: there from the start
-    std::vector<uint32_t> overwriter; // by value: the first step that overwrites it, or kNone
+    Levels least_levels;  // what must be let go of: 1
+    std::vector<uint32_t> producer;  // by value; kNone: there from the start
+    std::vector<uint32_t> overwriter;  // by value: the first step that overwrites it, or kNone
     std::vector<std::vector<uint32_t>> readers;  // by value: steps, ascending, each once
 
     bool is_free(uint32_t value) const {
-        return producer[value] != kNone && !problem.values[value].is_kept && !problem.values[value].must_stay &&
-               problem.steps[producer[value]].repeatable;
+        return producer[value] != kNone && !problem.values[value].is_kept &&
+               !problem.values[value].must_stay && problem.steps[producer[value]].repeatable;
     }
     bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
 };

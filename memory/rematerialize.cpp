@@ -28,19 +28,22 @@ public:
         const auto after = points_.upper_bound(plan.peak_bytes);
         if (after != points_.begin() && std::prev(after)->second.plan.cost <= plan.cost) return;
         auto next = after;
-        while (next != points_.end() && next->second.plan.cost >= plan.cost) next = points_.erase(next);
+        while (next != points_.end() && next->second.plan.cost >= plan.cost)
+            next = points_.erase(next);
         points_.insert_or_assign(plan.peak_bytes, Point{levels, plan});
     }
     void add(const Front& other) {
         for (const auto& [peak, point] : other.points_) add(point.levels, point.plan);
     }
 
-    // At most about `count` of them, evenly spread over the logarithm of the peak; first and last stay.
+    // At most about `count` of them, evenly spread over the logarithm of the peak; first and last
+    // stay.
     std::vector<const Point*> spread(size_t count) const {
         std::vector<const Point*> chosen;
         if (points_.empty()) return chosen;
         const double least = std::log(static_cast<double>(points_.begin()->first) + 1);
-        const double stride = (std::log(static_cast<double>(points_.rbegin()->first) + 1) - least) / static_cast<double>(count);
+        const double stride = (std::log(static_cast<double>(points_.rbegin()->first) + 1) - least) /
+                              static_cast<double>(count);
         double next = least;
         for (const auto& [peak, point] : points_) {
             const double here = std::log(static_cast<double>(peak) + 1);
@@ -64,7 +67,8 @@ class Progress {
 public:
     Progress(const std::function<void(double)>& watch, size_t jobs) : watch_(watch), jobs_(jobs) {}
 
-    // Every so often, from any thread. Throws what the watcher throws; Stopped in threads of the search's own.
+    // Every so often, from any thread. Throws what the watcher throws; Stopped in threads of the
+    // search's own.
     void tick() {
         if (is_stopped_) throw Stopped{};
         if (!watch_ || std::this_thread::get_id() != owner_) return;
@@ -89,8 +93,7 @@ public:
             threads.emplace_back([&] {
                 try {
                     work();
-                } catch (const Stopped&) {
-                }
+                } catch (const Stopped&) {}
             });
         try {
             work();
@@ -115,7 +118,10 @@ private:
 class Search {
 public:
     Search(const RematProblem& problem, const RematSearch& search)
-        : schedule_(problem), search_(search), progress_(search.watch, jobs_of(search)), plain_(schedule_.simulate(schedule_.least_levels)) {}
+        : schedule_(problem),
+          search_(search),
+          progress_(search.watch, jobs_of(search)),
+          plain_(schedule_.simulate(schedule_.least_levels)) {}
 
     std::vector<RematPlan> run() {
         if (schedule_.problem.steps.empty()) return {RematPlan{}};
@@ -126,7 +132,8 @@ public:
         std::vector<RematPlan> plans;
         for (const Front::Point* point : front_.spread(kPoints)) plans.push_back(point->plan);
         std::reverse(plans.begin(), plans.end());
-        if (ExactSearch::is_possible(schedule_)) return improve_exactly(schedule_, std::move(plans), search_.most_cost);
+        if (ExactSearch::is_possible(schedule_))
+            return improve_exactly(schedule_, std::move(plans), search_.most_cost);
         return plans;
     }
 
@@ -137,18 +144,24 @@ private:
     };
 
     static size_t jobs_of(const RematSearch& search) {
-        const size_t once = static_cast<size_t>(kWeights.size()) + static_cast<size_t>(search.thresholds) + 3 * kPoints;
-        return once + static_cast<size_t>(search.genetic_rounds) * (static_cast<size_t>(search.genetic_pool) + kPoints);
+        const size_t once = static_cast<size_t>(kWeights.size()) +
+                            static_cast<size_t>(search.thresholds) + 3 * kPoints;
+        return once + static_cast<size_t>(search.genetic_rounds) *
+                          (static_cast<size_t>(search.genetic_pool) + kPoints);
     }
 
     std::vector<Start> starting_points() const {
         std::vector<Start> starts;
-        for (double weight : kWeights) starts.push_back({schedule_.least_levels, {.neighbourhood = weight, .most_cost = search_.most_cost}});
+        for (double weight : kWeights)
+            starts.push_back({schedule_.least_levels,
+                              {.neighbourhood = weight, .most_cost = search_.most_cost}});
         // From 1/2 of the peak down to 1/200: what lies between is a matter of the number of tries.
         for (int t = 0; t < search_.thresholds; ++t) {
             const double part = 0.5 * std::pow(0.01, (t + 0.5) / search_.thresholds);
-            const auto bytes = static_cast<size_t>(part * static_cast<double>(plain_.plan.peak_bytes));
-            starts.push_back({cut_in_blocks(schedule_, plain_, std::max<size_t>(bytes, 1)), {.most_cost = search_.most_cost}});
+            const auto bytes =
+                static_cast<size_t>(part * static_cast<double>(plain_.plan.peak_bytes));
+            starts.push_back({cut_in_blocks(schedule_, plain_, std::max<size_t>(bytes, 1)),
+                              {.most_cost = search_.most_cost}});
         }
         return starts;
     }
@@ -158,9 +171,9 @@ private:
         progress_.in_parallel(starts.size(), search_.workers, [&](size_t i) {
             lower_peak(schedule_, starts[i].levels, starts[i].options,
                        [&](const Levels& levels, const Simulation& now) {
-                           progress_.tick();
-                           fronts[i].add(levels, now.plan);
-                       });
+                progress_.tick();
+                fronts[i].add(levels, now.plan);
+            });
         });
         front_.add(schedule_.least_levels, plain_.plan);
         for (const Front& front : fronts) front_.add(front);
@@ -177,7 +190,8 @@ private:
         for (const Front& front : fronts) front_.add(front);
     }
 
-    // Changes single choices, as often as the time allows: small graphs come close to the optimum that way.
+    // Changes single choices, as often as the time allows: small graphs come close to the optimum
+    // that way.
     void polish() {
         const size_t tries = kPolishSteps / schedule_.problem.steps.size();
         for (int round = 0; round < 2; ++round) {
@@ -185,7 +199,8 @@ private:
             std::vector<Front> fronts(points.size());
             progress_.in_parallel(points.size(), search_.workers, [&](size_t i) {
                 std::mt19937 random(static_cast<uint32_t>(i));
-                const size_t all = schedule_.gaps.size(), some = std::min(all, tries / points.size());
+                const size_t all = schedule_.gaps.size(),
+                             some = std::min(all, tries / points.size());
                 for (size_t t = 0; t < some; ++t) {
                     progress_.tick();
                     change_one(points[i]->levels, some == all ? t : random() % all, fronts[i]);
@@ -197,15 +212,18 @@ private:
 
     void change_one(Levels levels, size_t gap, Front& front) const {
         if (!schedule_.is_free(schedule_.gaps[gap].value)) return;
-        const uint8_t before = levels[gap], most = schedule_.is_tail(static_cast<uint32_t>(gap)) ? 1 : 2;
+        const uint8_t before = levels[gap],
+                      most = schedule_.is_tail(static_cast<uint32_t>(gap)) ? 1 : 2;
         for (uint8_t level = schedule_.least_levels[gap]; level <= most; ++level) {
             if (level == before) continue;
             levels[gap] = level;
-            if (const Simulation now = schedule_.simulate(levels); now.is_valid) front.add(levels, now.plan);
+            if (const Simulation now = schedule_.simulate(levels); now.is_valid)
+                front.add(levels, now.plan);
         }
     }
 
-    // Children of plans with similar peaks: the first part of one, the rest of the other, and a few changes.
+    // Children of plans with similar peaks: the first part of one, the rest of the other, and a few
+    // changes.
     void breed(int round) {
         const auto parents = front_.spread(static_cast<size_t>(std::max(search_.genetic_pool, 2)));
         if (parents.empty() || schedule_.gaps.empty()) return;
@@ -229,9 +247,9 @@ private:
             fronts[child].add(levels, better.plan);
             lower_peak(schedule_, levels, {.most_cost = 1 + search_.most_cost / 2},
                        [&](const Levels& found, const Simulation& then) {
-                           progress_.tick();
-                           fronts[child].add(found, then.plan);
-                       });
+                progress_.tick();
+                fronts[child].add(found, then.plan);
+            });
         });
         for (const Front& front : fronts) front_.add(front);
         clean_up();
@@ -243,7 +261,8 @@ private:
             const auto gap = static_cast<uint32_t>(random() % levels.size());
             if (!schedule_.is_free(schedule_.gaps[gap].value)) continue;
             const uint8_t most = schedule_.is_tail(gap) ? 1 : kMostLevel - 1;
-            const auto level = static_cast<uint8_t>(levels[gap] ? random() % (levels[gap] + 1) : random() % (most + 1));
+            const auto level = static_cast<uint8_t>(levels[gap] ? random() % (levels[gap] + 1)
+                                                                : random() % (most + 1));
             levels[gap] = std::max(level, schedule_.least_levels[gap]);
         }
     }
@@ -278,7 +297,8 @@ RematPlan plain_plan(const RematProblem& problem) {
 RematPlan thrifty_plan(const RematProblem& problem, double most_cost) {
     const RecomputeSchedule schedule(problem);
     RematPlan smallest = schedule.simulate(schedule.least_levels).plan;
-    lower_peak(schedule, schedule.least_levels, {.most_cost = most_cost}, [&](const Levels&, const Simulation& now) {
+    lower_peak(schedule, schedule.least_levels, {.most_cost = most_cost},
+               [&](const Levels&, const Simulation& now) {
         if (now.plan.peak_bytes < smallest.peak_bytes) smallest = now.plan;
     });
     return smallest;

@@ -10,12 +10,10 @@
 namespace megjit::memory {
 namespace {
 
-size_t round_up(size_t x, size_t align) {
-    return (x + align - 1) & ~(align - 1);
-}
+size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 class SystemPages final : public PageSource {
- public:
+public:
     void* map(size_t bytes) override {
         const bool huge = bytes >= kHugePageBytes;
         // The system aligns to 4 KiB only: ask for more, and give both ends back.
@@ -37,9 +35,7 @@ class SystemPages final : public PageSource {
 
 }  // namespace
 
-std::unique_ptr<PageSource> system_pages() {
-    return std::make_unique<SystemPages>();
-}
+std::unique_ptr<PageSource> system_pages() { return std::make_unique<SystemPages>(); }
 
 Spans::~Spans() {
     char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row
@@ -50,9 +46,7 @@ Spans::~Spans() {
     }
 }
 
-void* Spans::fit(size_t bytes) {
-    return fit_in(pool_of(bytes), bytes);
-}
+void* Spans::fit(size_t bytes) { return fit_in(pool_of(bytes), bytes); }
 
 void* Spans::fit_anywhere(size_t bytes) {
     if (void* p = fit_in(kShared, bytes)) return p;
@@ -71,9 +65,7 @@ void* Spans::grow(size_t bytes, size_t cap) {
     return map(round_up(std::max(wanted, bytes), kHugePageBytes), bytes, cap);
 }
 
-void* Spans::grow_exactly(size_t bytes, size_t cap) {
-    return map(bytes, bytes, cap);
-}
+void* Spans::grow_exactly(size_t bytes, size_t cap) { return map(bytes, bytes, cap); }
 
 void* Spans::map(size_t region_bytes, size_t bytes, size_t cap) {
     if (reserved_ > cap || region_bytes > cap - reserved_) return nullptr;
@@ -146,11 +138,12 @@ void Spans::swallow_next(Books::iterator span) noexcept {
 void Spans::trim() noexcept {
     // A hole of less than this is not worth a mapping of its own on either side.
     constexpr size_t kLeastHole = size_t{64} << 10;
-    const size_t least_part = pages_.unmaps_parts() ? kLeastHole : std::numeric_limits<size_t>::max();
+    const size_t least_part =
+        pages_.unmaps_parts() ? kLeastHole : std::numeric_limits<size_t>::max();
     for (auto span = books_.begin(); span != books_.end();) {
         const size_t bytes = span->second.bytes;
-        const bool goes = span->second.is_free() &&
-                          (bytes == span->second.region.bytes || bytes >= least_part);
+        const bool goes =
+            span->second.is_free() && (bytes == span->second.region.bytes || bytes >= least_part);
         span = goes ? unmap(span) : std::next(span);
     }
 }

@@ -15,7 +15,7 @@ inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 class Spans {
- public:
+public:
     explicit Spans(PageSource& pages) : pages_(pages) {}
     ~Spans();
     Spans(const Spans&) = delete;
@@ -23,20 +23,20 @@ class Spans {
 
     // A span of `bytes`, a multiple of kPageBytes; null when there is none. May throw
     // std::bad_alloc when there is no memory for the books; then nothing has changed.
-    void* fit(size_t bytes);               // from cached pages meant for this size
-    void* fit_anywhere(size_t bytes);      // from any cached pages: the last resort
+    void* fit(size_t bytes);  // from cached pages meant for this size
+    void* fit_anywhere(size_t bytes);  // from any cached pages: the last resort
     void* grow(size_t bytes, size_t cap);  // from new pages, some more than now needed
     void* grow_exactly(size_t bytes, size_t cap);
 
     void give(void* p) noexcept;  // a span back; allocates nothing
-    void trim() noexcept;         // unmaps what is free, where the system takes parts; else free regions
+    void trim() noexcept;  // unmaps what is free, where the system takes parts; else free regions
     void set_growth(const runtime::Growth& growth) { growth_ = growth; }
 
     size_t reserved_bytes() const { return reserved_; }
     size_t peak_reserved_bytes() const { return peak_reserved_; }
     void reset_peak() { peak_reserved_ = reserved_; }
 
- private:
+private:
     // Small and large spans live in different regions. Why: one small tensor that stays would keep
     // the pages of a large one from going back to the system.
     enum Pool { kShared, kLarge, kPools };

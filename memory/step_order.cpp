@@ -13,22 +13,28 @@ namespace {
 
 using Order = std::vector<uint32_t>;
 
-// A wholly different order has to save one part in so many of the peak: it tears apart what recomputation likes together.
+// A wholly different order has to save one part in so many of the peak: it tears apart what
+// recomputation likes together.
 constexpr size_t kLeastGain = 20;
 
-// Steps stand behind the step where they start from, in groups; a step that does not move starts its own.
+// Steps stand behind the step where they start from, in groups; a step that does not move starts
+// its own.
 class Mover {
 public:
-    explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) { std::iota(group_.begin(), group_.end(), 0u); }
+    explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) {
+        std::iota(group_.begin(), group_.end(), 0u);
+    }
 
     Order run() {
         for (uint32_t step = 0; step < group_.size(); ++step) {
             const Place earliest = earliest_place(step);
-            if (earliest.second != kNone && frees_enough(step, earliest)) group_[step] = earliest.first;
+            if (earliest.second != kNone && frees_enough(step, earliest))
+                group_[step] = earliest.first;
         }
         Order order(group_.size());
         std::iota(order.begin(), order.end(), 0u);
-        std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
         return order;
     }
 
@@ -40,7 +46,8 @@ private:
     Place earliest_place(uint32_t step) const {
         Place latest{0, kNone};
         const auto wait_for = [&](uint32_t other) {
-            if (other < step && (latest.second == kNone || latest < place(other))) latest = place(other);
+            if (other < step && (latest.second == kNone || latest < place(other)))
+                latest = place(other);
         };
         for (uint32_t v : s_.problem.steps[step].reads)
             if (s_.producer[v] != kNone) wait_for(s_.producer[v]);
@@ -52,8 +59,11 @@ private:
     bool frees_enough(uint32_t step, Place earliest) const {
         size_t freed = 0, taken = 0;
         for (uint32_t v : s_.problem.steps[step].reads) {
-            const auto is_done = [&](uint32_t reader) { return reader == step || (reader < step && place(reader) <= earliest); };
-            if (s_.is_free(v) && std::all_of(s_.readers[v].begin(), s_.readers[v].end(), is_done)) freed += s_.problem.values[v].bytes;
+            const auto is_done = [&](uint32_t reader) {
+                return reader == step || (reader < step && place(reader) <= earliest);
+            };
+            if (s_.is_free(v) && std::all_of(s_.readers[v].begin(), s_.readers[v].end(), is_done))
+                freed += s_.problem.values[v].bytes;
         }
         for (uint32_t v : s_.problem.steps[step].writes)
             if (!s_.problem.values[v].is_kept) taken += s_.problem.values[v].bytes;
@@ -64,10 +74,12 @@ private:
     std::vector<uint32_t> group_;  // by step: the step that starts it
 };
 
-// Lists steps anew, each when all that it needs is done. Steps that are not repeatable keep their order.
+// Lists steps anew, each when all that it needs is done. Steps that are not repeatable keep their
+// order.
 class Lister {
 public:
-    explicit Lister(const RecomputeSchedule& schedule) : s_(schedule), before_(schedule.problem.steps.size()), behind_(before_.size()) {
+    explicit Lister(const RecomputeSchedule& schedule)
+        : s_(schedule), before_(schedule.problem.steps.size()), behind_(before_.size()) {
         uint32_t last_fixed = kNone;
         for (uint32_t step = 0; step < before_.size(); ++step) {
             for (uint32_t v : s_.problem.steps[step].reads)
@@ -83,8 +95,8 @@ public:
 
     enum class Rule { kLeast, kLatest };
 
-    // kLeast: what adds the fewest bytes is next. kLatest: what adds none is next, else what became ready last: a
-    // branch is followed to its end.
+    // kLeast: what adds the fewest bytes is next. kLatest: what adds none is next, else what became
+    // ready last: a branch is followed to its end.
     Order list(Rule rule) const {
         Order order;
         std::vector<int64_t> net = added_bytes(), since(net.size());
@@ -105,7 +117,9 @@ public:
             is_listed[step] = true;
             for (uint32_t v : once(s_.problem.steps[step].reads)) {
                 if (--left[v] != 1 || !takes_room(v)) continue;
-                const uint32_t last = *std::find_if(s_.readers[v].begin(), s_.readers[v].end(), [&](uint32_t reader) { return !is_listed[reader]; });
+                const uint32_t last =
+                    *std::find_if(s_.readers[v].begin(), s_.readers[v].end(),
+                                  [&](uint32_t reader) { return !is_listed[reader]; });
                 const bool was_ready = ready.erase(key(last)) != 0;
                 net[last] -= bytes(v);
                 if (was_ready) ready.insert(key(last));
@@ -143,12 +157,16 @@ public:
 
 private:
     void wait(uint32_t step, uint32_t other) {
-        if (step == other || std::find(before_[step].begin(), before_[step].end(), other) != before_[step].end()) return;
+        if (step == other ||
+            std::find(before_[step].begin(), before_[step].end(), other) != before_[step].end())
+            return;
         before_[step].push_back(other);
         behind_[other].push_back(step);
     }
 
-    bool takes_room(uint32_t v) const { return s_.producer[v] != kNone && !s_.problem.values[v].is_kept; }
+    bool takes_room(uint32_t v) const {
+        return s_.producer[v] != kNone && !s_.problem.values[v].is_kept;
+    }
     int64_t bytes(uint32_t v) const { return static_cast<int64_t>(s_.problem.values[v].bytes); }
 
     static Order once(Order ids) {
@@ -182,7 +200,9 @@ RematProblem in_order(const RematProblem& problem, const Order& order) {
 
 std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
     const RecomputeSchedule schedule(problem);
-    const auto peak_of = [&](const Order& order) { return measure_order(schedule, order).plan.peak_bytes; };
+    const auto peak_of = [&](const Order& order) {
+        return measure_order(schedule, order).plan.peak_bytes;
+    };
     Order best(problem.steps.size());
     std::iota(best.begin(), best.end(), 0u);
     size_t best_peak = peak_of(best);
@@ -194,9 +214,12 @@ std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
     };
     consider(Mover(problem).run(), best_peak);
     // What is marked stays together.
-    if (std::any_of(problem.steps.begin(), problem.steps.end(), [](const RematStep& step) { return step.region != 0; })) return best;
+    if (std::any_of(problem.steps.begin(), problem.steps.end(),
+                    [](const RematStep& step) { return step.region != 0; }))
+        return best;
     const Lister lister(schedule);
-    for (const Order& order : {lister.list(Lister::Rule::kLeast), lister.list(Lister::Rule::kLatest), lister.list_as_needed()}) {
+    for (const Order& order : {lister.list(Lister::Rule::kLeast),
+                               lister.list(Lister::Rule::kLatest), lister.list_as_needed()}) {
         consider(order, best_peak - best_peak / kLeastGain);
         Order moved = Mover(in_order(problem, order)).run();
         for (uint32_t& step : moved) step = order[step];

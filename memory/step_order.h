@@ -5,9 +5,10 @@
 
 namespace megjit::memory {
 
-// The steps in another order, with a smaller peak; or in theirs. First, one that frees as much as it takes runs as soon
-// as it can: an optimizer's updates stand behind the whole backward pass, and all gradients wait for them. Then, where
-// it is worth it, all steps are listed anew, branch by branch. Steps that are not repeatable keep their order.
+// The steps in another order, with a smaller peak; or in theirs. First, one that frees as much as
+// it takes runs as soon as it can: an optimizer's updates stand behind the whole backward pass, and
+// all gradients wait for them. Then, where it is worth it, all steps are listed anew, branch by
+// branch. Steps that are not repeatable keep their order.
 std::vector<uint32_t> order_for_peak(const RematProblem& problem);
 
 }  // namespace megjit::memory

@@ -15,26 +15,27 @@ namespace megjit::runtime {
 inline constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
 struct MemoryStats {
-    size_t in_use = 0;         // bytes asked for by callers and not yet released
-    size_t reserved = 0;       // bytes taken from the system, cached ones included
-    size_t peak_in_use = 0;    // highest since the start or reset_peak()
+    size_t in_use = 0;  // bytes asked for by callers and not yet released
+    size_t reserved = 0;  // bytes taken from the system, cached ones included
+    size_t peak_in_use = 0;  // highest since the start or reset_peak()
     size_t peak_reserved = 0;  // likewise
     uint64_t allocations = 0;  // calls of allocate() that succeeded
-    size_t cap = kNoCap;       // as set
+    size_t cap = kNoCap;  // as set
 };
 
-// How much is taken from the system when a small block does not fit any more: `factor` times what is
-// reserved, at least `least` and at most the block and `overhead`. Blocks above 1 MiB get what they ask for.
+// How much is taken from the system when a small block does not fit any more: `factor` times what
+// is reserved, at least `least` and at most the block and `overhead`. Blocks above 1 MiB get what
+// they ask for.
 struct Growth {
-    size_t least = size_t{2} << 20;      // bytes
+    size_t least = size_t{2} << 20;  // bytes
     size_t overhead = size_t{32} << 20;  // bytes
     double factor = 0.25;
 };
 
-// Thrown by allocate(). It holds its text in itself: at this point no memory may be left for it. What
-// is known further up is added there, if there is memory for it.
+// Thrown by allocate(). It holds its text in itself: at this point no memory may be left for it.
+// What is known further up is added there, if there is memory for it.
 class OutOfMemory : public std::bad_alloc {
- public:
+public:
     OutOfMemory(size_t asked, size_t used, size_t limit) noexcept
         : bytes(asked), in_use(used), cap(limit) {
         char of[48] = "no limit is set";
@@ -52,24 +53,25 @@ class OutOfMemory : public std::bad_alloc {
     void say_who_holds(std::string holders) noexcept { set(holders_, std::move(holders)); }
     std::string holders() const { return holders_ ? *holders_ : std::string(); }
 
-    size_t bytes = 0;   // asked for
+    size_t bytes = 0;  // asked for
     size_t in_use = 0;  // when it was asked
     size_t cap = kNoCap;
-    bool is_threshold = false;  // the cap is that of dynamic rematerialization, with nothing left to evict
+    bool is_threshold =
+        false;  // the cap is that of dynamic rematerialization, with nothing left to evict
 
- private:
-    using Text = std::shared_ptr<const std::string>;  // an exception must be copied without throwing
+private:
+    using Text =
+        std::shared_ptr<const std::string>;  // an exception must be copied without throwing
     static void set(Text& text, std::string&& value) noexcept try {
         if (!text) text = std::make_shared<const std::string>(std::move(value));
-    } catch (const std::bad_alloc&) {
-    }
+    } catch (const std::bad_alloc&) {}
     char text_[192] = {};
     Text wanted_, holders_;
 };
 
 // Every call is safe from any thread.
 class Allocator {
- public:
+public:
     virtual ~Allocator() = default;
 
     // At least 64-byte aligned, never null, not cleared. Zero bytes are allowed. Throws OutOfMemory
@@ -80,7 +82,7 @@ class Allocator {
 
     virtual MemoryStats stats() const = 0;
     virtual void reset_peak() = 0;
-    virtual void trim() = 0;                 // gives cached pages back to the system
+    virtual void trim() = 0;  // gives cached pages back to the system
     virtual void set_cap(size_t bytes) = 0;  // bounds `reserved`, and so `in_use`; kNoCap lifts it
     virtual void set_growth(const Growth& growth) = 0;
     // For tests: the next `n` allocations behave as ever, the one after throws OutOfMemory, once.

@@ -14,7 +14,9 @@ TensorRef without_data(const TensorRef& tensor) {
     return stub;
 }
 
-bool keeps(Keeps keeps, Keeps what) { return (static_cast<int>(keeps) & static_cast<int>(what)) != 0; }
+bool keeps(Keeps keeps, Keeps what) {
+    return (static_cast<int>(keeps) & static_cast<int>(what)) != 0;
+}
 
 bool is_differentiable(const OpDef& op) { return op.is_elementwise() || op.grad; }
 
@@ -24,7 +26,8 @@ Grads elementwise_grads(const GradCall& g) {
     const Type& output = g.outputs[0]->type();
     for (size_t k = 0; k < grads.size(); ++k) {
         if (!g.needs[k]) continue;
-        const DerivedGrad* derived = derive_grad(g.call.op, g.call.inputs, output, static_cast<int>(k));
+        const DerivedGrad* derived =
+            derive_grad(g.call.op, g.call.inputs, output, static_cast<int>(k));
         if (!derived) continue;
         if (derived->is_identity) {
             grads[k] = g.out_grads[0];
@@ -32,28 +35,34 @@ Grads elementwise_grads(const GradCall& g) {
             Tensors operands;
             const int n = static_cast<int>(g.inputs.size());
             for (int position : derived->operands)
-                operands.push_back(position < n ? g.inputs[position] : position == n ? g.outputs[0] : g.out_grads[0]);
+                operands.push_back(position < n    ? g.inputs[position]
+                                   : position == n ? g.outputs[0]
+                                                   : g.out_grads[0]);
             grads[k] = apply(*derived->op, g.call.attrs, operands)[0];
         }
-        grads[k] = build::cast(build::reduce_to(grads[k], g.inputs[k]->shape()), g.inputs[k]->dtype());
+        grads[k] =
+            build::cast(build::reduce_to(grads[k], g.inputs[k]->shape()), g.inputs[k]->dtype());
     }
     return grads;
 }
 
 // Which of inputs and outputs the backward of this application reads.
-Keeps keeps_of(const OpDef& op, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
-               const std::vector<uint64_t>& in_ids) {
+Keeps keeps_of(const OpDef& op, std::span<const TensorRef> inputs,
+               std::span<const TensorRef> outputs, const std::vector<uint64_t>& in_ids) {
     if (!op.is_elementwise()) return op.keeps;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
     int result = 0;
     for (size_t k = 0; k < inputs.size(); ++k) {
         if (!in_ids[k]) continue;
-        const DerivedGrad* derived = derive_grad(op, types, outputs[0]->type(), static_cast<int>(k));
+        const DerivedGrad* derived =
+            derive_grad(op, types, outputs[0]->type(), static_cast<int>(k));
         if (!derived || derived->is_identity) continue;
         for (int position : derived->operands) {
-            if (position < static_cast<int>(inputs.size())) result |= static_cast<int>(Keeps::inputs);
-            else if (position == static_cast<int>(inputs.size())) result |= static_cast<int>(Keeps::outputs);
+            if (position < static_cast<int>(inputs.size()))
+                result |= static_cast<int>(Keeps::inputs);
+            else if (position == static_cast<int>(inputs.size()))
+                result |= static_cast<int>(Keeps::outputs);
         }
     }
     return static_cast<Keeps>(result);
@@ -64,7 +73,9 @@ class OnlyOuterTapes {
 public:
     explicit OnlyOuterTapes(const Tape* tape) : saved_(context().tapes) {
         auto& tapes = context().tapes;
-        const auto is_same_group = [tape](const TapeRef& other) { return other.get() == tape || (tape->group && other->group == tape->group); };
+        const auto is_same_group = [tape](const TapeRef& other) {
+            return other.get() == tape || (tape->group && other->group == tape->group);
+        };
         tapes.erase(std::find_if(tapes.begin(), tapes.end(), is_same_group), tapes.end());
     }
     ~OnlyOuterTapes() { context().tapes = std::move(saved_); }
@@ -75,13 +86,14 @@ private:
 
 }  // namespace
 
-void Tape::watch(const TensorRef& tensor) {
-    watched_.emplace(tensor->id(), tensor);
+void Tape::watch(const TensorRef& tensor) { watched_.emplace(tensor->id(), tensor); }
+
+bool Tape::tracks(const Tensor& tensor) const {
+    return made_.contains(tensor.id()) || watched_.contains(tensor.id());
 }
 
-bool Tape::tracks(const Tensor& tensor) const { return made_.contains(tensor.id()) || watched_.contains(tensor.id()); }
-
-void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs) {
+void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                  std::span<const TensorRef> outputs) {
     if (is_closed || !is_differentiable(op)) return;
     bool any = false;
     Entry entry{.op = &op, .attrs = attrs};
@@ -92,7 +104,8 @@ void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef
     }
     if (!any) return;
     const Keeps keep = keeps_of(op, inputs, outputs, entry.in_ids);
-    for (const TensorRef& input : inputs) entry.inputs.push_back(keeps(keep, Keeps::inputs) ? input : without_data(input));
+    for (const TensorRef& input : inputs)
+        entry.inputs.push_back(keeps(keep, Keeps::inputs) ? input : without_data(input));
     for (const TensorRef& output : outputs) {
         entry.outputs.push_back(keeps(keep, Keeps::outputs) ? output : without_data(output));
         entry.out_ids.push_back(output->id());
@@ -101,7 +114,8 @@ void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef
     entries_.push_back(std::move(entry));
 }
 
-void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, CustomBackward backward) {
+void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+                         CustomBackward backward) {
     if (is_closed) return;
     bool any = false;
     Entry entry{.custom = std::move(backward)};
@@ -120,7 +134,8 @@ void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const Tens
     entries_.push_back(std::move(entry));
 }
 
-Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted) {
+Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys,
+                       std::span<const TensorRef> wanted) {
     OnlyOuterTapes scope(this);
     std::unordered_map<uint64_t, TensorRef> grads;
     const auto accumulate = [&grads](uint64_t id, const TensorRef& grad) {
@@ -150,13 +165,15 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
             const auto needs = std::make_unique<bool[]>(entry.in_ids.size());
             for (size_t k = 0; k < entry.in_ids.size(); ++k) needs[k] = entry.in_ids[k] != 0;
             const OpCall call{*entry.op, entry.attrs, types};
-            const GradCall g{call, entry.inputs, entry.outputs, out_grads, {needs.get(), entry.in_ids.size()}};
+            const GradCall g{
+                call, entry.inputs, entry.outputs, out_grads, {needs.get(), entry.in_ids.size()}};
             in_grads = entry.op->is_elementwise() ? elementwise_grads(g) : entry.op->grad(g);
         }
         for (size_t k = 0; k < entry.in_ids.size() && k < in_grads.size(); ++k)
             if (entry.in_ids[k] && in_grads[k]) accumulate(entry.in_ids[k], in_grads[k]);
         for (uint64_t id : entry.out_ids)
-            if (!watched_.contains(id)) grads.erase(id);  // its gradient is complete and not asked for
+            if (!watched_.contains(id))
+                grads.erase(id);  // its gradient is complete and not asked for
         entry = {};  // what this entry kept is free from here
     }
     Tensors result;

@@ -1,6 +1,6 @@
 // runtime/autodiff.h -- Tape: what a GradManager records and how it runs backward.
-// In: applications seen by dispatch. Out: gradients, computed by ops that go through dispatch again,
-// so that outer tapes and traces see them.
+// In: applications seen by dispatch. Out: gradients, computed by ops that go through dispatch
+// again, so that outer tapes and traces see them.
 #pragma once
 
 #include <functional>
@@ -22,14 +22,18 @@ public:
     bool watches(const Tensor& tensor) const { return watched_.contains(tensor.id()); }
 
     // Called by dispatch for every application while this tape is open.
-    void record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs);
-    void record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs, CustomBackward backward);
+    void record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                std::span<const TensorRef> outputs);
+    void record_custom(std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+                       CustomBackward backward);
 
     // Gradients of the watched `wanted` (null: y does not depend on it); the history is freed.
     // While it runs, only the tapes outside of this one stay open.
-    Tensors backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys, std::span<const TensorRef> wanted);
+    Tensors backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys,
+                     std::span<const TensorRef> wanted);
     void clear();
-    // A closed tape records nothing, also where a list of open tapes that was set aside still names it.
+    // A closed tape records nothing, also where a list of open tapes that was set aside still names
+    // it.
     bool is_closed = false;
     // Tapes that were opened together do not see each other's backward.
     uint64_t group = 0;
@@ -38,7 +42,7 @@ private:
     struct Entry {
         const OpDef* op = nullptr;
         Attrs attrs = {};
-        Tensors inputs = {}, outputs = {};       // without data where the op does not keep them
+        Tensors inputs = {}, outputs = {};  // without data where the op does not keep them
         std::vector<uint64_t> in_ids = {};  // 0: not tracked
         std::vector<uint64_t> out_ids = {};
         CustomBackward custom = {};

@@ -17,8 +17,13 @@ double copy_bandwidth() {
     double best = 0;
     for (int run = 0; run < kRuns; ++run) {  // the first one touches the pages
         const auto start = std::chrono::steady_clock::now();
-        parallel_for(kBytes, 1 << 20, 4096, [&](int64_t lo, int64_t hi) { std::memcpy(to.get() + lo, from.get() + lo, static_cast<size_t>(hi - lo)); });
-        best = std::max(best, 2.0 * kBytes / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        parallel_for(kBytes, 1 << 20, 4096, [&](int64_t lo, int64_t hi) {
+            std::memcpy(to.get() + lo, from.get() + lo, static_cast<size_t>(hi - lo));
+        });
+        best = std::max(
+            best,
+            2.0 * kBytes /
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     return best;
 }

@@ -11,25 +11,39 @@ namespace megjit::runtime {
 namespace {
 
 constexpr Switch kSwitches[] = {
-    {"MGB_JIT_BACKEND", "compiler of fused kernels: MLIR, HALIDE or NVRTC; default: what serves the device best"},
-    {"MEGJIT_COMPILE", "async (default): calls run without the kernels that are being compiled; sync: they wait for them; off: none are compiled"},
-    {"MEGJIT_COMPILE_BUDGET", "seconds until a traced function goes on without the kernels that are not compiled yet; default: 60"},
-    {"MEGJIT_DUMP", "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` writes files"},
-    {"MEGJIT_SKIP", "passes to leave out, separated by commas: the first thing to try on a wrong answer"},
-    {"MEGJIT_CHECK", "1: verify the graph after every pass, judge every memory plan, compare every kernel with the interpreter"},
-    {"MEGJIT_MEMORY_CAP", "bytes, or a text such as 11GB: no more memory is taken from the system (megengine.device.set_memory_cap)"},
-    {"MEGJIT_MEMORY_LIMIT", "bytes, or a text such as 6GB: memory_limit of traced functions without one of their own"},
-    {"MGB_SUBLINEAR_MEMORY_THRESH_NR_TRY", "SublinearMemoryConfig.thresh_nr_try of all traced functions that have a config"},
+    {"MGB_JIT_BACKEND",
+     "compiler of fused kernels: MLIR, HALIDE or NVRTC; default: what serves the device best"},
+    {"MEGJIT_COMPILE",
+     "async (default): calls run without the kernels that are being compiled; sync: they wait for them; off: none are compiled"},
+    {"MEGJIT_COMPILE_BUDGET",
+     "seconds until a traced function goes on without the kernels that are not compiled yet; default: 60"},
+    {"MEGJIT_DUMP",
+     "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` writes files"},
+    {"MEGJIT_SKIP",
+     "passes to leave out, separated by commas: the first thing to try on a wrong answer"},
+    {"MEGJIT_CHECK",
+     "1: verify the graph after every pass, judge every memory plan, compare every kernel with the interpreter"},
+    {"MEGJIT_MEMORY_CAP",
+     "bytes, or a text such as 11GB: no more memory is taken from the system (megengine.device.set_memory_cap)"},
+    {"MEGJIT_MEMORY_LIMIT",
+     "bytes, or a text such as 6GB: memory_limit of traced functions without one of their own"},
+    {"MGB_SUBLINEAR_MEMORY_THRESH_NR_TRY",
+     "SublinearMemoryConfig.thresh_nr_try of all traced functions that have a config"},
     {"MGB_SUBLINEAR_MEMORY_GENETIC_NR_ITER", "likewise genetic_nr_iter"},
     {"MGB_SUBLINEAR_MEMORY_GENETIC_POOL_SIZE", "likewise genetic_pool_size"},
     {"MGB_SUBLINEAR_MEMORY_LOWER_BOUND_MB", "likewise lb_memory_mb"},
     {"MGB_SUBLINEAR_MEMORY_WORKERS", "likewise num_worker"},
-    {"MEGJIT_CACHE_DIR", "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
-    {"MEGJIT_PLUGIN_DIR", "folder of the kernel compilers' plug-ins; default: the package's folder"},
-    {"MEGJIT_NVRTC", "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
-    {"MEGJIT_ISA", "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
+    {"MEGJIT_CACHE_DIR",
+     "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
+    {"MEGJIT_PLUGIN_DIR",
+     "folder of the kernel compilers' plug-ins; default: the package's folder"},
+    {"MEGJIT_NVRTC",
+     "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
+    {"MEGJIT_ISA",
+     "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
-    {"OMP_NUM_THREADS", "threads of the host at most, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads goes before all three"},
+    {"OMP_NUM_THREADS",
+     "threads of the host at most, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads goes before all three"},
 };
 
 std::string read(const char* name) {
@@ -52,7 +66,8 @@ Debug load() {
     debug.check = !read("MEGJIT_CHECK").empty() && read("MEGJIT_CHECK") != "0";
     debug.jit_backend = read("MGB_JIT_BACKEND");
     debug.compile = read("MEGJIT_COMPILE");
-    if (const std::string budget = read("MEGJIT_COMPILE_BUDGET"); !budget.empty()) debug.compile_budget = std::atof(budget.c_str());
+    if (const std::string budget = read("MEGJIT_COMPILE_BUDGET"); !budget.empty())
+        debug.compile_budget = std::atof(budget.c_str());
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
     debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
     debug.nvrtc = read("MEGJIT_NVRTC");
@@ -89,7 +104,8 @@ bool Debug::skips(std::string_view pass) const { return holds(skipped, pass); }
 void Debug::dump(std::string_view stage, std::initializer_list<Form> forms) const {
     if (dumped.empty() || (!holds(dumped, stage) && !holds(dumped, "all"))) return;
     if (dump_dir.empty()) {
-        std::fprintf(stderr, "--- %.*s\n%s", static_cast<int>(stage.size()), stage.data(), forms.begin()->text().c_str());
+        std::fprintf(stderr, "--- %.*s\n%s", static_cast<int>(stage.size()), stage.data(),
+                     forms.begin()->text().c_str());
         return;
     }
     static std::atomic<int> serial{0};
@@ -98,7 +114,9 @@ void Debug::dump(std::string_view stage, std::initializer_list<Form> forms) cons
     char number[16];
     std::snprintf(number, sizeof number, "%03d-", serial++);
     for (const Form& form : forms)
-        std::ofstream(std::filesystem::path(dump_dir) / (number + std::string(stage) + std::string(form.extension))) << form.text();
+        std::ofstream(std::filesystem::path(dump_dir) /
+                      (number + std::string(stage) + std::string(form.extension)))
+            << form.text();
 }
 
 }  // namespace megjit::runtime

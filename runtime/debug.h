@@ -1,5 +1,5 @@
-// runtime/debug.h -- every environment variable that megjit reads, in one table (debug.cpp). They are
-// read once, at the first use; reload() reads them again.
+// runtime/debug.h -- every environment variable that megjit reads, in one table (debug.cpp). They
+// are read once, at the first use; reload() reads them again.
 #pragma once
 
 #include <functional>
@@ -18,16 +18,16 @@ struct Switch {
 std::span<const Switch> switches();
 
 struct Debug {
-    bool check = false;          // MEGJIT_CHECK
-    std::string jit_backend;     // MGB_JIT_BACKEND
-    std::string compile;         // MEGJIT_COMPILE
+    bool check = false;  // MEGJIT_CHECK
+    std::string jit_backend;  // MGB_JIT_BACKEND
+    std::string compile;  // MEGJIT_COMPILE
     double compile_budget = 60;  // MEGJIT_COMPILE_BUDGET, seconds
-    std::string cache_dir;       // MEGJIT_CACHE_DIR
-    std::string plugin_dir;      // MEGJIT_PLUGIN_DIR
-    std::string nvrtc;           // MEGJIT_NVRTC
-    std::string cuda_driver;     // MEGJIT_CUDA_DRIVER
-    std::string isa;             // MEGJIT_ISA; runtime/isa.h reads it once
-    int omp_threads = 0;         // OMP_NUM_THREADS
+    std::string cache_dir;  // MEGJIT_CACHE_DIR
+    std::string plugin_dir;  // MEGJIT_PLUGIN_DIR
+    std::string nvrtc;  // MEGJIT_NVRTC
+    std::string cuda_driver;  // MEGJIT_CUDA_DRIVER
+    std::string isa;  // MEGJIT_ISA; runtime/isa.h reads it once
+    int omp_threads = 0;  // OMP_NUM_THREADS
 
     bool skips(std::string_view pass) const;  // MEGJIT_SKIP
     // MEGJIT_DUMP: when the stage is wanted, its first form goes to stderr, or each form to

@@ -29,7 +29,8 @@ std::string holders_text(const std::vector<LiveBlock>& blocks) {
     for (size_t i = 0; i < blocks.size(); ++i) {
         const LiveBlock& block = blocks[i];
         text += i == 0 ? "" : i % 2 ? "; " : ";\n       ";
-        text += cat(std::llround(static_cast<double>(block.bytes) / (1 << 20)), " MiB ", block.what);
+        text +=
+            cat(std::llround(static_cast<double>(block.bytes) / (1 << 20)), " MiB ", block.what);
         if (!block.where.empty()) text += " " + block.where;
     }
     return text;
@@ -39,7 +40,8 @@ std::string holders_text(const std::vector<LiveBlock>& blocks) {
 
 void* allocate(Device& device, size_t bytes) {
     try {
-        if (Rematerializer::is_on()) [[unlikely]] return Rematerializer::instance().allocate(device, bytes);
+        if (Rematerializer::is_on()) [[unlikely]]
+            return Rematerializer::instance().allocate(device, bytes);
         return device.allocator().allocate(bytes);
     } catch (OutOfMemory& error) {
         constexpr size_t kTold = 5;

@@ -17,7 +17,8 @@ namespace {
 struct Prepared {
     size_t hash = 0;
     const OpDef* op = nullptr;
-    int threads = 0;  // that the executable was made for: oneDNN's run with others, but in as many parts
+    int threads =
+        0;  // that the executable was made for: oneDNN's run with others, but in as many parts
     Attrs attrs;
     std::vector<Type> inputs = {}, outputs = {};
     std::shared_ptr<const Executable> executable = {};  // null for views
@@ -30,7 +31,8 @@ public:
         for (const TensorRef& input : inputs) hash = hash_value(input->type(), hash);
         if (!attrs.empty()) hash = hash_value(attrs, hash);
         Prepared& slot = slots_[hash % kSlots];
-        if (slot.hash == hash && slot.op == &op && slot.threads == thread_count() && same(slot.attrs, attrs) && same_types(slot.inputs, inputs))
+        if (slot.hash == hash && slot.op == &op && slot.threads == thread_count() &&
+            same(slot.attrs, attrs) && same_types(slot.inputs, inputs))
             return slot;
         Prepared fresh{.hash = hash, .op = &op, .threads = thread_count(), .attrs = attrs};
         for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
@@ -67,12 +69,15 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs) {
     DType to = inputs[0]->dtype();
     for (const TensorRef& input : inputs) to = promote(to, input->dtype());
     const auto refuse = [&](std::string_view wanted) {
-        user_error({.what = cat(op.name, ": needs ", wanted, ", got ", info(inputs[0]->dtype()).name,
-                                inputs.size() > 1 ? cat(" and ", info(inputs[1]->dtype()).name) : ""),
-                    .fix = "convert with astype"}, ErrorKind::type);
+        user_error(
+            {.what = cat(op.name, ": needs ", wanted, ", got ", info(inputs[0]->dtype()).name,
+                         inputs.size() > 1 ? cat(" and ", info(inputs[1]->dtype()).name) : ""),
+             .fix = "convert with astype"},
+            ErrorKind::type);
     };
     if (op.promotion == Promotion::boolean) refuse("bool tensors");
-    if (op.promotion == Promotion::integer && info(to).category != Category::integer) refuse("integer tensors");
+    if (op.promotion == Promotion::integer && info(to).category != Category::integer)
+        refuse("integer tensors");
     if (op.promotion == Promotion::floating && !is_floating(to)) to = DType::f32;
     static const OpDef& cast = find_op("cast");
     Tensors result(inputs.begin(), inputs.end());
@@ -95,7 +100,10 @@ Tracer* edited_graph_of(const Tensor& tensor) {
     const std::lock_guard lock(edited_graphs().mutex);
     const auto found = edited_graphs().by_session.find(tensor.trace.session);
     if (found == edited_graphs().by_session.end())
-        user_error({.what = cat("this variable ", to_string(tensor.type()), " belongs to a network that is gone"), .fix = "keep the Network"}, ErrorKind::runtime);
+        user_error({.what = cat("this variable ", to_string(tensor.type()),
+                                " belongs to a network that is gone"),
+                    .fix = "keep the Network"},
+                   ErrorKind::runtime);
     return found->second;
 }
 
@@ -111,7 +119,8 @@ bool is_laid_out(std::span<const TensorRef> inputs) {
     return false;
 }
 
-// Replaces operands by copies in orders of memory that the op knows, made by `call` (apply or compute).
+// Replaces operands by copies in orders of memory that the op knows, made by `call` (apply or
+// compute).
 template <class Call>
 void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted, Call call) {
     static const OpDef& relayout = find_op("relayout");
@@ -121,14 +130,16 @@ void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& convert
     const std::vector<Layout> layouts = operand_layouts(op, types, ChannelsLast::where_it_is);
     for (size_t i = 0; i < layouts.size(); ++i) {
         if (layouts[i] == types[i].layout) continue;
-        if (converted.empty() || converted.data() != inputs.data()) converted.assign(inputs.begin(), inputs.end());
+        if (converted.empty() || converted.data() != inputs.data())
+            converted.assign(inputs.begin(), inputs.end());
         inputs = converted;
         converted[i] = call(relayout, {to_string(layouts[i])}, {&converted[i], 1})[0];
     }
 }
 
 // "conv2d f32[8, 64, 56, 56]", or without a type where it depends on values.
-std::string application_text(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+std::string application_text(const OpDef& op, const Attrs& attrs,
+                             std::span<const TensorRef> inputs) {
     std::string text = op.name;
     if (op.direct) return text;
     std::vector<Type> types;
@@ -137,12 +148,15 @@ std::string application_text(const OpDef& op, const Attrs& attrs, std::span<cons
     return text;
 }
 
-void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
-               const std::shared_ptr<const Executable>& executable, std::chrono::steady_clock::time_point begin) {
+void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+               std::span<const TensorRef> outputs,
+               const std::shared_ptr<const Executable>& executable,
+               std::chrono::steady_clock::time_point begin) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
-    Rematerializer::instance().note_call({op, attrs, types}, inputs, outputs, executable, taken.count());
+    Rematerializer::instance().note_call({op, attrs, types}, inputs, outputs, executable,
+                                         taken.count());
 }
 
 }  // namespace
@@ -189,12 +203,15 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inpu
     }
     const std::shared_ptr<const Executable> executable = prepared.executable;  // run() may re-enter
     Ref<Storage> workspace;
-    if (const size_t bytes = executable->workspace_bytes()) workspace = Storage::make(device, bytes);
-    const auto begin = is_recorded ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    if (const size_t bytes = executable->workspace_bytes())
+        workspace = Storage::make(device, bytes);
+    const auto begin =
+        is_recorded ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     executable->run(in, few_out, workspace ? workspace->data() : nullptr);
     for (const TensorRef& output : outputs)
         if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
-    if (is_recorded) [[unlikely]] note_call(op, attrs, inputs, outputs, executable, begin);
+    if (is_recorded) [[unlikely]]
+        note_call(op, attrs, inputs, outputs, executable, begin);
     return outputs;
 } catch (OutOfMemory& error) {
     error.say_what_for(application_text(op, attrs, inputs));
@@ -205,7 +222,8 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inpu
 
 Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     Tensors converted;
-    if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, compute);
+    if (is_laid_out(inputs)) [[unlikely]]
+        relay(op, inputs, converted, compute);
     return run(op, attrs, inputs);
 }
 
@@ -216,7 +234,8 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         converted = promoted(op, inputs);
         inputs = converted;
     }
-    if (is_laid_out(inputs)) [[unlikely]] relay(op, inputs, converted, apply);
+    if (is_laid_out(inputs)) [[unlikely]]
+        relay(op, inputs, converted, apply);
     Tracer* tracer = tracer_for(inputs);
     Tensors outputs = tracer ? tracer->on_op(op, attrs, inputs) : run(op, attrs, inputs);
     for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
@@ -244,9 +263,11 @@ const void* host_data(Tensor& tensor) {
         Tracer* graph = edited_graph_of(tensor);
         if (Tracer* tracer = graph ? graph : context().tracer) tracer->on_read(tensor);
         if (!tensor.has_data() && tensor.type().numel() > 0)
-            user_error({.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
-                        .why = "it was made inside a traced function and was not part of its results",
-                        .fix = "return it from the traced function"}, ErrorKind::runtime);
+            user_error(
+                {.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
+                 .why = "it was made inside a traced function and was not part of its results",
+                 .fix = "return it from the traced function"},
+                ErrorKind::runtime);
     }
     return tensor.data();
 }

@@ -18,7 +18,8 @@ class Tracer {
 public:
     virtual ~Tracer() = default;
     // Returns placeholders (or, in a value trace, computed tensors that are linked to the record).
-    virtual Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) = 0;
+    virtual Tensors on_op(const OpDef& op, const Attrs& attrs,
+                          std::span<const TensorRef> inputs) = 0;
     // A placeholder's data are wanted on the host. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
 };
@@ -53,17 +54,19 @@ private:
     std::vector<TapeRef> saved_;
 };
 
-// `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it does not know.
-// Throws UserError.
+// `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it
+// does not know. Throws UserError.
 Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
 
 // Computes now, unseen by tapes and traces. Inputs must have data; they are copied as by apply().
 Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
 
-// The tensor with its elements in row-major order; itself where they lie so. Unseen by tapes and traces.
+// The tensor with its elements in row-major order; itself where they lie so. Unseen by tapes and
+// traces.
 TensorRef row_major(const TensorRef& tensor);
 
-// Data on the host, in the tensor's layout: asks the running trace for placeholders. UserError if there are none to be had.
+// Data on the host, in the tensor's layout: asks the running trace for placeholders. UserError if
+// there are none to be had.
 const void* host_data(Tensor& tensor);
 
 }  // namespace megjit::runtime

@@ -28,7 +28,9 @@ DType dtype_from_name(std::string_view name) {
         if (row.name == name || row.tag == name) return row.dtype;
         valid += cat(valid.empty() ? "" : ", ", row.name);
     }
-    user_error({.what = cat("'", name, "' is not a dtype of a tensor"), .fix = "use one of " + valid}, ErrorKind::type);
+    user_error(
+        {.what = cat("'", name, "' is not a dtype of a tensor"), .fix = "use one of " + valid},
+        ErrorKind::type);
 }
 
 DType promote(DType a, DType b) {
@@ -39,12 +41,14 @@ DType promote(DType a, DType b) {
     const DTypeInfo &left = info(a), &right = info(b);
     if (left.category == Category::complex || right.category == Category::complex)
         user_error({.what = cat("no common dtype for ", left.name, " and ", right.name),
-                    .fix = "take F.real and F.imag first"}, ErrorKind::type);
+                    .fix = "take F.real and F.imag first"},
+                   ErrorKind::type);
     if (left.category != right.category) return DType::f32;
     if (left.is_signed != right.is_signed)
         user_error({.what = cat("no common dtype for ", left.name, " and ", right.name),
                     .why = "one is signed and the other is not",
-                    .fix = "convert one of them with astype"}, ErrorKind::type);
+                    .fix = "convert one of them with astype"},
+                   ErrorKind::type);
     return left.bytes >= right.bytes ? a : b;
 }
 

@@ -1,4 +1,5 @@
-// runtime/dtype.h -- the element types of a Tensor. One row per type in dtype.cpp is the only list of them.
+// runtime/dtype.h -- the element types of a Tensor. One row per type in dtype.cpp is the only list
+// of them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ enum class Category : uint8_t { boolean, integer, floating, complex };
 struct DTypeInfo {
     DType dtype = DType::f32;
     std::string_view name;  // NumPy's name, "float32"
-    std::string_view tag;   // the graph's text form, "f32"
+    std::string_view tag;  // the graph's text form, "f32"
     uint8_t bytes = 0;
     Category category = Category::floating;
     bool is_signed = true;

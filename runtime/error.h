@@ -20,10 +20,10 @@ std::string cat(const Parts&... parts) {
 enum class ErrorKind : uint8_t { value, type, index, runtime, trace, assertion, memory };
 
 struct Message {
-    std::string what;       // "matmul: cannot multiply f32[8, 64] by f32[32, 10]"
-    std::string why = {};   // what rule is broken, with the values
-    std::string fix = {};   // the way out
-    std::string at = {};    // "train.py:41 in forward"; filled in by bindings/ when empty
+    std::string what;  // "matmul: cannot multiply f32[8, 64] by f32[32, 10]"
+    std::string why = {};  // what rule is broken, with the values
+    std::string fix = {};  // the way out
+    std::string at = {};  // "train.py:41 in forward"; filled in by bindings/ when empty
     std::string text() const;  // at most four lines
 };
 
@@ -48,7 +48,8 @@ public:
 class InternalError : public Error {
 public:
     explicit InternalError(const std::string& what)
-        : Error("megjit internal error: " + what + "\n  fix: please report it with the output of MEGJIT_DUMP=all") {}
+        : Error("megjit internal error: " + what +
+                "\n  fix: please report it with the output of MEGJIT_DUMP=all") {}
 };
 
 [[noreturn]] inline void user_error(Message message, ErrorKind kind = ErrorKind::value) {

@@ -20,9 +20,11 @@ inline uint16_t float_to_half(float f) {
     const uint32_t bits = std::bit_cast<uint32_t>(f);
     const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
     const uint32_t magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
-    if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // rounds to infinity
-    if (magnitude < 0x38800000u) {                                               // denormal: units of 2^-24
+    if (magnitude > 0x7F800000u)
+        return static_cast<uint16_t>(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
+    if (magnitude >= 0x477FF000u)
+        return static_cast<uint16_t>(sign | 0x7C00u);  // rounds to infinity
+    if (magnitude < 0x38800000u) {  // denormal: units of 2^-24
         const float units = std::bit_cast<float>(magnitude) * 0x1p24f;
         const float rounded = units + 0x1p23f;  // to an integer, half to even
         return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) & 0xFFFFu));
@@ -31,7 +33,9 @@ inline uint16_t float_to_half(float f) {
     return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-inline float bfloat_to_float(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
+inline float bfloat_to_float(uint16_t h) {
+    return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+}
 
 inline uint16_t float_to_bfloat(float f) {
     const uint32_t bits = std::bit_cast<uint32_t>(f);

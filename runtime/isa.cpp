@@ -17,7 +17,9 @@ Isa detect() {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4")) {
         if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
-        return __builtin_cpu_supports("amx-int8") && __builtin_cpu_supports("amx-bf16") ? Isa::amx : Isa::avx512_vnni;
+        return __builtin_cpu_supports("amx-int8") && __builtin_cpu_supports("amx-bf16")
+                   ? Isa::amx
+                   : Isa::avx512_vnni;
     }
     if (__builtin_cpu_supports("x86-64-v3")) return Isa::avx2;
 #endif
@@ -29,7 +31,8 @@ Isa detect() {
 
 std::string levels_up_to(Isa last) {
     std::string text;
-    for (size_t i = 0; i <= static_cast<size_t>(last); ++i) text += (i ? ", " : "") + std::string(kNames[i]);
+    for (size_t i = 0; i <= static_cast<size_t>(last); ++i)
+        text += (i ? ", " : "") + std::string(kNames[i]);
     return text;
 }
 
@@ -46,10 +49,12 @@ Isa bounded_isa(std::string_view wanted, Isa machine) {
     if (wanted.empty()) return machine;
     const auto found = std::find(std::begin(kNames), std::end(kNames), wanted);
     if (found == std::end(kNames))
-        user_error({.what = cat("MEGJIT_ISA: there is no level ", wanted), .fix = cat("set it to one that this machine has: ", levels_up_to(machine))});
+        user_error({.what = cat("MEGJIT_ISA: there is no level ", wanted),
+                    .fix = cat("set it to one that this machine has: ", levels_up_to(machine))});
     const auto level = static_cast<Isa>(found - std::begin(kNames));
     if (level > machine)
-        user_error({.what = cat("MEGJIT_ISA: this machine has no ", wanted), .fix = cat("set it to one that it has: ", levels_up_to(machine))});
+        user_error({.what = cat("MEGJIT_ISA: this machine has no ", wanted),
+                    .fix = cat("set it to one that it has: ", levels_up_to(machine))});
     return level;
 }
 

@@ -27,7 +27,8 @@ void unlock_all() {
     all().mutex.unlock();
 }
 
-// At load time: handlers of locks that are taken before leaves are registered later, and so run earlier.
+// At load time: handlers of locks that are taken before leaves are registered later, and so run
+// earlier.
 [[maybe_unused]] const int kForkHandler = pthread_atfork(lock_all, unlock_all, unlock_all);
 
 }  // namespace

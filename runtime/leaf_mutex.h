@@ -1,6 +1,6 @@
-// runtime/leaf_mutex.h -- LeafMutex: a mutex that fork() waits for. A child has only the thread that forked, and what
-// another thread held would stay taken there for ever. Only for locks under which no other lock is asked for: fork() takes
-// all of them, in any order.
+// runtime/leaf_mutex.h -- LeafMutex: a mutex that fork() waits for. A child has only the thread
+// that forked, and what another thread held would stay taken there for ever. Only for locks under
+// which no other lock is asked for: fork() takes all of them, in any order.
 #pragma once
 
 #include <mutex>

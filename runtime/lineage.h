@@ -1,4 +1,5 @@
-// runtime/lineage.h -- how values came to be: the rematerializer's books. Its lock guards all of it.
+// runtime/lineage.h -- how values came to be: the rematerializer's books. Its lock guards all of
+// it.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +28,14 @@ struct LineageCall : RefCounted {
     std::vector<Lineage*> results;  // null: small, or never computed again
 
     ~LineageCall();
-    void drop() const { if (release()) delete this; }
+    void drop() const {
+        if (release()) delete this;
+    }
     void forget(const Lineage& result);
 };
 
-// A value that can be computed again, or that others are computed from. Its storage and the calls that read it own it.
+// A value that can be computed again, or that others are computed from. Its storage and the calls
+// that read it own it.
 class Lineage : public RefCounted {
 public:
     Storage* storage = nullptr;  // null when no tensor holds the value any more
@@ -42,9 +46,9 @@ public:
     std::vector<const LineageCall*> readers;
     EvictionPolicy::Id id = 0;
     int pins = 0;
-    int depth = 0;          // longest chain of calls behind it
+    int depth = 0;  // longest chain of calls behind it
     uint64_t orphaned = 0;  // its key among the orphans
-    LiveBlock listing;      // what the device's list said of it when it was evicted
+    LiveBlock listing;  // what the device's list said of it when it was evicted
     Lineage* next_unused = nullptr;
 
     void drop() const {
@@ -62,7 +66,8 @@ inline LineageCall::~LineageCall() {
 }
 
 inline void LineageCall::forget(const Lineage& result) {
-    std::replace(results.begin(), results.end(), const_cast<Lineage*>(&result), static_cast<Lineage*>(nullptr));
+    std::replace(results.begin(), results.end(), const_cast<Lineage*>(&result),
+                 static_cast<Lineage*>(nullptr));
 }
 
 }  // namespace megjit::runtime

@@ -29,7 +29,8 @@ std::vector<LiveBlock> LiveBlocks::largest(size_t count) const {
     const auto is_before = [](const LiveBlock* a, const LiveBlock* b) {
         return a->bytes != b->bytes ? a->bytes > b->bytes : a->where < b->where;
     };
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(), is_before);
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown),
+                      order.end(), is_before);
     std::vector<LiveBlock> result;
     for (size_t i = 0; i < shown; ++i) result.push_back(*order[i]);
     return result;
@@ -39,7 +40,9 @@ std::string bytes_text(size_t bytes) {
     char text[64];
     const double mib = static_cast<double>(bytes) / (1 << 20);
     if (bytes < (size_t{1} << 20) / 10) std::snprintf(text, sizeof text, "%zu bytes", bytes);
-    else std::snprintf(text, sizeof text, "%zu bytes (%.*f MiB)", bytes, bytes % (size_t{1} << 20) ? 1 : 0, mib);
+    else
+        std::snprintf(text, sizeof text, "%zu bytes (%.*f MiB)", bytes,
+                      bytes % (size_t{1} << 20) ? 1 : 0, mib);
     return text;
 }
 

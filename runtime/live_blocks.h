@@ -1,5 +1,6 @@
-// runtime/live_blocks.h -- which large blocks of a device are alive, and what they hold: what an error for want
-// of memory tells. Small ones are not listed: noting a line costs a microsecond, as much as a small op.
+// runtime/live_blocks.h -- which large blocks of a device are alive, and what they hold: what an
+// error for want of memory tells. Small ones are not listed: noting a line costs a microsecond, as
+// much as a small op.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace megjit::runtime {
 
 struct LiveBlock {
     size_t bytes = 0;
-    std::string what = {};   // "conv2d f32[8, 64, 56, 56]"
+    std::string what = {};  // "conv2d f32[8, 64, 56, 56]"
     std::string where = {};  // the user's line, or ""
 };
 

@@ -59,7 +59,8 @@ Type infer_elementwise(const OpCall& call) {
         const auto both = broadcast(shape, input.shape);
         if (!both) {
             std::string types;
-            for (const Type& type : call.inputs) types += (types.empty() ? "" : " and ") + to_string(type);
+            for (const Type& type : call.inputs)
+                types += (types.empty() ? "" : " and ") + to_string(type);
             user_error({.what = cat(call.op.name, ": cannot broadcast ", types),
                         .why = "from the last axis backwards, extents must be equal or 1",
                         .fix = "reshape or expand_dims one of them"});
@@ -70,7 +71,8 @@ Type infer_elementwise(const OpCall& call) {
     return {result_dtype(call), shape, layout};
 }
 
-// "tanh.grad0" -> ("tanh", 0): derived ops are made again from their name, so that a graph's text parses.
+// "tanh.grad0" -> ("tanh", 0): derived ops are made again from their name, so that a graph's text
+// parses.
 const OpDef* derive_by_name(std::string_view name);
 
 }  // namespace
@@ -80,7 +82,9 @@ double OpCall::real(std::string_view name) const { return attr_as<double>(*this,
 const std::vector<int64_t>& OpCall::integers(std::string_view name) const {
     return attr_as<std::vector<int64_t>>(*this, name);
 }
-const std::string& OpCall::text(std::string_view name) const { return attr_as<std::string>(*this, name); }
+const std::string& OpCall::text(std::string_view name) const {
+    return attr_as<std::string>(*this, name);
+}
 
 void register_op(OpDef op) { add_op(std::move(op), true); }
 
@@ -106,7 +110,9 @@ std::vector<const OpDef*> all_ops() {
 void check_input_count(const OpDef& op, size_t got) {
     const size_t wanted = op.inputs.size();
     if (op.variadic ? got + 1 < wanted || got == 0 : got != wanted)
-        user_error({.what = cat(op.name, ": takes ", wanted, op.variadic ? " or more" : "", " tensors, got ", got)}, ErrorKind::type);
+        user_error({.what = cat(op.name, ": takes ", wanted, op.variadic ? " or more" : "",
+                                " tensors, got ", got)},
+                   ErrorKind::type);
 }
 
 bool same(const Attr& a, const Attr& b) {
@@ -115,7 +121,8 @@ bool same(const Attr& a, const Attr& b) {
 }
 
 bool same(const Attrs& a, const Attrs& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Attr& x, const Attr& y) { return same(x, y); });
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Attr& x, const Attr& y) { return same(x, y); });
 }
 
 std::vector<Type> infer(const OpCall& call) {
@@ -127,7 +134,8 @@ std::vector<Type> infer(const OpCall& call) {
 int build_expr(const OpCall& call, DType output, ScalarProgram& program) {
     std::vector<Expr> inputs;
     for (size_t i = 0; i < call.inputs.size(); ++i)
-        inputs.emplace_back(&program, program.input(static_cast<int>(i), compute_type(call.inputs[i].dtype)));
+        inputs.emplace_back(&program,
+                            program.input(static_cast<int>(i), compute_type(call.inputs[i].dtype)));
     const ExprArgs args(call, inputs);
     Expr result = call.op.expr ? call.op.expr(args) : call.op.derived_expr(args);
     return narrow(to_type(result, compute_type(output)), output).id();
@@ -138,8 +146,8 @@ namespace {
 // What a derived op needs to know of the op it comes from.
 struct Derivation {
     const OpDef* base = nullptr;
-    int input = 0;               // which input of base the gradient is for
-    std::vector<int> operands;   // positions in (inputs..., y, dy) that the derived op reads
+    int input = 0;  // which input of base the gradient is for
+    std::vector<int> operands;  // positions in (inputs..., y, dy) that the derived op reads
 };
 
 // The gradient expression over all candidates (inputs..., y, dy), as inputs 0..n+1 of `program`.
@@ -177,7 +185,9 @@ OpDef make_derived(const Derivation& from, std::string name) {
     op.attrs = from.base->attrs;
     const int n = static_cast<int>(from.base->inputs.size());
     for (int position : from.operands)
-        op.inputs.push_back(position < n ? from.base->inputs[position] : position == n ? "y" : "dy");
+        op.inputs.push_back(position < n    ? from.base->inputs[position]
+                            : position == n ? "y"
+                                            : "dy");
     op.derived_expr = [from, n](const ExprArgs& args) {
         Expr any = args[0];
         ScalarProgram* program = any.program();
@@ -224,7 +234,8 @@ const OpDef* derive_by_name(std::string_view name) {
 
 }  // namespace
 
-const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output, int k) {
+const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output,
+                               int k) {
     static LeafMutex mutex;
     static std::unordered_map<std::string, std::unique_ptr<DerivedGrad>> known;
     if (!is_floating(inputs[k].dtype) || !is_floating(output.dtype)) return nullptr;
@@ -235,7 +246,8 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
     std::string name = cat(op.name, ".grad", k);
     {
         std::lock_guard lock(mutex);
-        if (auto found = known.find(name); found != known.end()) return recent[key] = found->second.get();
+        if (auto found = known.find(name); found != known.end())
+            return recent[key] = found->second.get();
     }
     ScalarProgram program;
     const Attrs attrs = generic_attrs(op);
@@ -248,7 +260,8 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
         made->operands = from.operands;
         const ScalarInst& last = program[gradient.id()];
         made->is_identity = last.op == ScalarOp::input && static_cast<int>(last.bits) == dy;
-        if (from.operands.empty()) made.reset();  // a constant gradient is no gradient: the op is flat
+        if (from.operands.empty())
+            made.reset();  // a constant gradient is no gradient: the op is flat
         else if (!made->is_identity) made->op = &add_op(make_derived(from, name), false);
     }
     std::lock_guard lock(mutex);
@@ -267,7 +280,10 @@ Cost cost_of(const OpCall& call, std::span<const Type> outputs) {
 }
 
 size_t hash_value(const Attrs& attrs, size_t seed) {
-    const auto mix = [&seed](uint64_t value) { seed = (seed ^ value) * 0x9E3779B97F4A7C15ull; seed ^= seed >> 29; };
+    const auto mix = [&seed](uint64_t value) {
+        seed = (seed ^ value) * 0x9E3779B97F4A7C15ull;
+        seed ^= seed >> 29;
+    };
     for (const Attr& attr : attrs) {
         if (const auto* i = std::get_if<int64_t>(&attr)) mix(static_cast<uint64_t>(*i));
         else if (const auto* r = std::get_if<double>(&attr)) mix(std::bit_cast<uint64_t>(*r));
@@ -285,12 +301,14 @@ std::string to_string(const Attr& attr) {
         char text[40];
         std::snprintf(text, sizeof text, "%.17g", *r);
         std::string result = text;
-        if (result.find_first_of(".en") == std::string::npos) result += ".0";  // a real stays a real when parsed
+        if (result.find_first_of(".en") == std::string::npos)
+            result += ".0";  // a real stays a real when parsed
         return result;
     }
     if (const auto* list = std::get_if<std::vector<int64_t>>(&attr)) {
         std::string text = "[";
-        for (size_t i = 0; i < list->size(); ++i) text += (i ? ", " : "") + std::to_string((*list)[i]);
+        for (size_t i = 0; i < list->size(); ++i)
+            text += (i ? ", " : "") + std::to_string((*list)[i]);
         return text + "]";
     }
     std::string quoted = "\"";

@@ -65,17 +65,17 @@ struct GradCall {
     std::span<const TensorRef> inputs;
     std::span<const TensorRef> outputs;
     std::span<const TensorRef> out_grads;  // null where the output was not used
-    std::span<const bool> needs;           // which inputs want a gradient
+    std::span<const bool> needs;  // which inputs want a gradient
 };
 using Grads = std::vector<TensorRef>;  // one per input, null for none
 
 // How inputs of different dtypes meet before `infer` (semantics, section 2).
 enum class Promotion : uint8_t {
-    none,        // each keeps its own
+    none,  // each keeps its own
     arithmetic,  // promote()
-    floating,    // promote(), and integers compute in float32
-    boolean,     // all must be bool: TypeError
-    integer,     // all must be integers: TypeError
+    floating,  // promote(), and integers compute in float32
+    boolean,  // all must be bool: TypeError
+    integer,  // all must be integers: TypeError
 };
 
 // Result dtype of an element-wise op.
@@ -97,8 +97,9 @@ struct OpDef {
     std::vector<AttrSpec> attrs = {};
     Promotion promotion = Promotion::none;
 
-    // Element-wise ops: `expr`, and `grad_expr` where the derivative that follows from `expr` is not
-    // the best (it may use the result y, which then is kept instead of x). Everything else follows.
+    // Element-wise ops: `expr`, and `grad_expr` where the derivative that follows from `expr` is
+    // not the best (it may use the result y, which then is kept instead of x). Everything else
+    // follows.
     Result result = Result::same;
     Expr (*expr)(const ExprArgs&) = nullptr;
     // d loss / d input k, given the result y and dy. An invalid Expr: no gradient.
@@ -115,20 +116,24 @@ struct OpDef {
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
     bool commutative = false;
-    // Running it may fail, for it checks its operands' values (index out of range) before it writes.
+    // Running it may fail, for it checks its operands' values (index out of range) before it
+    // writes.
     bool checks_values = false;
-    // The same results written in simpler ops (element-wise ones and reductions), for code generation; empty where
-    // the op's own kernel is the better one. `inputs` are placeholders.
+    // The same results written in simpler ops (element-wise ones and reductions), for code
+    // generation; empty where the op's own kernel is the better one. `inputs` are placeholders.
     std::vector<TensorRef> (*expand)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     // Bit i: operand (result) i is an activation [n, c, spatial...] that may lie channels-last.
     uint32_t channels_last_inputs = 0;
     uint32_t channels_last_outputs = 0;
     bool follows_layout = false;  // all may, and do where one does: the op only moves elements
-    // Bit i: the kernel reads operand i in the packed layout that Device::packed_layout gives for it.
+    // Bit i: the kernel reads operand i in the packed layout that Device::packed_layout gives for
+    // it.
     uint32_t packed_inputs = 0;
 
-    Cost (*cost)(const OpCall&, std::span<const Type> outputs) = nullptr;  // null: one flop per output element
-    // Sample inputs that drive the op tests: values of input 0 (element-wise), see tests/python/op_samples.py for others.
+    Cost (*cost)(const OpCall&,
+                 std::span<const Type> outputs) = nullptr;  // null: one flop per output element
+    // Sample inputs that drive the op tests: values of input 0 (element-wise), see
+    // tests/python/op_samples.py for others.
     std::vector<double> samples = {-100, -2.5, -1, -0.0, 0, 0.3, 1, 2, 100};
 
     bool is_elementwise() const { return expr != nullptr || derived_expr != nullptr; }
@@ -139,10 +144,10 @@ struct OpDef {
 
 // The registry. Ops are never removed; references stay valid.
 void register_op(OpDef op);
-const OpDef& find_op(std::string_view name);           // UserError for an unknown name
-const OpDef* find_op_or_null(std::string_view name);   // also derives "x.grad0" on demand
-std::vector<const OpDef*> all_ops();                   // in order of registration, derived ones left out
-void register_all_ops();                               // runtime/ops/all_ops.cpp; idempotent
+const OpDef& find_op(std::string_view name);  // UserError for an unknown name
+const OpDef* find_op_or_null(std::string_view name);  // also derives "x.grad0" on demand
+std::vector<const OpDef*> all_ops();  // in order of registration, derived ones left out
+void register_all_ops();  // runtime/ops/all_ops.cpp; idempotent
 
 // Result types; checks counts and ranks, broadcasts element-wise inputs. Throws UserError.
 std::vector<Type> infer(const OpCall& call);
@@ -159,7 +164,8 @@ struct DerivedGrad {
     std::vector<int> operands = {};
     bool is_identity = false;
 };
-const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output, int k);
+const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output,
+                               int k);
 
 // By bits: NaN equals itself, 0.0 and -0.0 differ.
 bool same(const Attr& a, const Attr& b);

@@ -5,11 +5,14 @@
 namespace megjit::runtime {
 namespace {
 
-bool is_activation(const Type& type) { return type.rank() >= 3 && type.rank() <= 5 && is_floating(type.dtype); }
+bool is_activation(const Type& type) {
+    return type.rank() >= 3 && type.rank() <= 5 && is_floating(type.dtype);
+}
 
 bool is_channels_last(const Type& type) { return type.layout == Layout::channels_last; }
 
-// Is the operand, broadcast to that rank, the same bytes in both orders? At most batch and channel axes are not 1.
+// Is the operand, broadcast to that rank, the same bytes in both orders? At most batch and channel
+// axes are not 1.
 bool keeps_order(const Type& operand, int rank) {
     const int offset = rank - operand.rank();
     for (int axis = 0; axis < operand.rank(); ++axis)
@@ -38,16 +41,25 @@ std::vector<Layout> of_elementwise(std::span<const Type> inputs) {
 
 }  // namespace
 
-std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> inputs, ChannelsLast channels_last) {
+std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> inputs,
+                                    ChannelsLast channels_last) {
     if (op.is_elementwise() && !inputs.empty()) return of_elementwise(inputs);
-    const auto may_lie_so = [&](size_t i) { return is_activation(inputs[i]) && (op.follows_layout || (op.channels_last_inputs >> std::min<size_t>(i, 31) & 1u)); };
+    const auto may_lie_so = [&](size_t i) {
+        return is_activation(inputs[i]) &&
+               (op.follows_layout || (op.channels_last_inputs >> std::min<size_t>(i, 31) & 1u));
+    };
     bool wants = channels_last == ChannelsLast::everywhere && !op.follows_layout;
-    for (size_t i = 0; i < inputs.size(); ++i) wants = wants || (may_lie_so(i) && is_channels_last(inputs[i]));
+    for (size_t i = 0; i < inputs.size(); ++i)
+        wants = wants || (may_lie_so(i) && is_channels_last(inputs[i]));
     std::vector<Layout> layouts(inputs.size(), Layout::row_major);
     for (size_t i = 0; i < inputs.size(); ++i) {
         const Layout own = inputs[i].layout;
-        if (is_packed(own)) layouts[i] = op.packed_inputs >> std::min<size_t>(i, 31) & 1u ? own : Layout::row_major;
-        else if (wants && may_lie_so(i)) layouts[i] = i > 0 && !op.follows_layout && keeps_order(inputs[i], inputs[i].rank()) ? own : Layout::channels_last;
+        if (is_packed(own))
+            layouts[i] = op.packed_inputs >> std::min<size_t>(i, 31) & 1u ? own : Layout::row_major;
+        else if (wants && may_lie_so(i))
+            layouts[i] = i > 0 && !op.follows_layout && keeps_order(inputs[i], inputs[i].rank())
+                             ? own
+                             : Layout::channels_last;
     }
     return layouts;
 }

@@ -1,8 +1,10 @@
-// runtime/operand_layouts.h -- in which order of memory an op's operands may lie. One rule for eager calls, where the
-// operands' own layouts decide, and for the layout pass, which chooses them.
-//   1. Ops that say so (OpDef::channels_last_inputs) read channels-last; so do those that only move elements
+// runtime/operand_layouts.h -- in which order of memory an op's operands may lie. One rule for
+// eager calls, where the operands' own layouts decide, and for the layout pass, which chooses them.
+//   1. Ops that say so (OpDef::channels_last_inputs) read channels-last; so do those that only move
+//   elements
 //      (OpDef::follows_layout), where any operand lies so: then all do.
-//   2. An element-wise op does where a full-sized operand lies so and its smaller ones (per-channel scales, scalars)
+//   2. An element-wise op does where a full-sized operand lies so and its smaller ones (per-channel
+//   scales, scalars)
 //      are the same bytes in both orders.
 //   3. A packed operand stays packed where the kernel reads it (OpDef::packed_inputs).
 //   4. Everything else is row-major.
@@ -17,10 +19,12 @@ namespace megjit::runtime {
 
 enum class ChannelsLast : uint8_t {
     where_it_is,  // in the ops of rule 1, if one of these operands lies so already
-    everywhere,   // in all ops of rule 1
+    everywhere,  // in all ops of rule 1
 };
 
-// The layout that each operand must have; its own, where that serves. Result types follow from infer().
-std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> inputs, ChannelsLast channels_last);
+// The layout that each operand must have; its own, where that serves. Result types follow from
+// infer().
+std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> inputs,
+                                    ChannelsLast channels_last);
 
 }  // namespace megjit::runtime

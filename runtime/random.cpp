@@ -1,12 +1,12 @@
 #include "runtime/random.h"
 
-
 #include "runtime/device.h"
 
 namespace megjit::runtime {
 namespace {
 
-// Keys of the current call, so that a recording can tell them from other tensors. Small: the last few.
+// Keys of the current call, so that a recording can tell them from other tensors. Small: the last
+// few.
 constexpr size_t kRemembered = 4096;
 struct Remembered {
     uint64_t tensor = 0;

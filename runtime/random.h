@@ -1,5 +1,5 @@
-// runtime/random.h -- RandomState: where random ops get their keys. A random op is a pure function of
-// its key, so that the same seed gives the same bits in eager, traced and recomputed runs.
+// runtime/random.h -- RandomState: where random ops get their keys. A random op is a pure function
+// of its key, so that the same seed gives the same bits in eager, traced and recomputed runs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,10 @@ namespace megjit::runtime {
 class RandomState {
 public:
     explicit RandomState(uint64_t seed) : seed_(seed) {}
-    void seed(uint64_t seed) { seed_ = seed; counter_ = 0; }
+    void seed(uint64_t seed) {
+        seed_ = seed;
+        counter_ = 0;
+    }
     uint64_t current_seed() const { return seed_; }
     uint64_t counter() const { return counter_; }
     // int32[4]: seed low, high, counter low, high; then the counter goes up.

@@ -15,7 +15,10 @@ namespace {
 // Longer chains are cut, so that a loop does not remember its whole past.
 constexpr int kMaxDepth = 4096;
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
 
 }  // namespace
 
@@ -27,10 +30,11 @@ Rematerializer& Rematerializer::instance() {
 }
 
 void Rematerializer::configure(const Settings& settings) {
-    // A forked child must find the books whole. It gets a new lock: glibc lets nobody but the thread that took a
-    // recursive one unlock it, and in the child that thread has another number.
-    static const int fork_handler = pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                                                   [] { std::construct_at(&instance().mutex_); });
+    // A forked child must find the books whole. It gets a new lock: glibc lets nobody but the
+    // thread that took a recursive one unlock it, and in the child that thread has another number.
+    static const int fork_handler = pthread_atfork([] { instance().mutex_.lock(); }, [] {
+        instance().mutex_.unlock();
+    }, [] { std::construct_at(&instance().mutex_); });
     static_cast<void>(fork_handler);
     const std::lock_guard lock(mutex_);
     settings_ = settings;
@@ -46,14 +50,22 @@ Rematerializer::Stats Rematerializer::stats() {
 
 // ---- recording
 
-void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
-                               const std::shared_ptr<const Executable>& executable, double seconds) {
+void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> inputs,
+                               std::span<const TensorRef> outputs,
+                               const std::shared_ptr<const Executable>& executable,
+                               double seconds) {
     const std::lock_guard lock(mutex_);
     // The others lie in their header.
-    const auto has_memory = [](const Storage& storage) { return storage.owner_ == Storage::Owner::allocator; };
-    if (std::none_of(outputs.begin(), outputs.end(), [&](const TensorRef& output) { return has_memory(*output->storage()); })) return;
+    const auto has_memory = [](const Storage& storage) {
+        return storage.owner_ == Storage::Owner::allocator;
+    };
+    if (std::none_of(outputs.begin(), outputs.end(),
+                     [&](const TensorRef& output) { return has_memory(*output->storage()); }))
+        return;
     // Somebody else may write to what is borrowed.
-    if (std::any_of(inputs.begin(), inputs.end(), [](const TensorRef& input) { return !input->storage()->is_owned(); })) return;
+    if (std::any_of(inputs.begin(), inputs.end(),
+                    [](const TensorRef& input) { return !input->storage()->is_owned(); }))
+        return;
 
     Ref<LineageCall> call(new LineageCall);
     call->op = &seen.op;
@@ -88,9 +100,12 @@ void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> in
     }
 }
 
-Lineage& Rematerializer::lineage_of(Storage& storage) { return storage.lineage_ ? *storage.lineage_ : add_lineage(storage, 0, {}); }
+Lineage& Rematerializer::lineage_of(Storage& storage) {
+    return storage.lineage_ ? *storage.lineage_ : add_lineage(storage, 0, {});
+}
 
-Lineage& Rematerializer::add_lineage(Storage& storage, double cost, std::span<const EvictionPolicy::Id> parents) {
+Lineage& Rematerializer::add_lineage(Storage& storage, double cost,
+                                     std::span<const EvictionPolicy::Id> parents) {
     auto* lineage = new Lineage;  // its first reference is the storage's
     lineage->storage = &storage;
     lineage->device = storage.device_;
@@ -126,7 +141,9 @@ void* Rematerializer::allocate(Device& device, size_t bytes) {
 }
 
 void Rematerializer::make_room(Device& device, size_t bytes) {
-    const auto is_too_much = [&] { return device.allocator().stats().in_use + bytes > settings_.threshold; };
+    const auto is_too_much = [&] {
+        return device.allocator().stats().in_use + bytes > settings_.threshold;
+    };
     if (settings_.threshold == 0 || !is_too_much()) return;
     while (is_too_much()) {
         if (evict_one()) continue;
@@ -190,14 +207,16 @@ void Rematerializer::restore(Lineage& target) {
 
 void Rematerializer::recompute(Lineage& target, LineageCall& call) {
     std::vector<void*> in, out;
-    for (const LineageCall::Operand& operand : call.operands) in.push_back(operand.lineage ? operand.lineage->data : operand.small->data());
+    for (const LineageCall::Operand& operand : call.operands)
+        in.push_back(operand.lineage ? operand.lineage->data : operand.small->data());
     std::vector<Ref<Storage>> fresh;
     for (const Type& type : call.outputs) {
         fresh.push_back(Storage::make(*target.device, type.bytes()));
         out.push_back(fresh.back()->data());
     }
     Ref<Storage> workspace;
-    if (const size_t bytes = call.executable->workspace_bytes()) workspace = Storage::make(*target.device, bytes);
+    if (const size_t bytes = call.executable->workspace_bytes())
+        workspace = Storage::make(*target.device, bytes);
     const double begin = seconds_now();
     call.executable->run(in.data(), out.data(), workspace ? workspace->data() : nullptr);
     stats_.recompute_seconds += seconds_now() - begin;
@@ -214,7 +233,8 @@ void Rematerializer::adopt(Lineage& lineage, Storage& fresh) {
     fresh.owner_ = Storage::Owner::borrowed;
     if (lineage.storage) {
         lineage.storage->data_ = lineage.data;
-        if (lineage.listing.bytes) lineage.device->live().add(lineage.data, std::move(lineage.listing));
+        if (lineage.listing.bytes)
+            lineage.device->live().add(lineage.data, std::move(lineage.listing));
     }
     policy_->restored(lineage.id);
     policy_->touch(lineage.id, seconds_now());
@@ -255,7 +275,8 @@ void Rematerializer::make_source(Lineage& lineage) {
     policy_->withdraw(lineage.id);
     policy_->cut(lineage.id);
     lineage.depth = 0;
-    const Ref<LineageCall> call = std::exchange(lineage.call, {});  // goes last: values before this one may end with it
+    const Ref<LineageCall> call =
+        std::exchange(lineage.call, {});  // goes last: values before this one may end with it
 }
 
 void Rematerializer::on_drop(Storage& storage) {
@@ -271,7 +292,8 @@ void Rematerializer::on_drop(Storage& storage) {
     }
 }
 
-// The end of one may be the end of all that it was made of. They go one after the other, not one inside the other.
+// The end of one may be the end of all that it was made of. They go one after the other, not one
+// inside the other.
 void Rematerializer::on_unused(Lineage& lineage) {
     const std::lock_guard lock(mutex_);
     lineage.next_unused = std::exchange(unused_, &lineage);
@@ -299,7 +321,8 @@ void Rematerializer::destroy(Lineage& lineage) {
 
 // ---- orphans
 
-// A source that no tensor holds makes at least its own size evictable: the first state of a recurrent net, a mask.
+// A source that no tensor holds makes at least its own size evictable: the first state of a
+// recurrent net, a mask.
 bool Rematerializer::is_worth_keeping(const Lineage& source) {
     size_t made = 0;
     for (const LineageCall* reader : source.readers)
@@ -322,8 +345,9 @@ void Rematerializer::remove_orphan(Lineage& lineage) {
     if (orphans_.erase(lineage.orphaned)) orphan_bytes_ -= lineage.bytes;
 }
 
-// Frees a source that no tensor holds, unless an evicted value of a tensor needs it. What was made of it and is in
-// memory becomes a source instead; what was made of it and has no tensor either is forgotten.
+// Frees a source that no tensor holds, unless an evicted value of a tensor needs it. What was made
+// of it and is in memory becomes a source instead; what was made of it and has no tensor either is
+// forgotten.
 bool Rematerializer::cut_off(Lineage& orphan) {
     std::vector<Ref<Lineage>> made, unheld;
     std::unordered_set<Lineage*> seen{&orphan};
@@ -366,7 +390,8 @@ void Pins::add(std::span<const TensorRef> tensors) {
     Rematerializer& here = Rematerializer::instance();
     const std::lock_guard lock(here.mutex_);
     for (const TensorRef& tensor : tensors)
-        if (tensor && tensor->storage() && tensor->storage()->lineage_) add(*tensor->storage()->lineage_);
+        if (tensor && tensor->storage() && tensor->storage()->lineage_)
+            add(*tensor->storage()->lineage_);
 }
 
 void Pins::add(Lineage& lineage) {

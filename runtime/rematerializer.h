@@ -1,10 +1,10 @@
-// runtime/rematerializer.h -- eager values that are dropped when memory is short and computed again when they are
-// read: who made them, from what. An EvictionPolicy chooses which one goes.
+// runtime/rematerializer.h -- eager values that are dropped when memory is short and computed again
+// when they are read: who made them, from what. An EvictionPolicy chooses which one goes.
 //
-// A value is a Storage with memory from the allocator. The first recorded call that makes or reads one gives it a
-// Lineage, which then owns the memory. Values that no recorded call made (parameters, batches) are sources: they stay
-// while a value that is to be computed again needs them. An evicted Storage has no data; Storage::data() brings them
-// back, and Pins hold them there.
+// A value is a Storage with memory from the allocator. The first recorded call that makes or reads
+// one gives it a Lineage, which then owns the memory. Values that no recorded call made
+// (parameters, batches) are sources: they stay while a value that is to be computed again needs
+// them. An evicted Storage has no data; Storage::data() brings them back, and Pins hold them there.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,9 @@ class Rematerializer {
 public:
     struct Settings {
         bool is_on = false;
-        size_t threshold = 0;                  // bytes in use on a device; 0: no bound
+        size_t threshold = 0;  // bytes in use on a device; 0: no bound
         size_t least_bytes = size_t{1} << 20;  // smaller values of a tensor are never evicted
-        bool samples = false;                  // looks at about sqrt(n) of n candidates
+        bool samples = false;  // looks at about sqrt(n) of n candidates
     };
     struct Stats {
         uint64_t values = 0;  // with a lineage, now
@@ -42,15 +42,19 @@ public:
     static Rematerializer& instance();
     static bool is_on() { return is_on_.load(std::memory_order_relaxed); }
 
-    void set_policy(std::unique_ptr<EvictionPolicy> policy) { policy_ = std::move(policy); }  // before it is first on
+    void set_policy(std::unique_ptr<EvictionPolicy> policy) {
+        policy_ = std::move(policy);
+    }  // before it is first on
     // What was evicted while it was on comes back when read, also after it was turned off.
     void configure(const Settings& settings);
     Stats stats();
 
-    // Evicts until `bytes` more stay below the threshold and the device has them. Throws OutOfMemory.
+    // Evicts until `bytes` more stay below the threshold and the device has them. Throws
+    // OutOfMemory.
     void* allocate(Device& device, size_t bytes);
     // `outputs` were computed in `seconds`. The inputs are pinned.
-    void note_call(const OpCall& call, std::span<const Ref<Tensor>> inputs, std::span<const Ref<Tensor>> outputs,
+    void note_call(const OpCall& call, std::span<const Ref<Tensor>> inputs,
+                   std::span<const Ref<Tensor>> outputs,
                    const std::shared_ptr<const Executable>& executable, double seconds);
     // The tensor's data stay where they are from now on: somebody keeps the address.
     void keep(const Tensor& tensor);
@@ -62,11 +66,12 @@ private:
 
     void bring_back(Storage& storage);
     bool is_needed_again(const Storage& storage);
-    void on_drop(Storage& storage);    // the last tensor let go of it
+    void on_drop(Storage& storage);  // the last tensor let go of it
     void on_unused(Lineage& lineage);  // and the last call
 
     Lineage& lineage_of(Storage& storage);
-    Lineage& add_lineage(Storage& storage, double cost, std::span<const EvictionPolicy::Id> parents);
+    Lineage& add_lineage(Storage& storage, double cost,
+                         std::span<const EvictionPolicy::Id> parents);
     void make_room(Device& device, size_t bytes);
     bool evict_one();
     void free_data(Lineage& lineage);
@@ -97,12 +102,14 @@ private:
     bool is_destroying_ = false;
 };
 
-// Brings values back, and keeps them in memory while it lives. Does nothing while the rematerializer is off.
+// Brings values back, and keeps them in memory while it lives. Does nothing while the
+// rematerializer is off.
 class Pins {
 public:
     Pins() = default;
     explicit Pins(std::span<const Ref<Tensor>> tensors) : Pins() {
-        if (Rematerializer::is_on()) [[unlikely]] add(tensors);
+        if (Rematerializer::is_on()) [[unlikely]]
+            add(tensors);
     }
     ~Pins() {
         if (!pinned_.empty()) release();

@@ -22,9 +22,15 @@ constexpr int kArities[] = {
 
 ScalarType result_type(ScalarOp op, const ScalarProgram& program, std::span<const int32_t> args) {
     switch (op) {
-        case ScalarOp::lt: case ScalarOp::le: case ScalarOp::eq: case ScalarOp::ne: return ScalarType::b1;
-        case ScalarOp::f32_to_i32: case ScalarOp::b1_to_i32: case ScalarOp::bits_f32_to_i32: return ScalarType::i32;
-        case ScalarOp::i32_to_f32: case ScalarOp::bits_i32_to_f32: return ScalarType::f32;
+        case ScalarOp::lt:
+        case ScalarOp::le:
+        case ScalarOp::eq:
+        case ScalarOp::ne: return ScalarType::b1;
+        case ScalarOp::f32_to_i32:
+        case ScalarOp::b1_to_i32:
+        case ScalarOp::bits_f32_to_i32: return ScalarType::i32;
+        case ScalarOp::i32_to_f32:
+        case ScalarOp::bits_i32_to_f32: return ScalarType::f32;
         case ScalarOp::select: return program[args[1]].type;
         default: return program[args[0]].type;
     }
@@ -47,7 +53,8 @@ std::string constant_text(const ScalarInst& inst) {
         case ScalarType::b1: return inst.bits ? "true" : "false";
         case ScalarType::f32: {
             const float value = std::bit_cast<float>(inst.bits);
-            if (value != value || value - value != 0) std::snprintf(text, sizeof text, "0x%08x", inst.bits);
+            if (value != value || value - value != 0)
+                std::snprintf(text, sizeof text, "0x%08x", inst.bits);
             else std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
             return text;
         }
@@ -67,9 +74,10 @@ ScalarType compute_type(DType dtype) {
         case Category::floating: return ScalarType::f32;
         case Category::complex: break;
     }
-    user_error({.what = "complex64 tensors have no element-wise arithmetic",
-                .fix = "work on real(x) and imag(x), then put them together with complex(real, imag)"},
-               ErrorKind::type);
+    user_error(
+        {.what = "complex64 tensors have no element-wise arithmetic",
+         .fix = "work on real(x) and imag(x), then put them together with complex(real, imag)"},
+        ErrorKind::type);
 }
 
 int ScalarProgram::emit(ScalarInst inst) {
@@ -92,7 +100,8 @@ int ScalarProgram::constant(ScalarType type, uint32_t bits) {
     return emit({.op = ScalarOp::constant, .type = type, .bits = bits});
 }
 
-int ScalarProgram::inline_program(const ScalarProgram& other, int result, std::span<const int> args) {
+int ScalarProgram::inline_program(const ScalarProgram& other, int result,
+                                  std::span<const int> args) {
     std::vector<bool> needed(other.size(), false);
     needed[result] = true;
     for (int id = result; id >= 0; --id)
@@ -160,7 +169,9 @@ Expr to_type(Expr x, ScalarType type) {
     if (x.type() == type) return x;
     switch (type) {
         case ScalarType::b1: return ne(x, 0.0);
-        case ScalarType::i32: return make(x.type() == ScalarType::b1 ? ScalarOp::b1_to_i32 : ScalarOp::f32_to_i32, {x});
+        case ScalarType::i32:
+            return make(x.type() == ScalarType::b1 ? ScalarOp::b1_to_i32 : ScalarOp::f32_to_i32,
+                        {x});
         case ScalarType::f32: return make(ScalarOp::i32_to_f32, {to_type(x, ScalarType::i32)});
     }
     throw InternalError("unknown scalar type");
@@ -170,8 +181,12 @@ Expr Expr::constant(double value) const { return constant(type(), value); }
 
 Expr Expr::constant(ScalarType type, double value) const {
     switch (type) {
-        case ScalarType::f32: return {program_, program_->constant(type, std::bit_cast<uint32_t>(static_cast<float>(value)))};
-        case ScalarType::i32: return {program_, program_->constant(type, static_cast<uint32_t>(static_cast<int64_t>(value)))};
+        case ScalarType::f32:
+            return {program_,
+                    program_->constant(type, std::bit_cast<uint32_t>(static_cast<float>(value)))};
+        case ScalarType::i32:
+            return {program_,
+                    program_->constant(type, static_cast<uint32_t>(static_cast<int64_t>(value)))};
         case ScalarType::b1: return {program_, program_->constant(type, value != 0)};
     }
     throw InternalError("unknown scalar type");

@@ -4,7 +4,8 @@
 //
 // Values are computed as f32, i32 or b1. float16 and bfloat16 are widened when loaded; `narrow`
 // rounds (or wraps, for small integers) a value to what its storage type can hold, so that a fused
-// kernel gives the bits that separate kernels would give. No instruction is contracted or reordered.
+// kernel gives the bits that separate kernels would give. No instruction is contracted or
+// reordered.
 #pragma once
 
 #include <array>
@@ -25,6 +26,7 @@ ScalarType compute_type(DType dtype);  // UserError for c64
 
 // X(name, arity): the only list of scalar instructions. Result type = type of the first operand,
 // except: comparisons give b1; casts as named; `select` the type of its second operand.
+// clang-format off
 #define MEGJIT_SCALAR_OPS(X)                                                                       \
     X(input, 0) X(constant, 0)                                                                     \
     /* arithmetic on f32 and i32; i32 wraps. div, mod: f32 IEEE and C fmod; i32 floor and sign of divisor, 0 for a zero divisor */ \
@@ -45,6 +47,7 @@ ScalarType compute_type(DType dtype);  // UserError for c64
     /* casts; f32_to_i32 truncates, NaN and what is out of range give INT32_MIN */                 \
     X(f32_to_i32, 1) X(i32_to_f32, 1) X(b1_to_i32, 1) X(bits_f32_to_i32, 1) X(bits_i32_to_f32, 1)  \
     X(narrow, 1)
+// clang-format on
 
 enum class ScalarOp : uint8_t {
 #define MEGJIT_X(name, arity) name,
@@ -57,8 +60,8 @@ int arity_of(ScalarOp op);
 struct ScalarInst {
     ScalarOp op = ScalarOp::input;
     ScalarType type = ScalarType::f32;  // of the result
-    DType narrow_to = DType::f32;       // `narrow` only
-    uint32_t bits = 0;                  // `constant`: the value's bits; `input`: its index
+    DType narrow_to = DType::f32;  // `narrow` only
+    uint32_t bits = 0;  // `constant`: the value's bits; `input`: its index
     std::array<int32_t, 3> args{-1, -1, -1};
     bool operator==(const ScalarInst&) const = default;
 };
@@ -81,7 +84,8 @@ public:
     int inline_program(const ScalarProgram& other, int result, std::span<const int> args);
     // Keeps only what `results` need, and renumbers them.
     void keep_only(std::vector<int>& results);
-    // Is instruction `id` a max or a min, or a choice between the two values that its condition compares?
+    // Is instruction `id` a max or a min, or a choice between the two values that its condition
+    // compares?
     bool is_extremum(int id) const;
     bool operator==(const ScalarProgram&) const = default;
 
@@ -111,25 +115,59 @@ Expr make(ScalarOp op, std::initializer_list<Expr> args);
 Expr narrow(Expr x, DType dtype);
 Expr to_type(Expr x, ScalarType type);  // numeric cast between f32, i32 and b1 (b1: x != 0)
 
-#define MEGJIT_UNARY(name) inline Expr name(Expr x) { return make(ScalarOp::name, {x}); }
-MEGJIT_UNARY(abs) MEGJIT_UNARY(sqrt) MEGJIT_UNARY(floor) MEGJIT_UNARY(ceil) MEGJIT_UNARY(trunc)
-MEGJIT_UNARY(round_even) MEGJIT_UNARY(exp) MEGJIT_UNARY(expm1) MEGJIT_UNARY(log) MEGJIT_UNARY(log1p)
-MEGJIT_UNARY(sin) MEGJIT_UNARY(cos) MEGJIT_UNARY(tan) MEGJIT_UNARY(asin) MEGJIT_UNARY(acos)
-MEGJIT_UNARY(atan) MEGJIT_UNARY(sinh) MEGJIT_UNARY(cosh) MEGJIT_UNARY(tanh) MEGJIT_UNARY(asinh)
-MEGJIT_UNARY(acosh) MEGJIT_UNARY(atanh) MEGJIT_UNARY(erf) MEGJIT_UNARY(erfc) MEGJIT_UNARY(erfinv)
-MEGJIT_UNARY(lgamma) MEGJIT_UNARY(digamma)
+#define MEGJIT_UNARY(name) \
+    inline Expr name(Expr x) { return make(ScalarOp::name, {x}); }
+MEGJIT_UNARY(abs)
+MEGJIT_UNARY(sqrt)
+MEGJIT_UNARY(floor)
+MEGJIT_UNARY(ceil)
+MEGJIT_UNARY(trunc)
+MEGJIT_UNARY(round_even)
+MEGJIT_UNARY(exp)
+MEGJIT_UNARY(expm1)
+MEGJIT_UNARY(log)
+MEGJIT_UNARY(log1p)
+MEGJIT_UNARY(sin)
+MEGJIT_UNARY(cos)
+MEGJIT_UNARY(tan)
+MEGJIT_UNARY(asin)
+MEGJIT_UNARY(acos)
+MEGJIT_UNARY(atan)
+MEGJIT_UNARY(sinh)
+MEGJIT_UNARY(cosh)
+MEGJIT_UNARY(tanh)
+MEGJIT_UNARY(asinh)
+MEGJIT_UNARY(acosh)
+MEGJIT_UNARY(atanh)
+MEGJIT_UNARY(erf)
+MEGJIT_UNARY(erfc)
+MEGJIT_UNARY(erfinv)
+MEGJIT_UNARY(lgamma)
+MEGJIT_UNARY(digamma)
 #undef MEGJIT_UNARY
 Expr promote_number(Expr like, double value);
-#define MEGJIT_BINARY(fn, op)                                                        \
-    inline Expr fn(Expr a, Expr b) { return make(ScalarOp::op, {a, b}); }            \
-    inline Expr fn(Expr a, double b) { return fn(a, promote_number(a, b)); }         \
+#define MEGJIT_BINARY(fn, op) \
+    inline Expr fn(Expr a, Expr b) { return make(ScalarOp::op, {a, b}); } \
+    inline Expr fn(Expr a, double b) { return fn(a, promote_number(a, b)); } \
     inline Expr fn(double a, Expr b) { return fn(promote_number(b, a), b); }
-MEGJIT_BINARY(operator+, add) MEGJIT_BINARY(operator-, sub) MEGJIT_BINARY(operator*, mul)
-MEGJIT_BINARY(operator/, div) MEGJIT_BINARY(mod, mod) MEGJIT_BINARY(max, max) MEGJIT_BINARY(min, min)
-MEGJIT_BINARY(pow, pow) MEGJIT_BINARY(atan2, atan2)
-MEGJIT_BINARY(operator&, bit_and) MEGJIT_BINARY(operator|, bit_or) MEGJIT_BINARY(operator^, bit_xor)
-MEGJIT_BINARY(shl, shl) MEGJIT_BINARY(shr, shr)
-MEGJIT_BINARY(operator<, lt) MEGJIT_BINARY(operator<=, le) MEGJIT_BINARY(eq, eq) MEGJIT_BINARY(ne, ne)
+MEGJIT_BINARY(operator+, add)
+MEGJIT_BINARY(operator-, sub)
+MEGJIT_BINARY(operator*, mul)
+MEGJIT_BINARY(operator/, div)
+MEGJIT_BINARY(mod, mod)
+MEGJIT_BINARY(max, max)
+MEGJIT_BINARY(min, min)
+MEGJIT_BINARY(pow, pow)
+MEGJIT_BINARY(atan2, atan2)
+MEGJIT_BINARY(operator&, bit_and)
+MEGJIT_BINARY(operator|, bit_or)
+MEGJIT_BINARY(operator^, bit_xor)
+MEGJIT_BINARY(shl, shl)
+MEGJIT_BINARY(shr, shr)
+MEGJIT_BINARY(operator<, lt)
+MEGJIT_BINARY(operator<=, le)
+MEGJIT_BINARY(eq, eq)
+MEGJIT_BINARY(ne, ne)
 #undef MEGJIT_BINARY
 inline Expr operator>(Expr a, Expr b) { return b < a; }
 inline Expr operator>(Expr a, double b) { return promote_number(a, b) < a; }

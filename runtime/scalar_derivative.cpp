@@ -1,5 +1,5 @@
-// derivative(): reverse accumulation through a scalar program, one rule an instruction. Rules use the
-// instruction's own result y where that is cheaper or more stable than its operands.
+// derivative(): reverse accumulation through a scalar program, one rule an instruction. Rules use
+// the instruction's own result y where that is cheaper or more stable than its operands.
 
 #include "runtime/error.h"
 #include "runtime/scalar.h"
@@ -22,7 +22,8 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::div: return k == 0 ? dy / b : -(dy * y / b);
         case ScalarOp::mod: return k == 0 ? dy : -(dy * trunc(a / b));
         case ScalarOp::neg: return -dy;
-        case ScalarOp::abs: return select(a > 0.0, dy, -dy);  // at 0: minus the gradient, as users know it
+        case ScalarOp::abs:
+            return select(a > 0.0, dy, -dy);  // at 0: minus the gradient, as users know it
         // Ties go to the second operand, so that the two gradients always sum to dy.
         case ScalarOp::max: return k == 0 ? select(b < a, dy, 0.0) : select(b < a, 0.0, dy);
         case ScalarOp::min: return k == 0 ? select(a < b, dy, 0.0) : select(a < b, 0.0, dy);
@@ -58,16 +59,33 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
                           : dy * select(eq(a, 0.0), 0.0, y * log(a));
         case ScalarOp::lgamma: return dy * digamma(a);
         case ScalarOp::digamma:
-            user_error({.what = "digamma: its gradient (trigamma) is not implemented", .fix = "detach its input"});
-        case ScalarOp::select: return k == 0 ? Expr() : k == 1 ? select(a, dy, 0.0) : select(a, 0.0, dy);
+            user_error({.what = "digamma: its gradient (trigamma) is not implemented",
+                        .fix = "detach its input"});
+        case ScalarOp::select:
+            return k == 0 ? Expr() : k == 1 ? select(a, dy, 0.0) : select(a, 0.0, dy);
         case ScalarOp::narrow: return dy;
-        case ScalarOp::input: case ScalarOp::constant:
-        case ScalarOp::floor: case ScalarOp::ceil: case ScalarOp::trunc: case ScalarOp::round_even:
-        case ScalarOp::bit_and: case ScalarOp::bit_or: case ScalarOp::bit_xor: case ScalarOp::bit_not:
-        case ScalarOp::shl: case ScalarOp::shr: case ScalarOp::shr_logical:
-        case ScalarOp::lt: case ScalarOp::le: case ScalarOp::eq: case ScalarOp::ne:
-        case ScalarOp::f32_to_i32: case ScalarOp::i32_to_f32: case ScalarOp::b1_to_i32:
-        case ScalarOp::bits_f32_to_i32: case ScalarOp::bits_i32_to_f32: break;
+        case ScalarOp::input:
+        case ScalarOp::constant:
+        case ScalarOp::floor:
+        case ScalarOp::ceil:
+        case ScalarOp::trunc:
+        case ScalarOp::round_even:
+        case ScalarOp::bit_and:
+        case ScalarOp::bit_or:
+        case ScalarOp::bit_xor:
+        case ScalarOp::bit_not:
+        case ScalarOp::shl:
+        case ScalarOp::shr:
+        case ScalarOp::shr_logical:
+        case ScalarOp::lt:
+        case ScalarOp::le:
+        case ScalarOp::eq:
+        case ScalarOp::ne:
+        case ScalarOp::f32_to_i32:
+        case ScalarOp::i32_to_f32:
+        case ScalarOp::b1_to_i32:
+        case ScalarOp::bits_f32_to_i32:
+        case ScalarOp::bits_i32_to_f32: break;
     }
     (void)c;
     return {};
@@ -83,8 +101,10 @@ Expr derivative(Expr result, int input_index, Expr seed) {
     for (int id = 0; id < end; ++id) {
         const ScalarInst& inst = program[id];
         if (inst.op == ScalarOp::input)
-            depends[id] = static_cast<int>(inst.bits) == input_index && inst.type == ScalarType::f32;
-        for (int k = 0; k < arity_of(inst.op); ++k) depends[id] = depends[id] || depends[inst.args[k]];
+            depends[id] =
+                static_cast<int>(inst.bits) == input_index && inst.type == ScalarType::f32;
+        for (int k = 0; k < arity_of(inst.op); ++k)
+            depends[id] = depends[id] || depends[inst.args[k]];
         if (inst.type != ScalarType::f32) depends[id] = false;
     }
     if (!depends[end - 1]) return {};
@@ -99,7 +119,8 @@ Expr derivative(Expr result, int input_index, Expr seed) {
             const int operand = inst.args[k];
             if (!depends[operand]) continue;
             const Expr part = rule(inst, k, Expr(&program, id), slopes[id]);
-            if (part.valid()) slopes[operand] = slopes[operand].valid() ? slopes[operand] + part : part;
+            if (part.valid())
+                slopes[operand] = slopes[operand].valid() ? slopes[operand] + part : part;
         }
     }
     return total;

@@ -33,7 +33,8 @@ std::optional<uint32_t> fold_f32(ScalarOp op, float a, float b, float c) {
         case ScalarOp::eq: return a == b;
         case ScalarOp::ne: return a != b;
         case ScalarOp::f32_to_i32:
-            return a >= -0x1p31f && a < 0x1p31f ? static_cast<uint32_t>(static_cast<int32_t>(a)) : 0x80000000u;
+            return a >= -0x1p31f && a < 0x1p31f ? static_cast<uint32_t>(static_cast<int32_t>(a))
+                                                : 0x80000000u;
         case ScalarOp::bits_f32_to_i32: return bits_of(a);
         default: return {};
     }
@@ -74,7 +75,8 @@ std::optional<uint32_t> fold_b1(ScalarOp op, uint32_t a, uint32_t b) {
     switch (op) {
         case ScalarOp::bit_and: return a & b;
         case ScalarOp::bit_or: return a | b;
-        case ScalarOp::bit_xor: case ScalarOp::ne: return a ^ b;
+        case ScalarOp::bit_xor:
+        case ScalarOp::ne: return a ^ b;
         case ScalarOp::bit_not: return a ^ 1;
         case ScalarOp::eq: return (a ^ b) ^ 1;
         case ScalarOp::lt: return static_cast<uint32_t>(a < b);
@@ -111,7 +113,10 @@ uint32_t narrowed(uint32_t bits, DType dtype) {
         case DType::i8: return static_cast<uint32_t>(static_cast<int8_t>(bits));
         case DType::u8: return bits & 0xFFu;
         case DType::u16: return bits & 0xFFFFu;
-        case DType::f32: case DType::i32: case DType::b8: case DType::c64: return bits;
+        case DType::f32:
+        case DType::i32:
+        case DType::b8:
+        case DType::c64: return bits;
     }
     return bits;
 }
@@ -151,14 +156,19 @@ int identity_of(const ScalarProgram& program, const ScalarInst& inst) {
         case ScalarOp::neg: return inner(ScalarOp::neg);
         case ScalarOp::bit_not: return inner(ScalarOp::bit_not);
         case ScalarOp::abs: return arg[0].op == ScalarOp::abs ? inst.args[0] : -1;
-        case ScalarOp::max: case ScalarOp::min:
-        case ScalarOp::bit_and: case ScalarOp::bit_or:
+        case ScalarOp::max:
+        case ScalarOp::min:
+        case ScalarOp::bit_and:
+        case ScalarOp::bit_or:
             if (inst.args[0] == inst.args[1]) return inst.args[0];
             if (inst.op == ScalarOp::bit_or && arg.is_constant(1, 0)) return inst.args[0];
-            if (inst.op == ScalarOp::bit_and && inst.type == ScalarType::b1 && arg.is_constant(1, 1)) return inst.args[0];
+            if (inst.op == ScalarOp::bit_and && inst.type == ScalarType::b1 &&
+                arg.is_constant(1, 1))
+                return inst.args[0];
             return -1;
-        case ScalarOp::shl: case ScalarOp::shr: case ScalarOp::shr_logical:
-            return arg.is_constant(1, 0) ? inst.args[0] : -1;
+        case ScalarOp::shl:
+        case ScalarOp::shr:
+        case ScalarOp::shr_logical: return arg.is_constant(1, 0) ? inst.args[0] : -1;
         case ScalarOp::bits_i32_to_f32: return inner(ScalarOp::bits_f32_to_i32);
         case ScalarOp::bits_f32_to_i32: return inner(ScalarOp::bits_i32_to_f32);
         case ScalarOp::select:
@@ -166,7 +176,9 @@ int identity_of(const ScalarProgram& program, const ScalarInst& inst) {
             if (arg[0].op == ScalarOp::constant) return inst.args[arg[0].bits ? 1 : 2];
             return -1;
         case ScalarOp::narrow:
-            return arg[0].op == ScalarOp::narrow && arg[0].narrow_to == inst.narrow_to ? inst.args[0] : -1;
+            return arg[0].op == ScalarOp::narrow && arg[0].narrow_to == inst.narrow_to
+                       ? inst.args[0]
+                       : -1;
         default: return -1;
     }
 }

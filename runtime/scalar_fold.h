@@ -1,6 +1,6 @@
 // runtime/scalar_fold.h -- what `emit` knows of instructions: their value on constants, and the
-// identities that hold bit for bit. Transcendental instructions are never folded, because the host's
-// libm rounds differently from scalar_math.h.
+// identities that hold bit for bit. Transcendental instructions are never folded, because the
+// host's libm rounds differently from scalar_math.h.
 #pragma once
 
 #include <optional>

@@ -25,8 +25,8 @@ struct InlinePool {
 };
 thread_local constinit InlinePool inline_pool{};
 
-// Empties the pool when its thread ends. An object of its own: the pool, which is never destroyed, can still be asked by
-// whatever is destroyed later.
+// Empties the pool when its thread ends. An object of its own: the pool, which is never destroyed,
+// can still be asked by whatever is destroyed later.
 struct PoolCloser {
     bool is_armed = false;
     ~PoolCloser() {
@@ -37,7 +37,8 @@ struct PoolCloser {
 thread_local PoolCloser pool_closer;
 
 void* take_inline_block() {
-    if (inline_pool.count > 0 && inline_pool.count <= InlinePool::kKept) return inline_pool.blocks[--inline_pool.count];
+    if (inline_pool.count > 0 && inline_pool.count <= InlinePool::kKept)
+        return inline_pool.blocks[--inline_pool.count];
     void* block = std::aligned_alloc(64, kHeaderBytes + Storage::kInlineBytes);
     if (!block) throw std::bad_alloc();
     return block;
@@ -71,7 +72,9 @@ Ref<Storage> Storage::borrow(Device& device, void* data, size_t bytes, std::shar
 }
 
 void Storage::list(std::string_view op, const Type& type, const std::string& where) {
-    device_->live().add(data_, {.bytes = bytes_, .what = cat(op, " ", to_string(type)), .where = where.empty() ? user_line() : where});
+    device_->live().add(data_, {.bytes = bytes_,
+                                .what = cat(op, " ", to_string(type)),
+                                .where = where.empty() ? user_line() : where});
     is_listed_ = true;
 }
 
@@ -97,8 +100,7 @@ void Storage::drop() const {
             if (is_listed_) device_->live().remove(data_);
             device_->allocator().release(data_, bytes_);
             break;
-        case Owner::borrowed:
-            break;
+        case Owner::borrowed: break;
     }
     delete this;
 }
@@ -114,12 +116,19 @@ uint64_t Tensor::next_id() {
     return next++;
 }
 
-TensorRef make_tensor(const Type& type, Ref<Storage> storage) { return TensorRef(new Tensor(type, std::move(storage))); }
+TensorRef make_tensor(const Type& type, Ref<Storage> storage) {
+    return TensorRef(new Tensor(type, std::move(storage)));
+}
 
-TensorRef empty_tensor(Device& device, const Type& type) { return make_tensor(type, Storage::make(device, type.bytes())); }
+TensorRef empty_tensor(Device& device, const Type& type) {
+    return make_tensor(type, Storage::make(device, type.bytes()));
+}
 
 TensorRef scalar_tensor(double value, DType dtype) {
-    struct Slot { uint64_t bits = 0; TensorRef tensor; };
+    struct Slot {
+        uint64_t bits = 0;
+        TensorRef tensor;
+    };
     constexpr size_t kSlots = 64;  // `x * 0.5` in a loop must not make a tensor each time
     thread_local Slot cache[kSlots];
     const auto bits = std::bit_cast<uint64_t>(value);
@@ -138,7 +147,11 @@ TensorRef scalar_tensor(double value, DType dtype) {
         case DType::u8: store(static_cast<uint8_t>(static_cast<int64_t>(value))); break;
         case DType::u16: store(static_cast<uint16_t>(static_cast<int64_t>(value))); break;
         case DType::b8: store(static_cast<uint8_t>(value != 0)); break;
-        case DType::c64: { const float pair[2] = {static_cast<float>(value), 0}; std::memcpy(to, pair, 8); break; }
+        case DType::c64: {
+            const float pair[2] = {static_cast<float>(value), 0};
+            std::memcpy(to, pair, 8);
+            break;
+        }
     }
     tensor->is_constant = true;
     slot = {bits, tensor};
@@ -158,7 +171,8 @@ double item_as_double(const Tensor& tensor, int64_t index) {
         case DType::b8: return tensor.as<uint8_t>()[index] != 0;
         case DType::c64: break;
     }
-    user_error({.what = "a complex64 element is not a real number", .fix = "take F.real first"}, ErrorKind::type);
+    user_error({.what = "a complex64 element is not a real number", .fix = "take F.real first"},
+               ErrorKind::type);
 }
 
 }  // namespace megjit::runtime

@@ -25,11 +25,21 @@ public:
     Ref() = default;
     Ref(std::nullptr_t) {}
     explicit Ref(T* owned) : p_(owned) {}  // takes over the reference that `new` made
-    Ref(const Ref& o) : p_(o.p_) { if (p_) p_->retain(); }
+    Ref(const Ref& o) : p_(o.p_) {
+        if (p_) p_->retain();
+    }
     Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
-    Ref& operator=(Ref o) noexcept { std::swap(p_, o.p_); return *this; }
-    ~Ref() { if (p_) p_->drop(); }
-    static Ref share(T* p) { if (p) p->retain(); return Ref(p); }
+    Ref& operator=(Ref o) noexcept {
+        std::swap(p_, o.p_);
+        return *this;
+    }
+    ~Ref() {
+        if (p_) p_->drop();
+    }
+    static Ref share(T* p) {
+        if (p) p->retain();
+        return Ref(p);
+    }
 
     T* get() const { return p_; }
     T* operator->() const { return p_; }
@@ -61,28 +71,35 @@ public:
 
     static Ref<Storage> make(Device& device, size_t bytes);
     // Memory owned by somebody else (NumPy, DLPack); `keep` is destroyed with the storage.
-    static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep);
+    static Ref<Storage> borrow(Device& device, void* data, size_t bytes,
+                               std::shared_ptr<void> keep);
 
-    // Null only where a value was evicted and is not yet computed again: see rematerializer.h. Whoever keeps the
-    // address while memory is asked for pins the value.
+    // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
+    // Whoever keeps the address while memory is asked for pins the value.
     void* data() const {
-        if (!data_) [[unlikely]] bring_back();
+        if (!data_) [[unlikely]]
+            bring_back();
         return data_;
     }
-    // May whoever holds this reference overwrite the data? Not of a value that others are computed from again.
+    // May whoever holds this reference overwrite the data? Not of a value that others are computed
+    // from again.
     bool unique() const { return RefCounted::unique() && (!lineage_ || !is_needed_again()); }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
-    // An error for want of memory names what a large block holds. `where`: the user's line; the present one if empty.
+    // An error for want of memory names what a large block holds. `where`: the user's line; the
+    // present one if empty.
     void list(std::string_view op, const Type& type, const std::string& where = {});
-    bool is_worth_listing() const { return bytes_ >= LiveBlocks::kLeastBytes && owner_ == Owner::allocator; }
+    bool is_worth_listing() const {
+        return bytes_ >= LiveBlocks::kLeastBytes && owner_ == Owner::allocator;
+    }
     void drop() const;
 
 private:
     friend class Rematerializer;
     friend class Pins;
-    Storage(Device& device, void* data, size_t bytes) : device_(&device), data_(data), bytes_(bytes) {}
+    Storage(Device& device, void* data, size_t bytes)
+        : device_(&device), data_(data), bytes_(bytes) {}
     Device* device_ = nullptr;
     void* data_ = nullptr;
     size_t bytes_ = 0;
@@ -98,13 +115,14 @@ private:
 struct TraceLink {
     static constexpr uint64_t kEdited = uint64_t{1} << 63;
     uint64_t session = 0;  // 0: an ordinary tensor; kEdited + n: the n-th edited graph
-    uint32_t value = 0;    // id in that session's record
+    uint32_t value = 0;  // id in that session's record
     bool is_edited() const { return session & kEdited; }
 };
 
 class Tensor : public RefCounted {
 public:
-    Tensor(const Type& type, Ref<Storage> storage) : type_(type), storage_(std::move(storage)), id_(next_id()) {}
+    Tensor(const Type& type, Ref<Storage> storage)
+        : type_(type), storage_(std::move(storage)), id_(next_id()) {}
 
     const Type& type() const { return type_; }
     const Shape& shape() const { return type_.shape; }
@@ -115,14 +133,18 @@ public:
     const Ref<Storage>& storage() const { return storage_; }
     void* data() const { return storage_ ? storage_->data() : nullptr; }
     template <class T>
-    T* as() const { return static_cast<T*>(data()); }
+    T* as() const {
+        return static_cast<T*>(data());
+    }
 
-    TraceLink trace;           // written by the running trace, or the edited graph, only
+    TraceLink trace;  // written by the running trace, or the edited graph, only
     bool is_constant = false;  // a Python number or array used as an operand: a trace bakes it in
     // A placeholder receives its data once, when its program has run.
     void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }
 
-    void drop() const { if (release()) delete this; }
+    void drop() const {
+        if (release()) delete this;
+    }
 
 private:
     static uint64_t next_id();
@@ -134,8 +156,8 @@ private:
 using TensorRef = Ref<Tensor>;
 
 TensorRef make_tensor(const Type& type, Ref<Storage> storage = {});  // null storage: a placeholder
-TensorRef empty_tensor(Device& device, const Type& type);            // uninitialised memory
-TensorRef scalar_tensor(double value, DType dtype);                  // 0-d, on the host; small cache of recent ones
-double item_as_double(const Tensor& tensor, int64_t index = 0);      // any dtype but c64
+TensorRef empty_tensor(Device& device, const Type& type);  // uninitialised memory
+TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; small cache of recent ones
+double item_as_double(const Tensor& tensor, int64_t index = 0);  // any dtype but c64
 
 }  // namespace megjit::runtime

@@ -29,7 +29,9 @@ bool lists(const std::string& names, std::string_view name) {
     return std::find(parts.begin(), parts.end(), name) != parts.end();
 }
 
-double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : kNoQuota; }
+double ratio(double quota, double period) {
+    return quota > 0 && period > 0 ? quota / period : kNoQuota;
+}
 
 // What one group itself grants; its files need not be there.
 double quota_of(const std::string& folder, bool is_v2) {
@@ -82,11 +84,13 @@ double cpu_quota(const std::string& root) {
     for (std::string line; std::getline(groups, line);) {
         const size_t first = line.find(':'), second = line.find(':', first + 1);
         if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
+        const std::string controllers = line.substr(first + 1, second - first - 1),
+                          group = line.substr(second + 1);
         if (controllers.empty()) v2 = group;
         else if (lists(controllers, "cpu")) v1 = group;
     }
-    // /proc/self/mountinfo: "id parent dev root mount options fields... - type source super-options".
+    // /proc/self/mountinfo: "id parent dev root mount options fields... - type source
+    // super-options".
     double least = kNoQuota;
     std::ifstream mounts(root + "/proc/self/mountinfo");
     for (std::string line; std::getline(mounts, line);) {
@@ -94,15 +98,19 @@ double cpu_quota(const std::string& root) {
         const auto dash = std::find(fields.begin(), fields.end(), "-");
         if (fields.size() < 6 || fields.end() - dash < 4) continue;
         const bool is_v2 = dash[1] == "cgroup2";
-        if (is_v2 ? v2.empty() : dash[1] != "cgroup" || v1.empty() || !lists(dash[3], "cpu")) continue;
-        least = std::min(least, quota_above(root + fields[4], below(is_v2 ? v2 : v1, fields[3]), is_v2));
+        if (is_v2 ? v2.empty() : dash[1] != "cgroup" || v1.empty() || !lists(dash[3], "cpu"))
+            continue;
+        least = std::min(least,
+                         quota_above(root + fields[4], below(is_v2 ? v2 : v1, fields[3]), is_v2));
     }
     return least;
 }
 
 int granted_threads() {
-    double granted = std::min<double>(std::ceil(cpu_quota()), allowed_cores());  // half a CPU more is worth a thread
-    if (const int asked = debug().omp_threads; asked > 0) granted = std::min<double>(granted, asked);
+    double granted = std::min<double>(std::ceil(cpu_quota()),
+                                      allowed_cores());  // half a CPU more is worth a thread
+    if (const int asked = debug().omp_threads; asked > 0)
+        granted = std::min<double>(granted, asked);
     return std::max(1, static_cast<int>(granted));
 }
 

@@ -8,7 +8,8 @@
 
 namespace megjit::runtime {
 
-Shape::Shape(std::initializer_list<int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+Shape::Shape(std::initializer_list<int64_t> extents)
+    : Shape(std::span(extents.begin(), extents.size())) {}
 
 Shape::Shape(std::span<const int64_t> extents) {
     for (int64_t extent : extents) push_back(extent);
@@ -16,7 +17,8 @@ Shape::Shape(std::span<const int64_t> extents) {
 
 void Shape::push_back(int64_t extent) {
     if (rank_ == kMaxRank)
-        user_error({.what = cat("a tensor has at most ", kMaxRank, " axes"), .fix = "merge axes with reshape"});
+        user_error({.what = cat("a tensor has at most ", kMaxRank, " axes"),
+                    .fix = "merge axes with reshape"});
     if (extent < 0) user_error({.what = cat("a shape cannot hold the negative extent ", extent)});
     extents_[rank_++] = extent;
 }
@@ -30,7 +32,8 @@ int64_t Shape::numel() const {
     }
     if (empty) return 0;
     if (overflow || n > (int64_t{1} << 60))
-        user_error({.what = cat("shape ", to_string(*this), " has too many elements"), .why = "their number passes 2^60"});
+        user_error({.what = cat("shape ", to_string(*this), " has too many elements"),
+                    .why = "their number passes 2^60"});
     return n;
 }
 
@@ -60,7 +63,9 @@ PackedLayouts& packed_layouts() {
     static PackedLayouts instance;
     return instance;
 }
-size_t index_of(Layout layout) { return static_cast<size_t>(layout) - static_cast<size_t>(Layout::first_packed); }
+size_t index_of(Layout layout) {
+    return static_cast<size_t>(layout) - static_cast<size_t>(Layout::first_packed);
+}
 
 }  // namespace
 
@@ -85,24 +90,30 @@ std::optional<Layout> layout_from_name(std::string_view name) {
     constexpr std::string_view kPrefix = "packed";
     size_t index = 0;
     if (!name.starts_with(kPrefix)) return std::nullopt;
-    const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
-    if (error != std::errc() || end != name.data() + name.size() || index >= packed_layouts().count.load()) return std::nullopt;
+    const auto [end, error] =
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
+    if (error != std::errc() || end != name.data() + name.size() ||
+        index >= packed_layouts().count.load())
+        return std::nullopt;
     return static_cast<Layout>(static_cast<size_t>(Layout::first_packed) + index);
 }
 
 size_t Type::bytes() const {
-    if (is_packed(layout)) [[unlikely]] return packed_layouts().bytes[index_of(layout)].load(std::memory_order_acquire);
+    if (is_packed(layout)) [[unlikely]]
+        return packed_layouts().bytes[index_of(layout)].load(std::memory_order_acquire);
     return static_cast<size_t>(numel()) * size_of(dtype);
 }
 
 std::string to_string(const Shape& shape) {
     std::string text = "[";
-    for (int axis = 0; axis < shape.rank(); ++axis) text += (axis ? ", " : "") + std::to_string(shape[axis]);
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        text += (axis ? ", " : "") + std::to_string(shape[axis]);
     return text + "]";
 }
 
 std::string to_string(const Type& type) {
-    return cat(info(type.dtype).tag, to_string(type.shape), type.layout == Layout::row_major ? "" : "@" + to_string(type.layout));
+    return cat(info(type.dtype).tag, to_string(type.shape),
+               type.layout == Layout::row_major ? "" : "@" + to_string(type.layout));
 }
 
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
@@ -122,14 +133,19 @@ int normalize_axis(int64_t axis, int rank, std::string_view op) {
     const int64_t wrapped = axis < 0 ? axis + rank : axis;
     if (wrapped < 0 || wrapped >= rank)
         user_error({.what = cat(op, ": axis ", axis, " is out of range"),
-                    .why = rank ? cat("the tensor has ", rank, " axes: valid are ", -rank, " to ", rank - 1)
+                    .why = rank ? cat("the tensor has ", rank, " axes: valid are ", -rank, " to ",
+                                      rank - 1)
                                 : std::string("the tensor is a scalar and has no axes")});
     return static_cast<int>(wrapped);
 }
 
 size_t hash_value(const Type& type, size_t seed) {
-    const auto mix = [&seed](uint64_t value) { seed = (seed ^ value) * 0x9E3779B97F4A7C15ull; seed ^= seed >> 29; };
-    mix(static_cast<uint64_t>(type.dtype) | static_cast<uint64_t>(type.layout) << 8 | static_cast<uint64_t>(type.rank()) << 24);
+    const auto mix = [&seed](uint64_t value) {
+        seed = (seed ^ value) * 0x9E3779B97F4A7C15ull;
+        seed ^= seed >> 29;
+    };
+    mix(static_cast<uint64_t>(type.dtype) | static_cast<uint64_t>(type.layout) << 8 |
+        static_cast<uint64_t>(type.rank()) << 24);
     for (int64_t extent : type.shape.extents()) mix(static_cast<uint64_t>(extent));
     return seed;
 }

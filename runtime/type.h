@@ -15,12 +15,14 @@ namespace megjit::runtime {
 
 inline constexpr int kMaxRank = 8;
 
-// Extents of a tensor, outermost first. A plain value of fixed size, so that making one never allocates.
+// Extents of a tensor, outermost first. A plain value of fixed size, so that making one never
+// allocates.
 class Shape {
 public:
     Shape() = default;
     Shape(std::initializer_list<int64_t> extents);
-    explicit Shape(std::span<const int64_t> extents);  // UserError above kMaxRank or for a negative extent
+    explicit Shape(
+        std::span<const int64_t> extents);  // UserError above kMaxRank or for a negative extent
 
     int rank() const { return rank_; }
     int64_t operator[](int axis) const { return extents_[axis]; }
@@ -41,16 +43,18 @@ private:
 };
 
 // Order in which the elements of a tensor lie in memory. Programs see the logical shape only.
-// `channels_last` (N, spatial..., C) is used between convolutions. From `first_packed` on: orders that a backend has
-// given with add_packed_layout, for its own kernels (weights in blocks, perhaps padded).
+// `channels_last` (N, spatial..., C) is used between convolutions. From `first_packed` on: orders
+// that a backend has given with add_packed_layout, for its own kernels (weights in blocks, perhaps
+// padded).
 enum class Layout : uint16_t { row_major, channels_last, first_packed };
 inline bool is_packed(Layout layout) { return layout >= Layout::first_packed; }
 
-// A new layout for tensors of so many bytes; row_major when there are too many. Layouts are never removed.
+// A new layout for tensors of so many bytes; row_major when there are too many. Layouts are never
+// removed.
 Layout add_packed_layout(size_t bytes);
 
-std::string to_string(Layout layout);                             // "row_major", "channels_last", "packed7"
-std::optional<Layout> layout_from_name(std::string_view name);    // nothing for an unknown one
+std::string to_string(Layout layout);  // "row_major", "channels_last", "packed7"
+std::optional<Layout> layout_from_name(std::string_view name);  // nothing for an unknown one
 
 struct Type {
     DType dtype = DType::f32;
@@ -64,7 +68,7 @@ struct Type {
 };
 
 std::string to_string(const Shape& shape);  // "[8, 64]"
-std::string to_string(const Type& type);    // "f32[8, 64]"
+std::string to_string(const Type& type);  // "f32[8, 64]"
 
 // NumPy's rule: trailing axes must be equal or 1. nullopt when the shapes do not go together.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);

@@ -19,7 +19,8 @@ std::string user_line() {
     return find ? find() : std::string();
 }
 
-AtUserLine::AtUserLine(const std::string& where) : outer_(std::exchange(the_recorded_line, &where)) {}
+AtUserLine::AtUserLine(const std::string& where)
+    : outer_(std::exchange(the_recorded_line, &where)) {}
 AtUserLine::~AtUserLine() { the_recorded_line = outer_; }
 
 }  // namespace megjit::runtime

@@ -5,11 +5,13 @@
 
 namespace megjit::runtime {
 
-// `find` tells the line of the calling thread, or "" when it cannot be known. Takes about a microsecond.
+// `find` tells the line of the calling thread, or "" when it cannot be known. Takes about a
+// microsecond.
 void set_user_line(std::string (*find)());
 std::string user_line();
 
-// While one lives, user_line() of this thread is `where`: a recorded op is computed later than its line ran.
+// While one lives, user_line() of this thread is `where`: a recorded op is computed later than its
+// line ran.
 class AtUserLine {
 public:
     explicit AtUserLine(const std::string& where);

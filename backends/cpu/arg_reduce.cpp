@@ -1,11 +1,12 @@
-// backends/cpu/arg_reduce.cpp -- argmax and argmin: the first place of the extreme element, or of the first NaN.
+// backends/cpu/arg_reduce.cpp -- argmax and argmin: the first place of the extreme element, or of
+// the first NaN.
 #include "backends/cpu/reduce_rows.h"
 
 namespace megjit::cpu {
 namespace {
 
-// The first place of the extreme element of a row: the extreme of a part is found at full speed, and only
-// a part that improves it is searched.
+// The first place of the extreme element of a row: the extreme of a part is found at full speed,
+// and only a part that improves it is searched.
 template <class Op, class C>
 int32_t arg_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
     constexpr int64_t kPart = 256;
@@ -25,36 +26,46 @@ int32_t arg_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
 }
 
 template <class Op, class C>
-void arg_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, int64_t n, int32_t* place, C* room) {
+void arg_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, int64_t n,
+                 int32_t* place, C* room) {
     C best[kStrip];
     const C* first = x.block(at, n, room);
     for (int64_t i = 0; i < n; ++i) {
         best[i] = first[i];
         place[i] = 0;
     }
-    for (int64_t r = 1; r < rows; ++r) MEGJIT_BEST(join_places<Op, C>)(x.block(at + r * stride, n, room), n, static_cast<int32_t>(r), best, place);
+    for (int64_t r = 1; r < rows; ++r)
+        MEGJIT_BEST(join_places<Op, C>)(x.block(at + r * stride, n, room), n,
+                                        static_cast<int32_t>(r), best, place);
 }
 
 template <class Op, class C>
 void arg_all(const Split& s, const Source<C>& x, int32_t* y, int32_t* firsts) {
     if (s.inner > 1) {
         const int64_t strips = (s.inner + kStrip - 1) / kStrip;
-        const int64_t grain = std::max<int64_t>(1, kGroupElements / (s.length * std::min(s.inner, kStrip)));
+        const int64_t grain =
+            std::max<int64_t>(1, kGroupElements / (s.length * std::min(s.inner, kStrip)));
         return parallel_for(s.outer * strips, grain, 1, [&](int64_t lo, int64_t hi) {
             C room[kStrip];
             for (int64_t i = lo; i < hi; ++i) {
                 const int64_t begin = i % strips * kStrip, n = std::min(kStrip, s.inner - begin);
-                arg_columns<Op, C>(x, i / strips * s.length * s.inner + begin, s.length, s.inner, n, y + i / strips * s.inner + begin, room);
+                arg_columns<Op, C>(x, i / strips * s.length * s.inner + begin, s.length, s.inner, n,
+                                   y + i / strips * s.inner + begin, room);
             }
         });
     }
     // Long rows are cut, and the best of the parts' firsts is the row's.
-    const int64_t parts = s.outer < 64 ? std::clamp<int64_t>(s.length / kGroupElements, 1, 64) : 1, part = (s.length + parts - 1) / parts;
-    parallel_for(s.outer * parts, std::max<int64_t>(1, kGroupElements / part), 1, [&](int64_t lo, int64_t hi) {
+    const int64_t parts = s.outer < 64 ? std::clamp<int64_t>(s.length / kGroupElements, 1, 64) : 1,
+                  part = (s.length + parts - 1) / parts;
+    parallel_for(s.outer * parts, std::max<int64_t>(1, kGroupElements / part), 1,
+                 [&](int64_t lo, int64_t hi) {
         C room[kBlock];
         for (int64_t i = lo; i < hi; ++i) {
-            const int64_t begin = std::min(s.length, i % parts * part), n = std::min(part, s.length - begin);
-            firsts[i] = n > 0 ? static_cast<int32_t>(begin) + arg_row<Op, C>(x, i / parts * s.length + begin, n, room) : -1;
+            const int64_t begin = std::min(s.length, i % parts * part),
+                          n = std::min(part, s.length - begin);
+            firsts[i] = n > 0 ? static_cast<int32_t>(begin) +
+                                    arg_row<Op, C>(x, i / parts * s.length + begin, n, room)
+                              : -1;
         }
     });
     for (int64_t k = 0; k < s.outer; ++k) {
@@ -63,7 +74,8 @@ void arg_all(const Split& s, const Source<C>& x, int32_t* y, int32_t* firsts) {
             const int32_t other = firsts[k * parts + g];
             if (other < 0) continue;
             C room[2];
-            const C a = *x.block(k * s.length + best, 1, room), b = *x.block(k * s.length + other, 1, room + 1);
+            const C a = *x.block(k * s.length + best, 1, room),
+                    b = *x.block(k * s.length + other, 1, room + 1);
             if (a == a && !(Op::join(a, b) == a)) best = other;
         }
         y[k] = best;
@@ -73,11 +85,14 @@ void arg_all(const Split& s, const Source<C>& x, int32_t* y, int32_t* firsts) {
 template <class Op, class C>
 Prepared arg_executable(const Split& s, Source<C> x) {
     const size_t workspace = static_cast<size_t>(s.outer) * 64 * sizeof(int32_t);
-    return executable([=](void* const* in, void* const* out, void* work) {
+    return executable(
+        [=](void* const* in, void* const* out, void* work) {
         Source<C> from = x;
         from.data = in[0];
         arg_all<Op, C>(s, from, static_cast<int32_t*>(out[0]), static_cast<int32_t*>(work));
-    }, s.inner > 1 ? 0 : s.outer < 64 ? workspace : workspace / 64);
+    }, s.inner > 1     ? 0
+        : s.outer < 64 ? workspace
+                       : workspace / 64);
 }
 
 template <class Op>
@@ -86,7 +101,9 @@ Prepared prepare_arg(const OpCall& call, std::span<const Type> outputs) {
     if (outputs[0].numel() == 0) return executable([](void* const*, void* const*, void*) {});
     const int axis = runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name);
     const Split s = split_at(x.shape, axis);
-    return with_real(x.dtype, [&]<class T>(std::type_identity<T>) { return arg_executable<Op>(s, source_of<T>()); });
+    return with_real(x.dtype, [&]<class T>(std::type_identity<T>) {
+        return arg_executable<Op>(s, source_of<T>());
+    });
 }
 
 }  // namespace

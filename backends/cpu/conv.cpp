@@ -1,16 +1,19 @@
 // backends/cpu/conv.cpp -- convolution and its gradients by oneDNN.
-// Row-major activations go through the layout that the primitive prefers; channels_last ones are passed as
-// they are (dnn.h has the measurements). Weights go through the preferred layout, unless they were packed into it.
+// Row-major activations go through the layout that the primitive prefers; channels_last ones are
+// passed as they are (dnn.h has the measurements). Weights go through the preferred layout, unless
+// they were packed into it.
 //
-// A channels_last convolution of 1x1 in steps of 1 is a product of two matrices, which reorders nothing. Time as a
-// product over time as a convolution, for layers of ResNet-50 (batch 4, f32, two cores of a Zen 5, oneDNN 3.2):
+// A channels_last convolution of 1x1 in steps of 1 is a product of two matrices, which reorders
+// nothing. Time as a product over time as a convolution, for layers of ResNet-50 (batch 4, f32, two
+// cores of a Zen 5, oneDNN 3.2):
 //                        filter        forward       data
 //   64-256    at 56 x 56   0.78        1.15          0.95
 //   128-512   at 28 x 28   0.80, 1.26  1.13          0.95, 1.09
 //   256-1024  at 14 x 14   0.84, 0.92  1.03, 1.02    0.87, 1.10
 //   512-2048  at 7 x 7     0.78        0.75          0.78
-// (two numbers: to the larger, to the smaller number of channels). So filters are computed as products, and the
-// others where there are fewer pixels than channels, for there weights are most of the bytes.
+// (two numbers: to the larger, to the smaller number of channels). So filters are computed as
+// products, and the others where there are fewer pixels than channels, for there weights are most
+// of the bytes.
 #include <algorithm>
 
 #include "backends/cpu/dnn.h"
@@ -39,7 +42,9 @@ struct ConvProblem {
     memory::data_type dtype = memory::data_type::f32;
     bool any_layout = true;  // of x and y
 
-    memory::desc activation(const Type& type) const { return dnn::activation_of(type, dtype, any_layout); }
+    memory::desc activation(const Type& type) const {
+        return dnn::activation_of(type, dtype, any_layout);
+    }
     memory::desc weights() const { return dnn::weights_of(w, groups, dtype, true); }
     memory::desc dense_weights() const { return dnn::weights_of(w, groups, dtype, false); }
 };
@@ -50,39 +55,60 @@ ConvProblem problem_of(const OpCall& call, const Type& x, const Type& w, const T
         const auto values = runtime::per_axis(call, name, dims, lowest);
         return Dims(values.begin(), values.begin() + dims);
     };
-    ConvProblem p{.x = x, .w = w, .y = y, .stride = as_dims("stride", 1), .padding = as_dims("padding", 0),
-                  .dilation = as_dims("dilation", 1), .groups = call.integer("groups"), .dtype = dnn::data_type(x.dtype)};
+    ConvProblem p{.x = x,
+                  .w = w,
+                  .y = y,
+                  .stride = as_dims("stride", 1),
+                  .padding = as_dims("padding", 0),
+                  .dilation = as_dims("dilation", 1),
+                  .groups = call.integer("groups"),
+                  .dtype = dnn::data_type(x.dtype)};
     for (int64_t& step : p.dilation) --step;  // oneDNN counts the skipped elements
     p.any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
     return p;
 }
 
-dnnl::primitive_desc_base create(const ConvProblem& p, Role role, const dnnl::primitive_attr& attr = dnn::attributes(), const memory::desc& bias = {}) {
+dnnl::primitive_desc_base create(const ConvProblem& p, Role role,
+                                 const dnnl::primitive_attr& attr = dnn::attributes(),
+                                 const memory::desc& bias = {}) {
     const auto algorithm = dnnl::algorithm::convolution_direct;
     const memory::desc x = p.activation(p.x), w = p.weights(), y = p.activation(p.y);
-    const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-    const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w, bias, y, p.stride, p.dilation,
+    const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference
+                                            : dnnl::prop_kind::forward_training;
+    const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w,
+                                                            bias, y, p.stride, p.dilation,
                                                             p.padding, p.padding, attr);
     switch (role) {
         case Role::forward: return forward;
         case Role::data:
-            return dnnl::convolution_backward_data::primitive_desc(dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding,
-                                                                   p.padding, forward, attr);
+            return dnnl::convolution_backward_data::primitive_desc(
+                dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding, p.padding,
+                forward, attr);
         case Role::filter: break;
     }
-    return dnnl::convolution_backward_weights::primitive_desc(dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding,
+    return dnnl::convolution_backward_weights::primitive_desc(dnn::engine(), algorithm, x, w, y,
+                                                              p.stride, p.dilation, p.padding,
                                                               p.padding, forward, attr);
 }
 
 // What the role's primitive reads and writes, as it lies in memory.
 std::vector<dnn::Operand> operands_of(const ConvProblem& p, Role role) {
-    const memory::desc x = dnn::desc_of(p.x), w = dnn::desc_of_weights(p.w, p.dense_weights()), y = dnn::desc_of(p.y);
+    const memory::desc x = dnn::desc_of(p.x), w = dnn::desc_of_weights(p.w, p.dense_weights()),
+                       y = dnn::desc_of(p.y);
     switch (role) {
-        case Role::forward: return {{DNNL_ARG_SRC, false, 0, x}, {DNNL_ARG_WEIGHTS, false, 1, w}, {DNNL_ARG_DST, true, 0, y}};
-        case Role::data: return {{DNNL_ARG_DIFF_DST, false, 0, y}, {DNNL_ARG_WEIGHTS, false, 1, w}, {DNNL_ARG_DIFF_SRC, true, 0, x}};
+        case Role::forward:
+            return {{DNNL_ARG_SRC, false, 0, x},
+                    {DNNL_ARG_WEIGHTS, false, 1, w},
+                    {DNNL_ARG_DST, true, 0, y}};
+        case Role::data:
+            return {{DNNL_ARG_DIFF_DST, false, 0, y},
+                    {DNNL_ARG_WEIGHTS, false, 1, w},
+                    {DNNL_ARG_DIFF_SRC, true, 0, x}};
         case Role::filter: break;
     }
-    return {{DNNL_ARG_SRC, false, 0, x}, {DNNL_ARG_DIFF_DST, false, 1, y}, {DNNL_ARG_DIFF_WEIGHTS, true, 0, w}};
+    return {{DNNL_ARG_SRC, false, 0, x},
+            {DNNL_ARG_DIFF_DST, false, 1, y},
+            {DNNL_ARG_DIFF_WEIGHTS, true, 0, w}};
 }
 
 // Is it better computed as a product of matrices, x [rows, ic], w [oc, ic] and y [rows, oc]?
@@ -90,28 +116,35 @@ bool is_product(const ConvProblem& p, Role role) {
     const auto all = [](std::span<const int64_t> values, int64_t value) {
         return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
     };
-    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last && p.w.layout == Layout::row_major && p.dtype == memory::data_type::f32 &&
-           p.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.stride, 1) && all(p.padding, 0) &&
-           (role == Role::filter || p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
+    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last &&
+           p.w.layout == Layout::row_major && p.dtype == memory::data_type::f32 && p.groups == 1 &&
+           p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.stride, 1) && all(p.padding, 0) &&
+           (role == Role::filter ||
+            p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
 }
 
 // The product that the role asks for: dst = src weights.
 struct Pointwise {
     Pointwise(const ConvProblem& p, Role role) {
         const int64_t rows = p.x.numel() / p.x.shape[1], ic = p.x.shape[1], oc = p.y.shape[1];
-        const auto matrix = [&](int64_t m, int64_t n, Dims strides) { return memory::desc({m, n}, p.dtype, std::move(strides)); };
+        const auto matrix = [&](int64_t m, int64_t n, Dims strides) {
+            return memory::desc({m, n}, p.dtype, std::move(strides));
+        };
         switch (role) {
             case Role::forward:
-                src = {DNNL_ARG_SRC, false, 0, matrix(rows, ic, {ic, 1})}, weights = {DNNL_ARG_WEIGHTS, false, 1, matrix(ic, oc, {1, ic})};
+                src = {DNNL_ARG_SRC, false, 0, matrix(rows, ic, {ic, 1})},
+                weights = {DNNL_ARG_WEIGHTS, false, 1, matrix(ic, oc, {1, ic})};
                 dst = {DNNL_ARG_DST, true, 0, matrix(rows, oc, {oc, 1})};
                 return;
             case Role::data:
-                src = {DNNL_ARG_SRC, false, 0, matrix(rows, oc, {oc, 1})}, weights = {DNNL_ARG_WEIGHTS, false, 1, matrix(oc, ic, {ic, 1})};
+                src = {DNNL_ARG_SRC, false, 0, matrix(rows, oc, {oc, 1})},
+                weights = {DNNL_ARG_WEIGHTS, false, 1, matrix(oc, ic, {ic, 1})};
                 dst = {DNNL_ARG_DST, true, 0, matrix(rows, ic, {ic, 1})};
                 return;
             case Role::filter: break;
         }
-        src = {DNNL_ARG_SRC, false, 1, matrix(oc, rows, {1, oc})}, weights = {DNNL_ARG_WEIGHTS, false, 0, matrix(rows, ic, {ic, 1})};
+        src = {DNNL_ARG_SRC, false, 1, matrix(oc, rows, {1, oc})},
+        weights = {DNNL_ARG_WEIGHTS, false, 0, matrix(rows, ic, {ic, 1})};
         dst = {DNNL_ARG_DST, true, 0, matrix(oc, ic, {ic, 1})};
     }
     dnnl::primitive_desc_base create(const dnnl::primitive_attr& attr = dnn::attributes()) const {
@@ -125,7 +158,9 @@ struct Pointwise {
 Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
     const Type& x = role == Role::data ? outputs[0] : call.inputs[0];
     const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
-    const Type& y = role == Role::forward ? outputs[0] : role == Role::data ? call.inputs[0] : call.inputs[1];
+    const Type& y = role == Role::forward ? outputs[0]
+                    : role == Role::data  ? call.inputs[0]
+                                          : call.inputs[1];
     if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
     const ConvProblem p = problem_of(call, x, w, y);
     if (is_product(p, role)) {
@@ -136,12 +171,19 @@ Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
 }
 
 void check_weights(const OpCall& call, Role role, const Type& w) {
-    if (w.layout == Layout::channels_last || (role != Role::forward && w.layout != Layout::row_major))
-        throw runtime::InternalError(runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
+    if (w.layout == Layout::channels_last ||
+        (role != Role::forward && w.layout != Layout::row_major))
+        throw runtime::InternalError(
+            runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
 }
 
 bool is_packed_for_groups(const OpCall& call, const Type& w) {
-    return !dnn::is_winograd(w.layout) && dnn::is_packed_for(ConvProblem{.w = w, .groups = call.integer("groups"), .dtype = dnn::data_type(w.dtype)}.dense_weights(), w);
+    return !dnn::is_winograd(w.layout) &&
+           dnn::is_packed_for(
+               ConvProblem{
+                   .w = w, .groups = call.integer("groups"), .dtype = dnn::data_type(w.dtype)}
+                   .dense_weights(),
+               w);
 }
 
 // Weights in row-major order or packed, and a dtype that this CPU computes in.
@@ -149,9 +191,11 @@ template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
     check_weights(call, role, w);
-    if (role == Role::forward && dnn::is_winograd(w.layout) && takes_winograd(call, outputs)) return prepare_winograd(call, outputs);
+    if (role == Role::forward && dnn::is_winograd(w.layout) && takes_winograd(call, outputs))
+        return prepare_winograd(call, outputs);
     if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_conv<role>);
-    if (!dnn::computes_natively(call.inputs[0].dtype)) return in_float32(call, outputs, prepare_conv<role>);
+    if (!dnn::computes_natively(call.inputs[0].dtype))
+        return in_float32(call, outputs, prepare_conv<role>);
     return prepare(call, outputs, role);
 }
 
@@ -159,27 +203,37 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
     check_weights(call, Role::forward, w);
     if (y.numel() == 0) return make_zeros(outputs);
-    if (dnn::is_winograd(w.layout) && takes_winograd(call, outputs)) return prepare_winograd(call, outputs);
+    if (dnn::is_winograd(w.layout) && takes_winograd(call, outputs))
+        return prepare_winograd(call, outputs);
     if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_epilogue);
     const memory::desc result = dnn::desc_of(y);
-    if (x.numel() == 0 || w.numel() == 0) return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
+    if (x.numel() == 0 || w.numel() == 0)
+        return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
     const ConvProblem p = problem_of(call, x, w, y);
     if (is_product(p, Role::forward)) {
         const Pointwise product(p, Role::forward);
-        return dnn::make_with_epilogue(call, [product](const dnnl::primitive_attr& attr, const memory::desc&) { return product.create(attr); }, product.operands(),
-                                       product.dst.desc, 1);
+        return dnn::make_with_epilogue(
+            call, [product](const dnnl::primitive_attr& attr, const memory::desc&) {
+            return product.create(attr);
+        }, product.operands(), product.dst.desc, 1);
     }
     const memory::desc bias({w.shape[0]}, p.dtype, memory::format_tag::a);
-    const auto with = [p](const dnnl::primitive_attr& attr, const memory::desc& bias) { return create(p, Role::forward, attr, bias); };
+    const auto with = [p](const dnnl::primitive_attr& attr, const memory::desc& bias) {
+        return create(p, Role::forward, attr, bias);
+    };
     return dnn::make_with_epilogue(call, with, operands_of(p, Role::forward), result, 1, bias);
 }
 
 Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
-    if (w.dtype != runtime::DType::f32 || x.numel() == 0 || w.numel() == 0 || outputs[0].numel() == 0) return Layout::row_major;
+    if (w.dtype != runtime::DType::f32 || x.numel() == 0 || w.numel() == 0 ||
+        outputs[0].numel() == 0)
+        return Layout::row_major;
     const ConvProblem p = problem_of(call, x, w, outputs[0]);
     if (suits_winograd(call, outputs)) return dnn::winograd_layout(w, p.dense_weights());
-    return dnn::packed_layout(dnn::preferred([&] { return create(p, Role::forward); }, DNNL_ARG_WEIGHTS), p.dense_weights());
+    return dnn::packed_layout(
+        dnn::preferred([&] { return create(p, Role::forward); }, DNNL_ARG_WEIGHTS),
+        p.dense_weights());
 }
 
 }  // namespace

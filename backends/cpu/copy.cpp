@@ -64,34 +64,41 @@ void copy_rows(const Region& r, const T* from, T* to) {
     const int64_t n = r.extent[last];
     int64_t total = 1;
     for (int i = 0; i < r.rank; ++i) total *= r.extent[i];
-    parallel_for(total, kGrainBytes / static_cast<int64_t>(sizeof(T)), 1, [&](int64_t lo, int64_t hi) {
+    parallel_for(total, kGrainBytes / static_cast<int64_t>(sizeof(T)), 1,
+                 [&](int64_t lo, int64_t hi) {
         Cursor cursor(r, last, lo / n);
         for (int64_t skip = lo % n; lo < hi; skip = 0, cursor.next(r, last)) {
             const int64_t count = std::min(n - skip, hi - lo);
-            move_row(from + cursor.from + skip * r.from[last], r.from[last], to + cursor.to + skip * r.to[last], r.to[last], count);
+            move_row(from + cursor.from + skip * r.from[last], r.from[last],
+                     to + cursor.to + skip * r.to[last], r.to[last], count);
             lo += count;
         }
     });
 }
 
-// Elements of 4 bytes are transposed in registers, others in a block that lies in the first-level cache.
+// Elements of 4 bytes are transposed in registers, others in a block that lies in the first-level
+// cache.
 template <class T>
-void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t ps, int64_t qs) {
-    if constexpr (sizeof(T) == 4) return MEGJIT_BEST(transpose_words)(from, from_step, to, to_step, ps, qs);
+void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t ps,
+                    int64_t qs) {
+    if constexpr (sizeof(T) == 4)
+        return MEGJIT_BEST(transpose_words)(from, from_step, to, to_step, ps, qs);
     if (qs < 8) {  // interleaving: the long axis goes inside
         for (int64_t q = 0; q < qs; ++q)
             for (int64_t p = 0; p < ps; ++p) to[p * to_step + q] = from[q * from_step + p];
         return;
     }
     T block[kTile][kTile + 8 / sizeof(T)];
-    for (int64_t q = 0; q < qs; ++q) std::memcpy(block[q], from + q * from_step, static_cast<size_t>(ps) * sizeof(T));
+    for (int64_t q = 0; q < qs; ++q)
+        std::memcpy(block[q], from + q * from_step, static_cast<size_t>(ps) * sizeof(T));
     for (int64_t p = 0; p < ps; ++p)
         for (int64_t q = 0; q < qs; ++q) to[p * to_step + q] = block[q][p];
 }
 
 // The axis along which `from` is contiguous while `to` is not; -1 when tiles would not help.
 int tile_axis(const Region& r) {
-    if (r.rank < 2 || r.to[r.rank - 1] != 1 || r.from[r.rank - 1] == 1 || r.from[r.rank - 1] == 0) return -1;
+    if (r.rank < 2 || r.to[r.rank - 1] != 1 || r.from[r.rank - 1] == 1 || r.from[r.rank - 1] == 0)
+        return -1;
     for (int i = 0; i + 1 < r.rank; ++i)
         if (r.from[i] == 1) return i;
     return -1;
@@ -106,14 +113,18 @@ void copy_tiles(const Region& r, int axis, const T* from, T* to) {
     int64_t outers = 1;
     for (int i = 0; i < outer.rank; ++i) outers *= outer.extent[i];
     const int64_t ps = r.extent[axis], qs = r.extent[last];
-    const int64_t p_tiles = (ps + kTile - 1) / kTile, q_tiles = (qs + kTile - 1) / kTile, tiles = p_tiles * q_tiles;
-    const int64_t tile_bytes = std::min(ps, kTile) * std::min(qs, kTile) * static_cast<int64_t>(sizeof(T));
-    parallel_for(outers * tiles, std::max<int64_t>(1, kGrainBytes / tile_bytes), 1, [&](int64_t lo, int64_t hi) {
+    const int64_t p_tiles = (ps + kTile - 1) / kTile, q_tiles = (qs + kTile - 1) / kTile,
+                  tiles = p_tiles * q_tiles;
+    const int64_t tile_bytes =
+        std::min(ps, kTile) * std::min(qs, kTile) * static_cast<int64_t>(sizeof(T));
+    parallel_for(outers * tiles, std::max<int64_t>(1, kGrainBytes / tile_bytes), 1,
+                 [&](int64_t lo, int64_t hi) {
         for (int64_t part = lo; part < hi; ++part) {
             const Cursor cursor(outer, outer.rank, part / tiles);
             const int64_t p = part % tiles / q_tiles * kTile, q = part % tiles % q_tiles * kTile;
-            transpose_tile(from + cursor.from + q * r.from[last] + p, r.from[last], to + cursor.to + p * r.to[axis] + q, r.to[axis],
-                           std::min(kTile, ps - p), std::min(kTile, qs - q));
+            transpose_tile(from + cursor.from + q * r.from[last] + p, r.from[last],
+                           to + cursor.to + p * r.to[axis] + q, r.to[axis], std::min(kTile, ps - p),
+                           std::min(kTile, qs - q));
         }
     });
 }
@@ -123,7 +134,8 @@ void copy_tiles(const Region& r, int axis, const T* from, T* to) {
 void copy_bytes(const void* from, void* to, int64_t bytes) {
     if (from == to) return;
     parallel_for(bytes, 2 * kGrainBytes, 64, [=](int64_t lo, int64_t hi) {
-        std::memcpy(static_cast<char*>(to) + lo, static_cast<const char*>(from) + lo, static_cast<size_t>(hi - lo));
+        std::memcpy(static_cast<char*>(to) + lo, static_cast<const char*>(from) + lo,
+                    static_cast<size_t>(hi - lo));
     });
 }
 
@@ -164,11 +176,15 @@ void copy_region(const Region& r, size_t element_bytes, const void* from, void* 
 
 namespace {
 
-char* at(void* p, int64_t elements, size_t bytes) { return static_cast<char*>(p) + elements * static_cast<int64_t>(bytes); }
+char* at(void* p, int64_t elements, size_t bytes) {
+    return static_cast<char*>(p) + elements * static_cast<int64_t>(bytes);
+}
 
 Prepared prepare_reshape(const OpCall& call, std::span<const Type>) {
     const auto bytes = static_cast<int64_t>(call.inputs[0].bytes());
-    return executable([=](void* const* in, void* const* out, void*) { copy_bytes(in[0], out[0], bytes); }, 0, true);
+    return executable([=](void* const* in, void* const* out, void*) {
+        copy_bytes(in[0], out[0], bytes);
+    }, 0, true);
 }
 
 Prepared prepare_broadcast_to(const OpCall& call, std::span<const Type> outputs) {
@@ -181,17 +197,21 @@ Prepared prepare_broadcast_to(const OpCall& call, std::span<const Type> outputs)
     }
     r = merged(r);
     const size_t bytes = size_of(call.inputs[0].dtype);
-    return executable([=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
+    return executable(
+        [=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
 }
 
 Prepared prepare_transpose(const OpCall& call, std::span<const Type> outputs) {
-    const auto from = call.inputs[0].shape.row_major_strides(), to = outputs[0].shape.row_major_strides();
+    const auto from = call.inputs[0].shape.row_major_strides(),
+               to = outputs[0].shape.row_major_strides();
     const auto& perm = call.integers("perm");
     Region r;
-    for (int i = 0; i < outputs[0].rank(); ++i) r.push(outputs[0].shape[i], from[static_cast<size_t>(perm[static_cast<size_t>(i)])], to[i]);
+    for (int i = 0; i < outputs[0].rank(); ++i)
+        r.push(outputs[0].shape[i], from[static_cast<size_t>(perm[static_cast<size_t>(i)])], to[i]);
     r = merged(r);
     const size_t bytes = size_of(call.inputs[0].dtype);
-    return executable([=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
+    return executable(
+        [=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
 }
 
 // The region of a slice: strides of the whole tensor scaled by the steps, and where it begins.
@@ -213,13 +233,16 @@ Prepared prepare_slice(const OpCall& call, std::span<const Type> outputs) {
     const Window w = window_of(call, call.inputs[0]);
     const std::vector<int64_t> to = codegen::dense_strides(outputs[0]);
     Region r;
-    for (int i : codegen::memory_order(outputs[0].layout, outputs[0].rank())) r.push(outputs[0].shape[i], w.strides[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
+    for (int i : codegen::memory_order(outputs[0].layout, outputs[0].rank()))
+        r.push(outputs[0].shape[i], w.strides[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
     r = merged(r);
     const size_t bytes = size_of(call.inputs[0].dtype);
     if (outputs[0].numel() == 0) return executable([](void* const*, void* const*, void*) {});
     std::vector<runtime::Executable::Part> parts;
     if (is_block(r)) parts.push_back({.offset = static_cast<size_t>(w.begin) * bytes});
-    return executable([=](void* const* in, void* const* out, void*) { copy_region(r, bytes, at(in[0], w.begin, bytes), out[0]); }, 0, false, std::move(parts));
+    return executable([=](void* const* in, void* const* out, void*) {
+        copy_region(r, bytes, at(in[0], w.begin, bytes), out[0]);
+    }, 0, false, std::move(parts));
 }
 
 Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
@@ -227,7 +250,8 @@ Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
     const Window w = window_of(call, x);
     const auto from = value.shape.row_major_strides();
     Region r;
-    for (int i = 0; i < x.rank(); ++i) r.push(value.shape[i], from[static_cast<size_t>(i)], w.strides[static_cast<size_t>(i)]);
+    for (int i = 0; i < x.rank(); ++i)
+        r.push(value.shape[i], from[static_cast<size_t>(i)], w.strides[static_cast<size_t>(i)]);
     r = merged(r);
     const size_t bytes = size_of(x.dtype);
     const auto all = static_cast<int64_t>(x.bytes());
@@ -271,7 +295,9 @@ Prepared prepare_concat(const OpCall& call, std::span<const Type> outputs) {
 enum class PadMode : uint8_t { constant, edge, reflect };
 PadMode pad_mode(const OpCall& call) {
     const std::string& mode = call.text("mode");
-    return mode == "edge" ? PadMode::edge : mode == "reflect" ? PadMode::reflect : PadMode::constant;
+    return mode == "edge"      ? PadMode::edge
+           : mode == "reflect" ? PadMode::reflect
+                               : PadMode::constant;
 }
 
 // Per axis: the place that each place of the wide side comes from, -1 for the constant.
@@ -282,7 +308,11 @@ struct PadPlan {
     std::vector<std::vector<int64_t>> source;
 };
 PadPlan plan_pad(const OpCall& call, const Shape& narrow, const Shape& wide) {
-    PadPlan plan{.rank = narrow.rank(), .narrow = narrow, .wide = wide, .low = call.integers("before"), .source = {}};
+    PadPlan plan{.rank = narrow.rank(),
+                 .narrow = narrow,
+                 .wide = wide,
+                 .low = call.integers("before"),
+                 .source = {}};
     const PadMode mode = pad_mode(call);
     for (int i = 0; i < plan.rank; ++i) {
         const int64_t n = narrow[i];
@@ -290,7 +320,10 @@ PadPlan plan_pad(const OpCall& call, const Shape& narrow, const Shape& wide) {
         for (int64_t j = 0; j < wide[i]; ++j) {
             int64_t from = j - plan.low[static_cast<size_t>(i)];
             if (from < 0) from = mode == PadMode::constant ? -1 : mode == PadMode::edge ? 0 : -from;
-            else if (from >= n) from = mode == PadMode::constant ? -1 : mode == PadMode::edge ? n - 1 : 2 * n - 2 - from;
+            else if (from >= n)
+                from = mode == PadMode::constant ? -1
+                       : mode == PadMode::edge   ? n - 1
+                                                 : 2 * n - 2 - from;
             source[static_cast<size_t>(j)] = from;
         }
         plan.source.push_back(std::move(source));
@@ -304,11 +337,14 @@ void pad_rows(const PadPlan& plan, T value, const T* x, T* y) {
     const int64_t width = plan.wide[last], inner = plan.narrow[last], low = plan.low.back();
     const int64_t rows = plan.wide.numel() / width;
     const std::vector<int64_t>& source = plan.source.back();
-    parallel_for(rows, std::max<int64_t>(1, kGrainBytes / (width * static_cast<int64_t>(sizeof(T)))), 1, [&](int64_t lo, int64_t hi) {
+    parallel_for(rows,
+                 std::max<int64_t>(1, kGrainBytes / (width * static_cast<int64_t>(sizeof(T)))), 1,
+                 [&](int64_t lo, int64_t hi) {
         for (int64_t row = lo; row < hi; ++row) {
             int64_t rest = row, from = 0, stride = inner;
             for (int i = last - 1; i >= 0; --i) {
-                const int64_t place = plan.source[static_cast<size_t>(i)][static_cast<size_t>(rest % plan.wide[i])];
+                const int64_t place =
+                    plan.source[static_cast<size_t>(i)][static_cast<size_t>(rest % plan.wide[i])];
                 rest /= plan.wide[i];
                 if (place < 0) from = INT64_MIN / 2;
                 from += place * stride;
@@ -352,20 +388,26 @@ Prepared prepare_pad(const OpCall& call, std::span<const Type> outputs) {
     const DType dtype = outputs[0].dtype;
     const uint64_t bits = bits_of(dtype, call.real("value"));
     const auto bytes = static_cast<int64_t>(outputs[0].bytes());
-    if (outputs[0].rank() == 0 || bytes == 0) return executable([=](void* const* in, void* const* out, void*) { copy_bytes(in[0], out[0], bytes); });
-    const auto plan = std::make_shared<const PadPlan>(plan_pad(call, call.inputs[0].shape, outputs[0].shape));
+    if (outputs[0].rank() == 0 || bytes == 0)
+        return executable(
+            [=](void* const* in, void* const* out, void*) { copy_bytes(in[0], out[0], bytes); });
+    const auto plan =
+        std::make_shared<const PadPlan>(plan_pad(call, call.inputs[0].shape, outputs[0].shape));
     return with_bytes(size_of(dtype), [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void*) {
-            pad_rows(*plan, static_cast<T>(bits), static_cast<const T*>(in[0]), static_cast<T*>(out[0]));
+            pad_rows(*plan, static_cast<T>(bits), static_cast<const T*>(in[0]),
+                     static_cast<T*>(out[0]));
         });
     });
 }
 
 // Rows of dx gather the rows of dy that came from them, always in the same order.
 template <class T>
-void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<int64_t>>>& images, const T* dy, T* dx, float* sums) {
+void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<int64_t>>>& images,
+               const T* dy, T* dx, float* sums) {
     const int last = plan.rank - 1;
-    const int64_t width = plan.wide[last], inner = plan.narrow[last], rows = plan.narrow.numel() / std::max<int64_t>(1, inner);
+    const int64_t width = plan.wide[last], inner = plan.narrow[last],
+                  rows = plan.narrow.numel() / std::max<int64_t>(1, inner);
     const auto strides = plan.wide.row_major_strides();
     const int64_t* source = plan.source.back().data();
     parallel_for(rows, std::max<int64_t>(1, 16384 / width), 1, [&](int64_t lo, int64_t hi) {
@@ -373,7 +415,8 @@ void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<in
             const std::vector<int64_t>* choices[runtime::kMaxRank] = {};
             int64_t combinations = 1, rest = row;
             for (int i = last - 1; i >= 0; --i) {
-                choices[i] = &images[static_cast<size_t>(i)][static_cast<size_t>(rest % plan.narrow[i])];
+                choices[i] =
+                    &images[static_cast<size_t>(i)][static_cast<size_t>(rest % plan.narrow[i])];
                 rest /= plan.narrow[i];
                 combinations *= static_cast<int64_t>(choices[i]->size());
             }
@@ -383,7 +426,8 @@ void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<in
                 int64_t from = 0, which = c;
                 for (int i = last - 1; i >= 0; --i) {
                     const auto n = static_cast<int64_t>(choices[i]->size());
-                    from += (*choices[i])[static_cast<size_t>(which % n)] * strides[static_cast<size_t>(i)];
+                    from += (*choices[i])[static_cast<size_t>(which % n)] *
+                            strides[static_cast<size_t>(i)];
                     which /= n;
                 }
                 for (int64_t j = 0; j < width; ++j) sum[source[j]] += widen(dy[from + j]);
@@ -395,20 +439,26 @@ void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<in
 
 Prepared prepare_pad_grad(const OpCall& call, std::span<const Type> outputs) {
     const auto bytes = static_cast<int64_t>(outputs[0].bytes());
-    if (outputs[0].rank() == 0 || bytes == 0) return executable([=](void* const* in, void* const* out, void*) { copy_bytes(in[0], out[0], bytes); });
+    if (outputs[0].rank() == 0 || bytes == 0)
+        return executable(
+            [=](void* const* in, void* const* out, void*) { copy_bytes(in[0], out[0], bytes); });
     if (pad_mode(call) == PadMode::constant)
-        runtime::user_error({.what = "pad_grad: mode constant has no kernel", .fix = "its gradient is a slice"});
-    const auto plan = std::make_shared<const PadPlan>(plan_pad(call, outputs[0].shape, call.inputs[0].shape));
+        runtime::user_error(
+            {.what = "pad_grad: mode constant has no kernel", .fix = "its gradient is a slice"});
+    const auto plan =
+        std::make_shared<const PadPlan>(plan_pad(call, outputs[0].shape, call.inputs[0].shape));
     std::vector<std::vector<std::vector<int64_t>>> images;
     for (int i = 0; i < plan->rank; ++i) {
         auto& axis = images.emplace_back(static_cast<size_t>(plan->narrow[i]));
         const auto& source = plan->source[static_cast<size_t>(i)];
-        for (size_t j = 0; j < source.size(); ++j) axis[static_cast<size_t>(source[j])].push_back(static_cast<int64_t>(j));
+        for (size_t j = 0; j < source.size(); ++j)
+            axis[static_cast<size_t>(source[j])].push_back(static_cast<int64_t>(j));
     }
     const auto workspace = static_cast<size_t>(outputs[0].numel()) * sizeof(float);
     return with_real(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void* work) {
-            fold_rows(*plan, images, static_cast<const T*>(in[0]), static_cast<T*>(out[0]), static_cast<float*>(work));
+            fold_rows(*plan, images, static_cast<const T*>(in[0]), static_cast<T*>(out[0]),
+                      static_cast<float*>(work));
         }, workspace);
     });
 }
@@ -421,9 +471,9 @@ Prepared prepare_full(const OpCall& call, std::span<const Type> outputs) {
     return with_bytes(size_of(outputs[0].dtype), [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const*, void* const* out, void*) {
             T* to = static_cast<T*>(out[0]);
-            parallel_for(n, 2 * kGrainBytes / static_cast<int64_t>(sizeof(T)), 16, [=](int64_t lo, int64_t hi) {
-                std::fill(to + lo, to + hi, static_cast<T>(bits));
-            });
+            parallel_for(
+                n, 2 * kGrainBytes / static_cast<int64_t>(sizeof(T)), 16,
+                [=](int64_t lo, int64_t hi) { std::fill(to + lo, to + hi, static_cast<T>(bits)); });
         });
     });
 }

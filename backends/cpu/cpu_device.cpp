@@ -57,44 +57,58 @@ void register_all_kernels() {
     register_softmax_kernels();
 }
 
-// A generated kernel over one space or several. Threads share the units of all of them; the launches are cut
-// into tasks of about kGrainElements, element-wise ones at cache lines.
+// A generated kernel over one space or several. Threads share the units of all of them; the
+// launches are cut into tasks of about kGrainElements, element-wise ones at cache lines.
 class KernelLaunch final : public Executable {
 public:
-    KernelLaunch(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches)
-        : fn_(fn), kernel_(kernel), launches_(std::move(launches)), inputs_(codegen::memory_inputs(kernel)) {
+    KernelLaunch(codegen::KernelFn fn, const codegen::KernelIR& kernel,
+                 std::vector<codegen::LaunchShape> launches)
+        : fn_(fn),
+          kernel_(kernel),
+          launches_(std::move(launches)),
+          inputs_(codegen::memory_inputs(kernel)) {
         constexpr int64_t kGrainElements = 32768;
         // Long programs are worth a second thread sooner.
         const int64_t weight = 1 + kernel.program.size() / 16, elements = kGrainElements / weight;
         const int64_t align = kernel.rank == 1 && kernel.reduced == 0 ? 64 : 1;
         int64_t total = 0;
         for (size_t i = 0; i < launches_.size(); ++i) {
-            const int64_t numel = launches_[i].numel(), units = numel ? codegen::units(kernel, launches_[i]) : 0;
+            const int64_t numel = launches_[i].numel(),
+                          units = numel ? codegen::units(kernel, launches_[i]) : 0;
             if (units == 0) continue;
             total += numel;
             const int64_t unit = std::max<int64_t>(1, numel / units);
             // One launch alone is cut by parallel_for, into a few parts a thread.
-            const int64_t step = launches_.size() == 1 ? units : (step_of(elements, unit) + align - 1) / align * align;
-            for (int64_t lo = 0; lo < units; lo += step) tasks_.push_back({i, lo, std::min(units, lo + step)});
+            const int64_t step = launches_.size() == 1
+                                     ? units
+                                     : (step_of(elements, unit) + align - 1) / align * align;
+            for (int64_t lo = 0; lo < units; lo += step)
+                tasks_.push_back({i, lo, std::min(units, lo + step)});
             if (launches_.size() == 1) grain_ = step_of(elements, unit);
         }
-        if (launches_.size() > 1 && total < 2 * elements) grain_ = static_cast<int64_t>(tasks_.size());  // not worth a second thread
+        if (launches_.size() > 1 && total < 2 * elements)
+            grain_ = static_cast<int64_t>(tasks_.size());  // not worth a second thread
         align_ = align;
     }
 
     void run(void* const* inputs, void* const* outputs, void*) const override {
         if (tasks_.empty()) return;
         if (launches_.size() == 1)
-            return parallel_for(tasks_[0].hi, grain_, align_, [&](int64_t lo, int64_t hi) { run_task({0, lo, hi}, inputs, outputs); });
+            return parallel_for(tasks_[0].hi, grain_, align_, [&](int64_t lo, int64_t hi) {
+                run_task({0, lo, hi}, inputs, outputs);
+            });
         parallel_for(static_cast<int64_t>(tasks_.size()), grain_, 1, [&](int64_t lo, int64_t hi) {
-            for (int64_t i = lo; i < hi; ++i) run_task(tasks_[static_cast<size_t>(i)], inputs, outputs);
+            for (int64_t i = lo; i < hi; ++i)
+                run_task(tasks_[static_cast<size_t>(i)], inputs, outputs);
         });
     }
 
     bool may_alias(int out, int in) const override {
         const size_t outputs = kernel_.outputs.size(), launch = static_cast<size_t>(out) / outputs;
         return static_cast<size_t>(in) / inputs_ == launch &&
-               codegen::may_lie_on(kernel_, launches_[launch], static_cast<int>(static_cast<size_t>(out) % outputs), static_cast<int>(static_cast<size_t>(in) % inputs_));
+               codegen::may_lie_on(kernel_, launches_[launch],
+                                   static_cast<int>(static_cast<size_t>(out) % outputs),
+                                   static_cast<int>(static_cast<size_t>(in) % inputs_));
     }
 
 private:
@@ -102,10 +116,13 @@ private:
         size_t launch = 0;
         int64_t lo = 0, hi = 0;
     };
-    static int64_t step_of(int64_t elements, int64_t unit) { return std::max<int64_t>(1, elements / unit); }
+    static int64_t step_of(int64_t elements, int64_t unit) {
+        return std::max<int64_t>(1, elements / unit);
+    }
     void run_task(const Task& task, void* const* inputs, void* const* outputs) const {
         const codegen::LaunchShape& launch = launches_[task.launch];
-        fn_(inputs + task.launch * inputs_, outputs + task.launch * kernel_.outputs.size(), launch.extents.data(), launch.strides.data(), task.lo, task.hi);
+        fn_(inputs + task.launch * inputs_, outputs + task.launch * kernel_.outputs.size(),
+            launch.extents.data(), launch.strides.data(), task.lo, task.hi);
     }
 
     codegen::KernelFn fn_;
@@ -119,15 +136,20 @@ private:
 // An element-wise kernel over several spaces, without generated code.
 class VmLaunches final : public Executable {
 public:
-    VmLaunches(const codegen::KernelIR& kernel, const std::vector<codegen::LaunchShape>& launches) : inputs_(kernel.inputs.size()), outputs_(kernel.outputs.size()) {
-        for (const codegen::LaunchShape& launch : launches) launches_.push_back(prepare_vm(kernel, launch));
+    VmLaunches(const codegen::KernelIR& kernel, const std::vector<codegen::LaunchShape>& launches)
+        : inputs_(kernel.inputs.size()), outputs_(kernel.outputs.size()) {
+        for (const codegen::LaunchShape& launch : launches)
+            launches_.push_back(prepare_vm(kernel, launch));
     }
     void run(void* const* inputs, void* const* outputs, void* workspace) const override {
-        for (size_t i = 0; i < launches_.size(); ++i) launches_[i]->run(inputs + i * inputs_, outputs + i * outputs_, workspace);
+        for (size_t i = 0; i < launches_.size(); ++i)
+            launches_[i]->run(inputs + i * inputs_, outputs + i * outputs_, workspace);
     }
     bool may_alias(int out, int in) const override {
-        const size_t o = static_cast<size_t>(out), i = static_cast<size_t>(in), launch = o / outputs_;
-        return i / inputs_ == launch && launches_[launch]->may_alias(static_cast<int>(o % outputs_), static_cast<int>(i % inputs_));
+        const size_t o = static_cast<size_t>(out), i = static_cast<size_t>(in),
+                     launch = o / outputs_;
+        return i / inputs_ == launch && launches_[launch]->may_alias(static_cast<int>(o % outputs_),
+                                                                     static_cast<int>(i % inputs_));
     }
 
 private:
@@ -143,16 +165,21 @@ std::string types_of(std::span<const Type> types) {
 
 }  // namespace
 
-void register_kernel(std::string_view op, Prepare prepare) { kernels().insert_or_assign(std::string(op), prepare); }
+void register_kernel(std::string_view op, Prepare prepare) {
+    kernels().insert_or_assign(std::string(op), prepare);
+}
 
-void register_packing(std::string_view op, Packing packing) { packings().insert_or_assign(std::string(op), packing); }
+void register_packing(std::string_view op, Packing packing) {
+    packings().insert_or_assign(std::string(op), packing);
+}
 
 CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {
     register_all_kernels();
     codegen::set_launcher(name(), launch_kernel);
 }
 
-std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call, std::span<const Type> outputs) {
+std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
+                                                     std::span<const Type> outputs) {
     if (call.op.is_elementwise()) {
         const codegen::BoundKernel bound = codegen::elementwise_kernel(call, outputs[0]);
         return prepare_vm(bound.kernel, bound.launch);
@@ -166,13 +193,20 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call, std::sp
 
 Layout CpuDevice::packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
     const auto found = packings().find(call.op.name);
-    return found == packings().end() || input != 1 ? Layout::row_major : found->second(call, outputs);
+    return found == packings().end() || input != 1 ? Layout::row_major
+                                                   : found->second(call, outputs);
 }
 
-void CpuDevice::copy_to_host(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-void CpuDevice::copy_from_host(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void CpuDevice::copy_to_host(void* to, const void* from, size_t bytes) {
+    std::memcpy(to, from, bytes);
+}
+void CpuDevice::copy_from_host(void* to, const void* from, size_t bytes) {
+    std::memcpy(to, from, bytes);
+}
 
-std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches) {
+std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn,
+                                                const codegen::KernelIR& kernel,
+                                                std::vector<codegen::LaunchShape> launches) {
     if (!fn) return std::make_shared<const VmLaunches>(kernel, launches);
     return std::make_shared<const KernelLaunch>(fn, kernel, std::move(launches));
 }

@@ -14,7 +14,8 @@
 namespace megjit::cpu {
 
 // Makes an op ready for given types. Null where there is no kernel for them.
-using Prepare = std::shared_ptr<const runtime::Executable> (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
+using Prepare = std::shared_ptr<const runtime::Executable> (*)(
+    const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_kernel(std::string_view op, Prepare prepare);
 
 // How that op wants operand 1, its weights, to lie.
@@ -27,8 +28,10 @@ public:
 
     std::string_view name() const override { return "cpu0:0"; }
     runtime::Allocator& allocator() override { return *allocator_; }
-    std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
-    runtime::Layout packed_layout(const runtime::OpCall& call, std::span<const runtime::Type> outputs, int input) override;
+    std::shared_ptr<const runtime::Executable> prepare(
+        const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
+    runtime::Layout packed_layout(const runtime::OpCall& call,
+                                  std::span<const runtime::Type> outputs, int input) override;
     void copy_to_host(void* to, const void* from, size_t bytes) override;
     void copy_from_host(void* to, const void* from, size_t bytes) override;
 
@@ -37,6 +40,8 @@ private:
 };
 
 // A generated kernel over all host threads; what codegen::launcher("cpu0:0") is.
-std::shared_ptr<const runtime::Executable> launch_kernel(codegen::KernelFn fn, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches);
+std::shared_ptr<const runtime::Executable> launch_kernel(
+    codegen::KernelFn fn, const codegen::KernelIR& kernel,
+    std::vector<codegen::LaunchShape> launches);
 
 }  // namespace megjit::cpu

@@ -37,11 +37,12 @@ size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 void check(dnnl_status_t status, std::string_view op) {
     if (status == dnnl_success) return;
-    throw runtime::DeviceError(runtime::cat(op, ": oneDNN failed with status ", static_cast<int>(status)));
+    throw runtime::DeviceError(
+        runtime::cat(op, ": oneDNN failed with status ", static_cast<int>(status)));
 }
 
-// CPU streams hold no state; they are only not to be shared by threads. Never destroyed: a thread may
-// still compute while static objects die.
+// CPU streams hold no state; they are only not to be shared by threads. Never destroyed: a thread
+// may still compute while static objects die.
 dnnl_stream_t stream() {
     thread_local dnnl_stream_t mine = [] {
         dnnl_stream_t made = nullptr;
@@ -51,18 +52,24 @@ dnnl_stream_t stream() {
     return mine;
 }
 
-// oneDNN looks at the CPU itself: it is told only of a bound, and before it chooses its first kernel.
+// oneDNN looks at the CPU itself: it is told only of a bound, and before it chooses its first
+// kernel.
 void bound_isa() {
     if (runtime::isa() == runtime::machine_isa()) return;
-    constexpr dnnl::cpu_isa kMost[] = {dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core, dnnl::cpu_isa::avx512_core_fp16};
+    constexpr dnnl::cpu_isa kMost[] = {dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
+                                       dnnl::cpu_isa::avx512_core_fp16};
     if (dnnl::set_max_cpu_isa(kMost[static_cast<size_t>(runtime::isa())]) != dnnl::status::success)
         throw runtime::InternalError("oneDNN was in use before its instruction set was bounded");
 }
 
 class PrimitiveExecutable final : public runtime::Executable {
 public:
-    PrimitiveExecutable(std::string op, const Create& create, std::vector<Operand> operands, std::string remark)
-        : op_(std::move(op)), operands_(std::move(operands)), remark_(std::move(remark)), threads_(runtime::thread_count()) {
+    PrimitiveExecutable(std::string op, const Create& create, std::vector<Operand> operands,
+                        std::string remark)
+        : op_(std::move(op)),
+          operands_(std::move(operands)),
+          remark_(std::move(remark)),
+          threads_(runtime::thread_count()) {
         with_threads(threads_, [&] { build(create); });
     }
     ~PrimitiveExecutable() override { delete spare_.load(); }
@@ -86,10 +93,13 @@ private:
         for (const Operand& operand : operands_) {
             Step step;
             step.inner = desc.query_md(dnnl::query::exec_arg_md, operand.arg);
-            if (step.inner.is_zero()) step.inner = operand.desc;  // scales: oneDNN takes them as they are
+            if (step.inner.is_zero())
+                step.inner = operand.desc;  // scales: oneDNN takes them as they are
             if (step.inner != operand.desc) {
-                const auto& [from, to] = operand.is_output ? std::pair(step.inner, operand.desc) : std::pair(operand.desc, step.inner);
-                const dnnl::reorder::primitive_desc reorder(engine(), from, engine(), to, attributes());
+                const auto& [from, to] = operand.is_output ? std::pair(step.inner, operand.desc)
+                                                           : std::pair(operand.desc, step.inner);
+                const dnnl::reorder::primitive_desc reorder(engine(), from, engine(), to,
+                                                            attributes());
                 scratch = std::max(scratch, reorder.scratchpad_desc().get_size());
                 step.reorder = dnnl::reorder(reorder);
                 step.offset = workspace_;
@@ -97,7 +107,9 @@ private:
             }
             steps_.push_back(std::move(step));
         }
-        scratch_desc_ = dnnl::memory::desc({static_cast<dnnl_dim_t>(scratch)}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
+        scratch_desc_ =
+            dnnl::memory::desc({static_cast<dnnl_dim_t>(scratch)}, dnnl::memory::data_type::u8,
+                               dnnl::memory::format_tag::a);
         scratch_offset_ = workspace_;
         workspace_ += scratch;
         spare_.store(new Memories(*this), std::memory_order_relaxed);
@@ -113,7 +125,9 @@ private:
         for (size_t i = 0; i < count; ++i) {
             const Operand& operand = operands_[i];
             dnnl_memory_t user = mine->user[i].get(), inner = user;
-            check(dnnl_memory_set_data_handle(user, (operand.is_output ? outputs : inputs)[operand.index]), op_);
+            check(dnnl_memory_set_data_handle(
+                      user, (operand.is_output ? outputs : inputs)[operand.index]),
+                  op_);
             if (steps_[i].reorder) {
                 inner = mine->inner[i].get();
                 check(dnnl_memory_set_data_handle(inner, work + steps_[i].offset), op_);
@@ -122,10 +136,13 @@ private:
             args[i] = {operand.arg, inner};
         }
         args[count] = {DNNL_ARG_SCRATCHPAD, scratch};
-        check(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(count) + 1, args), op_);
+        check(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(count) + 1, args),
+              op_);
         for (size_t i = 0; i < count; ++i)
-            if (operands_[i].is_output && steps_[i].reorder) reorder(i, mine->inner[i].get(), mine->user[i].get(), scratch);
-        delete spare_.exchange(mine.release(), std::memory_order_acq_rel);  // acquires what another run released
+            if (operands_[i].is_output && steps_[i].reorder)
+                reorder(i, mine->inner[i].get(), mine->user[i].get(), scratch);
+        delete spare_.exchange(mine.release(),
+                               std::memory_order_acq_rel);  // acquires what another run released
     }
 
     struct Step {
@@ -133,9 +150,11 @@ private:
         dnnl::primitive reorder = {};
         size_t offset = 0;  // of the reordered copy in the workspace
     };
-    // Memory objects of one run. One set is kept for the next run; runs at the same time make their own.
+    // Memory objects of one run. One set is kept for the next run; runs at the same time make their
+    // own.
     struct Memories {
-        explicit Memories(const PrimitiveExecutable& of) : scratch(of.scratch_desc_, engine(), nullptr) {
+        explicit Memories(const PrimitiveExecutable& of)
+            : scratch(of.scratch_desc_, engine(), nullptr) {
             for (size_t i = 0; i < of.operands_.size(); ++i) {
                 user.emplace_back(of.operands_[i].desc, engine(), nullptr);
                 inner.emplace_back(of.steps_[i].inner, engine(), nullptr);
@@ -149,7 +168,8 @@ private:
     };
 
     void reorder(size_t i, dnnl_memory_t from, dnnl_memory_t to, dnnl_memory_t scratch) const {
-        const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
+        const dnnl_exec_arg_t args[] = {
+            {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
         check(dnnl_primitive_execute(steps_[i].reorder.get(), stream(), 3, args), op_);
     }
 
@@ -187,12 +207,16 @@ dnnl::memory::data_type data_type(DType dtype) {
         case DType::b8:
         case DType::c64: break;
     }
-    throw runtime::InternalError(runtime::cat("oneDNN kernels take no ", runtime::info(dtype).name));
+    throw runtime::InternalError(
+        runtime::cat("oneDNN kernels take no ", runtime::info(dtype).name));
 }
 
 bool computes_natively(DType dtype) {
-    static const auto isa = static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // once it is bounded
-    const auto has = [](dnnl::cpu_isa wanted) { return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted); };
+    static const auto isa =
+        static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // once it is bounded
+    const auto has = [](dnnl::cpu_isa wanted) {
+        return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+    };
     if (dtype == DType::bf16) return has(dnnl::cpu_isa::avx512_core_bf16);
     if (dtype == DType::f16) return has(dnnl::cpu_isa::avx512_core_fp16);
     return dtype == DType::f32;
@@ -223,7 +247,8 @@ dnnl::memory::desc activation_of(const Type& type, dnnl::memory::data_type dtype
     return {dims_of(type.shape), dtype, strides_of(type.shape, runtime::Layout::channels_last)};
 }
 
-dnnl::memory::desc weights_of(const Type& weights, int64_t groups, dnnl::memory::data_type dtype, bool any_layout) {
+dnnl::memory::desc weights_of(const Type& weights, int64_t groups, dnnl::memory::data_type dtype,
+                              bool any_layout) {
     Dims dims = dims_of(weights.shape);
     if (groups > 1) {
         dims[0] /= groups;
@@ -241,20 +266,25 @@ dnnl::primitive_attr attributes() {
     return attr;
 }
 
-Prepared make(const OpCall& call, const Create& create, std::vector<Operand> operands, std::string remark) {
+Prepared make(const OpCall& call, const Create& create, std::vector<Operand> operands,
+              std::string remark) {
     try {
-        return std::make_shared<const PrimitiveExecutable>(call.op.name, create, std::move(operands), std::move(remark));
+        return std::make_shared<const PrimitiveExecutable>(call.op.name, create,
+                                                           std::move(operands), std::move(remark));
     } catch (const dnnl::error& error) {
         std::string types;
         for (const Type& input : call.inputs) types += " " + to_string(input);
-        if (error.status == dnnl_out_of_memory) throw runtime::DeviceError(runtime::cat(call.op.name, ": out of memory for", types));
-        throw runtime::DeviceError(runtime::cat(call.op.name, ": oneDNN has no kernel for", types, " (", error.what(), ")"));
+        if (error.status == dnnl_out_of_memory)
+            throw runtime::DeviceError(runtime::cat(call.op.name, ": out of memory for", types));
+        throw runtime::DeviceError(runtime::cat(call.op.name, ": oneDNN has no kernel for", types,
+                                                " (", error.what(), ")"));
     }
 }
 
 dnnl::memory::desc preferred(const Create& create, int arg) {
     dnnl::memory::desc wanted;
-    with_threads(runtime::thread_count(), [&] { wanted = create().query_md(dnnl::query::exec_arg_md, arg); });
+    with_threads(runtime::thread_count(),
+                 [&] { wanted = create().query_md(dnnl::query::exec_arg_md, arg); });
     return wanted;
 }
 

@@ -2,8 +2,9 @@
 // Executables, hand-written kernels as Executables, and conversions around either.
 // In: types. Out: Executables that allocate nothing when they run and may run in several threads.
 //
-// Layouts between convolutions, measured on two cores of a Zen 5 (FMA peak 530-600 GFLOP/s), oneDNN 3.2,
-// the convolutions of a ResNet-18 training step at 8 x 3 x 224 x 224 (85 GFLOP), in GFLOP/s:
+// Layouts between convolutions, measured on two cores of a Zen 5 (FMA peak 530-600 GFLOP/s),
+// oneDNN 3.2, the convolutions of a ResNet-18 training step at 8 x 3 x 224 x 224 (85 GFLOP), in
+// GFLOP/s:
 //                      blocked nChw16c      channels_last (nhwc)    row_major, reordered around
 //                      fwd  data filter     fwd  data filter        fwd  data filter
 //   7x7 s2   3 @ 224   475    -  369        480    -  309           380    -  328
@@ -12,10 +13,11 @@
 //   3x3    256 @  14   488  490  483        549  544  480           480  487  471
 //   3x3    512 @   7   489  493  459        594  562  515           486  481  453
 //   1x1 s2 128 @  28   466  464  464        467  420  377           365  239  380
-// Sum over the step, each shape at its best of two runs: blocked 184 ms, channels_last 176 ms, row_major
-// 191 ms; 5 ms of each reorder the weights, in every call, at memory speed. channels_last is as fast as the
-// blocked layout and needs no padding of channels and no third set of kernels, so it is the layout to keep
-// between convolutions, and there is no blocked Layout. Row-major operands are worked on as reordered copies.
+// Sum over the step, each shape at its best of two runs: blocked 184 ms, channels_last 176 ms,
+// row_major 191 ms; 5 ms of each reorder the weights, in every call, at memory speed. channels_last
+// is as fast as the blocked layout and needs no padding of channels and no third set of kernels, so
+// it is the layout to keep between convolutions, and there is no blocked Layout. Row-major operands
+// are worked on as reordered copies.
 #pragma once
 
 #include <memory>
@@ -39,7 +41,9 @@ template <class Run>
 class KernelExecutable final : public runtime::Executable {
 public:
     KernelExecutable(Run run, size_t workspace) : run_(std::move(run)), workspace_(workspace) {}
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override { run_(inputs, outputs, workspace); }
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+        run_(inputs, outputs, workspace);
+    }
     size_t workspace_bytes() const override { return workspace_; }
 
 private:
@@ -57,12 +61,14 @@ Prepared make_zeros(std::span<const runtime::Type> outputs);
 
 // --- conversions ----------------------------------------------------------------------------
 
-// Prepares the same op with every float16 and bfloat16 operand in float32, and converts around it, in the
-// workspace. Null when there is none.
-Prepared in_float32(const runtime::OpCall& call, std::span<const runtime::Type> outputs, Prepare prepare);
+// Prepares the same op with every float16 and bfloat16 operand in float32, and converts around it,
+// in the workspace. Null when there is none.
+Prepared in_float32(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
+                    Prepare prepare);
 
 // The same, and operands of `main`'s rank (3 and above) in the layout of `main`.
-Prepared in_float32_like(const runtime::Type& main, const runtime::OpCall& call, std::span<const runtime::Type> outputs, Prepare prepare);
+Prepared in_float32_like(const runtime::Type& main, const runtime::OpCall& call,
+                         std::span<const runtime::Type> outputs, Prepare prepare);
 
 // --- oneDNN -------------------------------------------------------------------------------
 
@@ -78,10 +84,14 @@ Dims dims_of(const runtime::Shape& shape);
 Dims strides_of(const runtime::Shape& shape, runtime::Layout layout);
 dnnl::memory::desc desc_of(const runtime::Type& type);
 
-// Operands of a convolution. An activation: in the layout that the primitive prefers, or channels-last.
-dnnl::memory::desc activation_of(const runtime::Type& type, dnnl::memory::data_type dtype, bool any_layout);
-// Weights: [oc, c / groups, kernel...], or with a leading axis of groups; in the preferred layout, or row-major.
-dnnl::memory::desc weights_of(const runtime::Type& weights, int64_t groups, dnnl::memory::data_type dtype, bool any_layout);
+// Operands of a convolution. An activation: in the layout that the primitive prefers, or
+// channels-last.
+dnnl::memory::desc activation_of(const runtime::Type& type, dnnl::memory::data_type dtype,
+                                 bool any_layout);
+// Weights: [oc, c / groups, kernel...], or with a leading axis of groups; in the preferred layout,
+// or row-major.
+dnnl::memory::desc weights_of(const runtime::Type& weights, int64_t groups,
+                              dnnl::memory::data_type dtype, bool any_layout);
 
 // One operand of a primitive: how the tensor lies in memory, whatever the primitive prefers.
 struct Operand {
@@ -93,14 +103,17 @@ struct Operand {
 
 dnnl::primitive_attr attributes();  // the scratchpad is the caller's
 
-// A primitive with reorders into and out of the layouts it prefers. `create` makes the primitive descriptor.
+// A primitive with reorders into and out of the layouts it prefers. `create` makes the primitive
+// descriptor.
 using Create = std::function<dnnl::primitive_desc_base()>;
-Prepared make(const runtime::OpCall& call, const Create& create, std::vector<Operand> operands, std::string remark = {});
+Prepared make(const runtime::OpCall& call, const Create& create, std::vector<Operand> operands,
+              std::string remark = {});
 
 // How that primitive wants an operand to lie in memory. Throws dnnl::error where there is none.
 dnnl::memory::desc preferred(const Create& create, int arg);
 
-// What oneDNN calls the kernel of that primitive, "brgconv:avx512_core". Throws dnnl::error where it has none.
+// What oneDNN calls the kernel of that primitive, "brgconv:avx512_core". Throws dnnl::error where
+// it has none.
 std::string implementation(const Create& create);
 
 }  // namespace dnn

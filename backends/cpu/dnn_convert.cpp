@@ -1,4 +1,5 @@
-// backends/cpu/dnn_convert.cpp -- other dtypes and layouts around kernels that compute float32 in one layout.
+// backends/cpu/dnn_convert.cpp -- other dtypes and layouts around kernels that compute float32 in
+// one layout.
 #include <algorithm>
 
 #include "backends/cpu/dnn.h"
@@ -25,25 +26,33 @@ constexpr int64_t kCastGrain = 1 << 15;
 // [batch, rows, columns] -> [batch, columns, rows], in tiles that stay in the first cache.
 template <class T>
 void transpose_each(const T* from, T* to, int64_t batch, int64_t rows, int64_t columns) {
-    constexpr int64_t kTile = 32, kColumns = 1024;  // of a tile, and of a task: images have few rows
+    constexpr int64_t kTile = 32,
+                      kColumns = 1024;  // of a tile, and of a task: images have few rows
     const int64_t bands = (rows + kTile - 1) / kTile, parts = (columns + kColumns - 1) / kColumns;
-    runtime::parallel_for(batch * bands * parts, std::max<int64_t>(1, kCastGrain / std::max<int64_t>(1, std::min(kTile, rows) * std::min(kColumns, columns))), 1,
-                          [=](int64_t lo, int64_t hi) {
+    runtime::parallel_for(
+        batch * bands * parts,
+        std::max<int64_t>(1, kCastGrain / std::max<int64_t>(1, std::min(kTile, rows) *
+                                                                   std::min(kColumns, columns))),
+        1, [=](int64_t lo, int64_t hi) {
         for (int64_t task = lo; task < hi; ++task) {
             const T* source = from + task / parts / bands * rows * columns;
             T* target = to + task / parts / bands * rows * columns;
-            const int64_t first = task / parts % bands * kTile, last = std::min(rows, first + kTile);
-            const int64_t begin = task % parts * kColumns, end = std::min(columns, begin + kColumns);
+            const int64_t first = task / parts % bands * kTile,
+                          last = std::min(rows, first + kTile);
+            const int64_t begin = task % parts * kColumns,
+                          end = std::min(columns, begin + kColumns);
             for (int64_t column = begin; column < end; column += kTile)
                 for (int64_t c = column; c < std::min(end, column + kTile); ++c)
-                    for (int64_t r = first; r < last; ++r) target[c * rows + r] = source[r * columns + c];
+                    for (int64_t r = first; r < last; ++r)
+                        target[c * rows + r] = source[r * columns + c];
         }
     });
 }
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Where one operand goes on its way: storage type -> float32 -> other layout, each step in its own buffer.
+// Where one operand goes on its way: storage type -> float32 -> other layout, each step in its own
+// buffer.
 struct Route {
     Type outside = {}, inside = {};
     size_t buffer = 0, second = 0;  // workspace offsets
@@ -53,7 +62,8 @@ struct Route {
 
 void convert(const Type& from, const Type& to, const void* source, void* target, void* between) {
     if (from.dtype == to.dtype) return convert_layout(from, to.layout, source, target);
-    if (from.layout == to.layout) return convert_dtype(from.dtype, to.dtype, source, target, from.numel());
+    if (from.layout == to.layout)
+        return convert_dtype(from.dtype, to.dtype, source, target, from.numel());
     convert_dtype(from.dtype, to.dtype, source, between, from.numel());
     convert_layout({to.dtype, from.shape, from.layout}, to.layout, between, target);
 }
@@ -82,13 +92,16 @@ public:
         for (size_t i = 0; i < inputs_.size(); ++i) {
             const Route& route = inputs_[i];
             in[i] = route.converts() ? work + route.buffer : inputs[i];
-            if (route.converts()) convert(route.outside, route.inside, inputs[i], in[i], work + route.second);
+            if (route.converts())
+                convert(route.outside, route.inside, inputs[i], in[i], work + route.second);
         }
-        for (size_t i = 0; i < outputs_.size(); ++i) out[i] = outputs_[i].converts() ? work + outputs_[i].buffer : outputs[i];
+        for (size_t i = 0; i < outputs_.size(); ++i)
+            out[i] = outputs_[i].converts() ? work + outputs_[i].buffer : outputs[i];
         inner_->run(in, out, workspace);
         for (size_t i = 0; i < outputs_.size(); ++i) {
             const Route& route = outputs_[i];
-            if (route.converts()) convert(route.inside, route.outside, out[i], outputs[i], work + route.second);
+            if (route.converts())
+                convert(route.inside, route.outside, out[i], outputs[i], work + route.second);
         }
     }
 
@@ -123,8 +136,11 @@ void convert_layout(const Type& from, Layout to, const void* source, void* targe
         if (from.bytes()) std::memcpy(target, source, from.bytes());
         return;
     }
-    const int64_t rows = to == Layout::channels_last ? c : spatial, columns = to == Layout::channels_last ? spatial : c;
-    const auto run = [&]<class T>(T) { transpose_each(static_cast<const T*>(source), static_cast<T*>(target), n, rows, columns); };
+    const int64_t rows = to == Layout::channels_last ? c : spatial,
+                  columns = to == Layout::channels_last ? spatial : c;
+    const auto run = [&]<class T>(T) {
+        transpose_each(static_cast<const T*>(source), static_cast<T*>(target), n, rows, columns);
+    };
     switch (runtime::size_of(from.dtype)) {
         case 1: return run(uint8_t{});
         case 2: return run(uint16_t{});
@@ -136,7 +152,8 @@ void convert_layout(const Type& from, Layout to, const void* source, void* targe
 namespace {
 
 template <class Inside>
-Prepared converted(const OpCall& call, std::span<const Type> outputs, Prepare prepare, Inside inside) {
+Prepared converted(const OpCall& call, std::span<const Type> outputs, Prepare prepare,
+                   Inside inside) {
     std::vector<Route> in, out;
     std::vector<Type> in_types, out_types;
     bool any = false;
@@ -152,7 +169,8 @@ Prepared converted(const OpCall& call, std::span<const Type> outputs, Prepare pr
     }
     if (!any) return nullptr;
     const OpCall plain{call.op, call.attrs, in_types};
-    return std::make_shared<const ConvertedExecutable>(prepare(plain, out_types), std::move(in), std::move(out));
+    return std::make_shared<const ConvertedExecutable>(prepare(plain, out_types), std::move(in),
+                                                       std::move(out));
 }
 
 Type widened(Type type) {
@@ -166,7 +184,8 @@ Prepared in_float32(const OpCall& call, std::span<const Type> outputs, Prepare p
     return converted(call, outputs, prepare, widened);
 }
 
-Prepared in_float32_like(const Type& main, const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
+Prepared in_float32_like(const Type& main, const OpCall& call, std::span<const Type> outputs,
+                         Prepare prepare) {
     return converted(call, outputs, prepare, [&main](Type type) {
         type = widened(type);
         if (type.rank() == main.rank() && type.rank() >= 3) type.layout = main.layout;

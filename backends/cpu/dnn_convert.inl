@@ -19,7 +19,8 @@ void floats_to_bfloat(const float* from, uint16_t* to, int64_t n) {
     for (; i + kLanes <= n; i += kLanes) {
         Words bits;
         std::memcpy(&bits, from + i, sizeof bits);
-        const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16, nan = (bits >> 16) | 0x40u;
+        const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16,
+                    nan = (bits >> 16) | 0x40u;
         const Words chosen = (bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded;
         const Halves halves = __builtin_convertvector(chosen, Halves);
         std::memcpy(to + i, &halves, sizeof halves);
@@ -30,13 +31,15 @@ void floats_to_bfloat(const float* from, uint16_t* to, int64_t n) {
 void half_to_floats(const uint16_t* from, float* to, int64_t n) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+        _mm256_storeu_ps(
+            to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
     for (; i < n; ++i) to[i] = runtime::half_to_float(from[i]);
 }
 
 void floats_to_half(const float* from, uint16_t* to, int64_t n) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; ++i) to[i] = runtime::float_to_half(from[i]);
 }

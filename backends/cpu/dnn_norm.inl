@@ -1,4 +1,5 @@
-// backends/cpu/dnn_norm.inl -- sums and maps of normalization, over runs of one group and over rows of one group per column. See each_isa.h.
+// backends/cpu/dnn_norm.inl -- sums and maps of normalization, over runs of one group and over rows
+// of one group per column. See each_isa.h.
 
 double sum_run(const float* x, int64_t n) {
     double total = 0;
@@ -32,7 +33,8 @@ double sum_squares_run(const float* x, float mean, int64_t n) {
 }
 
 // <dy> and <dy * (x - mean)>
-void sum_products_run(const float* x, const float* dy, float mean, int64_t n, double* sum_dy, double* sum_dyx) {
+void sum_products_run(const float* x, const float* dy, float mean, int64_t n, double* sum_dy,
+                      double* sum_dyx) {
     for (int64_t start = 0; start < n; start += kBlock) {
         const int64_t end = std::min(n, start + kBlock);
         Floats a{}, b{};
@@ -55,14 +57,17 @@ void normalize_run(const float* x, float* y, float mean, float scale, float bias
 }
 
 // dx = a * (dy - b - (x - mean) * c)
-void gradient_run(const float* x, const float* dy, float* dx, float mean, float a, float b, float c, int64_t n) {
+void gradient_run(const float* x, const float* dy, float* dx, float mean, float a, float b, float c,
+                  int64_t n) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(dx + i, (load(dy + i) - b - (load(x + i) - mean) * c) * a);
+    for (; i + kLanes <= n; i += kLanes)
+        store(dx + i, (load(dy + i) - b - (load(x + i) - mean) * c) * a);
     for (; i < n; ++i) dx[i] = (dy[i] - b - (x[i] - mean) * c) * a;
 }
 
 // Adds <x - shift> and <(x - shift)^2> of a few rows to float sums.
-void add_moments_rows(const float* x, const float* shift, int64_t rows, int64_t c, float* first, float* second) {
+void add_moments_rows(const float* x, const float* shift, int64_t rows, int64_t c, float* first,
+                      float* second) {
     int64_t i = 0;
     for (; i + kLanes <= c; i += kLanes) {
         const Floats s = load(shift + i);
@@ -83,8 +88,8 @@ void add_moments_rows(const float* x, const float* shift, int64_t rows, int64_t 
     }
 }
 
-void add_products_rows(const float* x, const float* dy, const float* mean, int64_t rows, int64_t c, float* first,
-                                     float* second) {
+void add_products_rows(const float* x, const float* dy, const float* mean, int64_t rows, int64_t c,
+                       float* first, float* second) {
     int64_t i = 0;
     for (; i + kLanes <= c; i += kLanes) {
         const Floats m = load(mean + i);
@@ -97,39 +102,45 @@ void add_products_rows(const float* x, const float* dy, const float* mean, int64
     }
     for (; i < c; ++i) {
         float a = 0, b = 0;
-        for (int64_t r = 0; r < rows; ++r) a += dy[r * c + i], b += dy[r * c + i] * (x[r * c + i] - mean[i]);
+        for (int64_t r = 0; r < rows; ++r)
+            a += dy[r * c + i], b += dy[r * c + i] * (x[r * c + i] - mean[i]);
         first[i] = a, second[i] = b;
     }
 }
 
-void normalize_rows(const float* x, float* y, const float* mean, const float* scale, const float* bias, int64_t rows,
-                                  int64_t c) {
+void normalize_rows(const float* x, float* y, const float* mean, const float* scale,
+                    const float* bias, int64_t rows, int64_t c) {
     for (int64_t r = 0; r < rows; ++r, x += c, y += c) {
         int64_t i = 0;
-        for (; i + kLanes <= c; i += kLanes) store(y + i, (load(x + i) - load(mean + i)) * load(scale + i) + load(bias + i));
+        for (; i + kLanes <= c; i += kLanes)
+            store(y + i, (load(x + i) - load(mean + i)) * load(scale + i) + load(bias + i));
         for (; i < c; ++i) y[i] = (x[i] - mean[i]) * scale[i] + bias[i];
     }
 }
 
-void gradient_rows(const float* x, const float* dy, float* dx, const float* mean, const float* a, const float* b,
-                                 const float* k, int64_t rows, int64_t c) {
+void gradient_rows(const float* x, const float* dy, float* dx, const float* mean, const float* a,
+                   const float* b, const float* k, int64_t rows, int64_t c) {
     for (int64_t r = 0; r < rows; ++r, x += c, dy += c, dx += c) {
         int64_t i = 0;
         for (; i + kLanes <= c; i += kLanes)
-            store(dx + i, (load(dy + i) - load(b + i) - (load(x + i) - load(mean + i)) * load(k + i)) * load(a + i));
+            store(dx + i,
+                  (load(dy + i) - load(b + i) - (load(x + i) - load(mean + i)) * load(k + i)) *
+                      load(a + i));
         for (; i < c; ++i) dx[i] = (dy[i] - b[i] - (x[i] - mean[i]) * k[i]) * a[i];
     }
 }
 
-void affine_run(const float* x, float* y, float mean, float rstd, const float* scale, const float* bias, int64_t n) {
+void affine_run(const float* x, float* y, float mean, float rstd, const float* scale,
+                const float* bias, int64_t n) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(y + i, (load(x + i) - mean) * rstd * load(scale + i) + load(bias + i));
+    for (; i + kLanes <= n; i += kLanes)
+        store(y + i, (load(x + i) - mean) * rstd * load(scale + i) + load(bias + i));
     for (; i < n; ++i) y[i] = (x[i] - mean) * rstd * scale[i] + bias[i];
 }
 
 // <t> and <t * (x - mean)> with t = dy * scale
-void sum_scaled_products_run(const float* x, const float* dy, const float* scale, float mean, int64_t n, double* sum_t,
-                                           double* sum_tx) {
+void sum_scaled_products_run(const float* x, const float* dy, const float* scale, float mean,
+                             int64_t n, double* sum_t, double* sum_tx) {
     for (int64_t start = 0; start < n; start += kBlock) {
         const int64_t end = std::min(n, start + kBlock);
         Floats a{}, b{};
@@ -145,8 +156,8 @@ void sum_scaled_products_run(const float* x, const float* dy, const float* scale
     }
 }
 
-void scaled_gradient_run(const float* x, const float* dy, const float* scale, float* dx, float mean, float a, float b, float k,
-                                       int64_t n) {
+void scaled_gradient_run(const float* x, const float* dy, const float* scale, float* dx, float mean,
+                         float a, float b, float k, int64_t n) {
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
         store(dx + i, (load(dy + i) * load(scale + i) - b - (load(x + i) - mean) * k) * a);
@@ -154,8 +165,8 @@ void scaled_gradient_run(const float* x, const float* dy, const float* scale, fl
 }
 
 // Sums over a few rows of dy and of dy * (x - mean) * rstd, per column; statistics belong to rows.
-void add_normalized_rows(const float* x, const float* dy, const float* mean, const float* rstd, int64_t rows, int64_t c,
-                                       float* first, float* second) {
+void add_normalized_rows(const float* x, const float* dy, const float* mean, const float* rstd,
+                         int64_t rows, int64_t c, float* first, float* second) {
     int64_t i = 0;
     for (; i + kLanes <= c; i += kLanes) {
         Floats a{}, b{};
@@ -167,7 +178,8 @@ void add_normalized_rows(const float* x, const float* dy, const float* mean, con
     }
     for (; i < c; ++i) {
         float a = 0, b = 0;
-        for (int64_t r = 0; r < rows; ++r) a += dy[r * c + i], b += dy[r * c + i] * ((x[r * c + i] - mean[r]) * rstd[r]);
+        for (int64_t r = 0; r < rows; ++r)
+            a += dy[r * c + i], b += dy[r * c + i] * ((x[r * c + i] - mean[r]) * rstd[r]);
         first[i] = a, second[i] = b;
     }
 }

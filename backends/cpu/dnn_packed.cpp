@@ -20,7 +20,9 @@ using runtime::Type;
 struct Packing {
     memory::desc packed = {};  // zero: as winograd.h has it
     memory::desc dense = {};
-    bool operator==(const Packing& other) const { return packed == other.packed && dense == other.dense; }
+    bool operator==(const Packing& other) const {
+        return packed == other.packed && dense == other.dense;
+    }
 };
 
 struct Packings {
@@ -56,9 +58,13 @@ Layout packed_layout(const memory::desc& packed, const memory::desc& dense) {
     return packed == dense ? Layout::row_major : layout_of({packed, dense}, packed.get_size());
 }
 
-Layout winograd_layout(const Type& weights, const memory::desc& dense) { return layout_of({{}, dense}, winograd_bytes(weights)); }
+Layout winograd_layout(const Type& weights, const memory::desc& dense) {
+    return layout_of({{}, dense}, winograd_bytes(weights));
+}
 
-bool is_winograd(Layout layout) { return runtime::is_packed(layout) && packing_of(layout).packed.is_zero(); }
+bool is_winograd(Layout layout) {
+    return runtime::is_packed(layout) && packing_of(layout).packed.is_zero();
+}
 
 bool is_packed_for(const memory::desc& dense, const Type& weights) {
     return !runtime::is_packed(weights.layout) || packing_of(weights.layout).dense == dense;
@@ -71,29 +77,40 @@ memory::desc desc_of_weights(const Type& weights, const memory::desc& dense) {
 Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
     const Type &from = call.inputs[0], &to = outputs[0];
     if (!runtime::is_packed(from.layout) && !runtime::is_packed(to.layout))
-        return make_kernel([from, to = to.layout](void* const* in, void* const* out, void*) { convert_layout(from, to, in[0], out[0]); });
+        return make_kernel([from, to = to.layout](void* const* in, void* const* out, void*) {
+            convert_layout(from, to, in[0], out[0]);
+        });
     if (from.layout == Layout::channels_last || to.layout == Layout::channels_last)
-        throw runtime::InternalError(runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
+        throw runtime::InternalError(
+            runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
     const bool packs = runtime::is_packed(to.layout);
     if (is_winograd(packs ? to.layout : from.layout))
-        return make_kernel([from, to, run = packs ? pack_winograd : unpack_winograd](void* const* in, void* const* out, void*) {
+        return make_kernel([from, to, run = packs ? pack_winograd : unpack_winograd](
+                               void* const* in, void* const* out, void*) {
             run(from, static_cast<const float*>(in[0]), static_cast<float*>(out[0]));
         });
     const Packing packing = packing_of(packs ? to.layout : from.layout);
-    const memory::desc source = packs ? packing.dense : packing.packed, target = packs ? packing.packed : packing.dense;
-    if (from.layout == to.layout || from.bytes() < source.get_size() || to.bytes() < target.get_size())
-        throw runtime::InternalError(runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
-    return make(call, [source, target] { return dnnl::reorder::primitive_desc(engine(), source, engine(), target, attributes()); },
-                {{DNNL_ARG_FROM, false, 0, source}, {DNNL_ARG_TO, true, 0, target}});
+    const memory::desc source = packs ? packing.dense : packing.packed,
+                       target = packs ? packing.packed : packing.dense;
+    if (from.layout == to.layout || from.bytes() < source.get_size() ||
+        to.bytes() < target.get_size())
+        throw runtime::InternalError(
+            runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
+    return make(call, [source, target] {
+        return dnnl::reorder::primitive_desc(engine(), source, engine(), target, attributes());
+    }, {{DNNL_ARG_FROM, false, 0, source}, {DNNL_ARG_TO, true, 0, target}});
 }
 
 Prepared unpacking(const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
     std::vector<Type> inputs(call.inputs.begin(), call.inputs.end());
     inputs[1].layout = Layout::row_major;
     Prepared inner = prepare({call.op, call.attrs, inputs}, outputs);
-    Prepared unpack = prepare_relayout({call.op, call.attrs, call.inputs.subspan(1, 1)}, {&inputs[1], 1});
-    const size_t weights = aligned(inputs[1].bytes()), scratch = std::max(inner->workspace_bytes(), unpack->workspace_bytes());
-    return make_kernel([=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
+    Prepared unpack =
+        prepare_relayout({call.op, call.attrs, call.inputs.subspan(1, 1)}, {&inputs[1], 1});
+    const size_t weights = aligned(inputs[1].bytes()),
+                 scratch = std::max(inner->workspace_bytes(), unpack->workspace_bytes());
+    return make_kernel(
+        [=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
         char* const work = static_cast<char*>(workspace);
         void* dense = work;
         unpack->run(in + 1, &dense, work + weights);

@@ -1,4 +1,5 @@
-// backends/cpu/dnn_pool.inl -- windows of pooling: planes of row-major tensors, windows of channels_last ones. See each_isa.h.
+// backends/cpu/dnn_pool.inl -- windows of pooling: planes of row-major tensors, windows of
+// channels_last ones. See each_isa.h.
 
 void max_plane(const Pooling& p, const float* x, float* y, float* line) {
     const int64_t width = p.in[2], rows = p.out[0] * p.out[1];
@@ -7,7 +8,8 @@ void max_plane(const Pooling& p, const float* x, float* y, float* line) {
         over_lanes_twice(width, MEGJIT_LANES(V, w) {
             V best = get<V>(x + (l.d0 * p.in[1] + l.h0) * width + w);
             for (int64_t d = l.d0; d < l.d1; ++d)
-                for (int64_t h = l.h0; h < l.h1; ++h) best = larger(best, get<V>(x + (d * p.in[1] + h) * width + w));
+                for (int64_t h = l.h0; h < l.h1; ++h)
+                    best = larger(best, get<V>(x + (d * p.in[1] + h) * width + w));
             put(line + w, best);
         });
         float* const best = line + width;  // of the p.span elements from each column on
@@ -36,7 +38,8 @@ void mean_plane(const Pooling& p, const float* x, float* y, float* line) {
         over_lanes_twice(width, MEGJIT_LANES(V, w) {
             V sum{};
             for (int64_t d = l.d0; d < l.d1; ++d)
-                for (int64_t h = l.h0; h < l.h1; ++h) sum += get<V>(x + (d * p.in[1] + h) * width + w);
+                for (int64_t h = l.h0; h < l.h1; ++h)
+                    sum += get<V>(x + (d * p.in[1] + h) * width + w);
             put(line + w, sum);
         });
         for (int64_t o = 0; o < p.out[2]; ++o) {
@@ -62,14 +65,17 @@ void mean_grad_plane(const Pooling& p, const float* dy, float* dx, float* line) 
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h) {
                 float* const to = dx + (d * p.in[1] + h) * width;
-                over_lanes(width, MEGJIT_LANES(V, w) { put<V>(to + w, get<V>(to + w) + get<V>(line + w)); });
+                over_lanes(width, MEGJIT_LANES(V, w) {
+                    put<V>(to + w, get<V>(to + w) + get<V>(line + w));
+                });
             }
     }
 }
 
-// For each window the position of its first largest element in the plane: lines[r][w] first, where the
-// row r counts as the tie-breaker, then along the line.
-void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* line, int32_t* rows, int32_t* columns, int32_t* positions) {
+// For each window the position of its first largest element in the plane: lines[r][w] first, where
+// the row r counts as the tie-breaker, then along the line.
+void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* line, int32_t* rows,
+                      int32_t* columns, int32_t* positions) {
     const int64_t width = p.in[2];
     over_lanes_twice(width, MEGJIT_LANES(V, w) {
         using I = typename IndexType<V>::Type;
@@ -109,20 +115,23 @@ void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* l
         if (end - begin == p.span) at += columns[begin];
         else
             for (int64_t w = begin + 1; w < end; ++w) {
-                const bool equal = line[w] == line[at] || (line[w] != line[w] && line[at] != line[at]);
+                const bool equal =
+                    line[w] == line[at] || (line[w] != line[w] && line[at] != line[at]);
                 if (equal ? rows[w] < rows[at] : beats(line[w], line[at])) at = w;
             }
         positions[o] = static_cast<int32_t>(rows[at] * width + at);
     }
 }
 
-void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
+void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x,
+                float* y) {
     const float* const first = x + ((l.d0 * p.in[1] + l.h0) * p.in[2] + w0) * p.c;
     int64_t done = 0;
     // A comparison waits for the one before it: four vectors at a time take half of the time.
     for (; done + 4 * kLanes <= p.c; done += 4 * kLanes) {
         const float* from = first + done;
-        Floats a = load(from), b = load(from + kLanes), c = load(from + 2 * kLanes), e = load(from + 3 * kLanes);
+        Floats a = load(from), b = load(from + kLanes), c = load(from + 2 * kLanes),
+               e = load(from + 3 * kLanes);
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h)
                 for (int64_t w = w0; w < w1; ++w) {
@@ -130,43 +139,51 @@ void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const 
                     a = larger(a, load(from)), b = larger(b, load(from + kLanes));
                     c = larger(c, load(from + 2 * kLanes)), e = larger(e, load(from + 3 * kLanes));
                 }
-        store(y + done, a), store(y + done + kLanes, b), store(y + done + 2 * kLanes, c), store(y + done + 3 * kLanes, e);
+        store(y + done, a), store(y + done + kLanes, b), store(y + done + 2 * kLanes, c),
+            store(y + done + 3 * kLanes, e);
     }
     over_lanes_twice(p.c - done, MEGJIT_LANES(V, c) {
         V best = get<V>(first + done + c);
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h)
-                for (int64_t w = w0; w < w1; ++w) best = larger(best, get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + done + c));
+                for (int64_t w = w0; w < w1; ++w)
+                    best = larger(best,
+                                  get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + done + c));
         put(y + done + c, best);
     });
 }
 
-void mean_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, float* y) {
+void mean_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x,
+                 float* y) {
     const float weight = p.weight(l.count * (w1 - w0));
     over_lanes_twice(p.c, MEGJIT_LANES(V, c) {
         V total{};
         for (int64_t d = l.d0; d < l.d1; ++d)
             for (int64_t h = l.h0; h < l.h1; ++h) {
                 V line{};
-                for (int64_t w = w0; w < w1; ++w) line += get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + c);
+                for (int64_t w = w0; w < w1; ++w)
+                    line += get<V>(x + ((d * p.in[1] + h) * p.in[2] + w) * p.c + c);
                 total += line;
             }
         put<V>(y + c, total * weight);
     });
 }
 
-void mean_grad_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* dy, float* dx, int64_t channels) {
+void mean_grad_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* dy,
+                      float* dx, int64_t channels) {
     const float weight = p.weight(l.count * (w1 - w0));
     for (int64_t d = l.d0; d < l.d1; ++d)
         for (int64_t h = l.h0; h < l.h1; ++h)
             for (int64_t w = w0; w < w1; ++w) {
                 float* const to = dx + ((d * p.in[1] + h) * p.in[2] + w) * p.c;
-                over_lanes(channels, MEGJIT_LANES(V, c) { put<V>(to + c, get<V>(to + c) + get<V>(dy + c) * weight); });
+                over_lanes(channels, MEGJIT_LANES(V, c) {
+                    put<V>(to + c, get<V>(to + c) + get<V>(dy + c) * weight);
+                });
             }
 }
 
-void positions_of_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x, int64_t channels,
-                                       int32_t* positions) {
+void positions_of_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const float* x,
+                         int64_t channels, int32_t* positions) {
     over_lanes_twice(channels, MEGJIT_LANES(V, c) {
         using I = typename IndexType<V>::Type;
         const auto first = static_cast<int32_t>((l.d0 * p.in[1] + l.h0) * p.in[2] + w0);

@@ -37,7 +37,8 @@ void softmax_row(const float* x, float* y, int64_t n, bool log) {
     }
 }
 
-void softmax_strip(const float* x, float* y, int64_t length, int64_t inner, int64_t width, bool log) {
+void softmax_strip(const float* x, float* y, int64_t length, int64_t inner, int64_t width,
+                   bool log) {
     float top[kStrip], total[kStrip];
     over_lanes(width, MEGJIT_LANES(V, c) {
         V best = get<V>(x + c), sum{};
@@ -58,7 +59,8 @@ void softmax_strip(const float* x, float* y, int64_t length, int64_t inner, int6
         const float* from = x + i * inner;
         float* to = y + i * inner;
         over_lanes(width, MEGJIT_LANES(V, c) {
-            put<V>(to + c, log ? get<V>(from + c) - get<V>(top + c) - get<V>(total + c) : get<V>(to + c) * get<V>(total + c));
+            put<V>(to + c, log ? get<V>(from + c) - get<V>(top + c) - get<V>(total + c)
+                               : get<V>(to + c) * get<V>(total + c));
         });
     }
 }

@@ -15,15 +15,21 @@
 namespace megjit::cpu::dnn {
 namespace {
 
-// An arena for one caller at a time. All its places are "reserved for masters": oneTBB sends no workers there.
+// An arena for one caller at a time. All its places are "reserved for masters": oneTBB sends no
+// workers there.
 struct Crew {
     explicit Crew(int places) : places(places), arena(places, static_cast<unsigned>(places)) {}
 
-    bool take() { return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire); }
+    bool take() {
+        return !is_taken.load(std::memory_order_relaxed) &&
+               !is_taken.exchange(true, std::memory_order_acquire);
+    }
 
-    // Works on what the caller's body spawns until the group is let go. More than there are places for would wait for one.
+    // Works on what the caller's body spawns until the group is let go. More than there are places
+    // for would wait for one.
     void help() {
-        if (helpers.fetch_add(1, std::memory_order_relaxed) + 1 < places) arena.execute([this] { group.wait(); });
+        if (helpers.fetch_add(1, std::memory_order_relaxed) + 1 < places)
+            arena.execute([this] { group.wait(); });
         helpers.fetch_sub(1, std::memory_order_release);
     }
 
@@ -34,7 +40,8 @@ struct Crew {
     std::atomic<bool> is_taken{false};
 };
 
-// Crews stay for ever: a helper may come late. There are as many as callers at once, times numbers of threads.
+// Crews stay for ever: a helper may come late. There are as many as callers at once, times numbers
+// of threads.
 Crew& find_crew(int places) {
     static auto* const lock = new runtime::LeafMutex;
     static auto* const crews = new std::vector<std::unique_ptr<Crew>>;
@@ -66,13 +73,17 @@ thread_local Crew* Lease::last_ = nullptr;
 
 }  // namespace
 
-void with_threads(int threads, const std::function<void()>& body) { Lease(threads)->arena.execute(body); }
+void with_threads(int threads, const std::function<void()>& body) {
+    Lease(threads)->arena.execute(body);
+}
 
 void with_helpers(int threads, const std::function<void()>& body) {
     const Lease crew(threads);
     const tbb::task_handle held = crew->group.defer([] {});  // until it goes, helpers stay
     const runtime::HelpScope scope(std::min(threads, runtime::thread_count()),
-                                   [](const void* context, int64_t) { static_cast<Crew*>(const_cast<void*>(context))->help(); }, &*crew);
+                                   [](const void* context, int64_t) {
+        static_cast<Crew*>(const_cast<void*>(context))->help();
+    }, &*crew);
     crew->arena.execute(body);
 }
 

@@ -1,8 +1,9 @@
-// backends/cpu/each_isa.h -- compiles the kernels in MEGJIT_KERNELS once per instruction set, in namespaces avx2
-// and avx512 of an unnamed namespace; MEGJIT_BEST(name) is the one for runtime::isa().
-// Include after everything else: no header may be compiled under these options, or the linker could pick
-// its inline functions for an older CPU. (Function clones will not do: they are chosen before MEGJIT_ISA is read, and
-// vectors wider than the baseline's are split before the clones are made, which costs a factor of 20 in comparisons.)
+// backends/cpu/each_isa.h -- compiles the kernels in MEGJIT_KERNELS once per instruction set, in
+// namespaces avx2 and avx512 of an unnamed namespace; MEGJIT_BEST(name) is the one for
+// runtime::isa(). Include after everything else: no header may be compiled under these options, or
+// the linker could pick its inline functions for an older CPU. (Function clones will not do: they
+// are chosen before MEGJIT_ISA is read, and vectors wider than the baseline's are split before the
+// clones are made, which costs a factor of 20 in comparisons.)
 
 #include "runtime/isa.h"
 
@@ -18,7 +19,7 @@
 namespace megjit::cpu { namespace { namespace avx512 {
 #include "backends/cpu/simd.inl"
 #include MEGJIT_KERNELS
-} } }
+}}}  // namespace megjit::cpu::avx512
 #undef MEGJIT_LANE_COUNT
 #pragma GCC pop_options
 
@@ -28,7 +29,7 @@ namespace megjit::cpu { namespace { namespace avx512 {
 namespace megjit::cpu { namespace { namespace avx2 {
 #include "backends/cpu/simd.inl"
 #include MEGJIT_KERNELS
-} } }
+}}}  // namespace megjit::cpu::avx2
 #undef MEGJIT_LANE_COUNT
 #pragma GCC pop_options
 #undef MEGJIT_KERNELS

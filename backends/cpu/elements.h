@@ -1,5 +1,5 @@
-// backends/cpu/elements.h -- what the hand-written kernels share: storage types of elements, the type
-// that they compute in, executables from functions, and copies between strided regions.
+// backends/cpu/elements.h -- what the hand-written kernels share: storage types of elements, the
+// type that they compute in, executables from functions, and copies between strided regions.
 #pragma once
 
 #include <bit>
@@ -27,22 +27,29 @@ using Prepared = std::shared_ptr<const runtime::Executable>;
 
 // --- elements -------------------------------------------------------------------------------
 
-struct Half { uint16_t bits = 0; };
-struct BFloat { uint16_t bits = 0; };
+struct Half {
+    uint16_t bits = 0;
+};
+struct BFloat {
+    uint16_t bits = 0;
+};
 using Complex = std::complex<float>;
 
 inline float widen(float v) { return v; }
 inline Complex widen(Complex v) { return v; }
 template <std::integral T>
-int32_t widen(T v) { return v; }
+int32_t widen(T v) {
+    return v;
+}
 inline float widen(BFloat v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
-// As half_to_float, without branches so that loops vectorise: normal numbers by moving the exponent,
-// denormals by subtracting the 0.5 that their bits were put into.
+// As half_to_float, without branches so that loops vectorise: normal numbers by moving the
+// exponent, denormals by subtracting the 0.5 that their bits were put into.
 inline float widen(Half v) {
     const uint32_t bits = static_cast<uint32_t>(v.bits) << 16, twice = bits + bits;
     const float normal = std::bit_cast<float>((twice >> 4) + (0xE0u << 23)) * 0x1p-112f;
     const float denormal = std::bit_cast<float>((twice >> 17) | (126u << 23)) - 0.5f;
-    const uint32_t magnitude = twice < (1u << 27) ? std::bit_cast<uint32_t>(denormal) : std::bit_cast<uint32_t>(normal);
+    const uint32_t magnitude =
+        twice < (1u << 27) ? std::bit_cast<uint32_t>(denormal) : std::bit_cast<uint32_t>(normal);
     return std::bit_cast<float>((bits & 0x80000000u) | magnitude);
 }
 template <class T>
@@ -51,7 +58,8 @@ using Computed = decltype(widen(T{}));
 template <class T, class V>
 T narrow_to(V v) {
     if constexpr (std::is_same_v<T, Half>) return {runtime::float_to_half(static_cast<float>(v))};
-    else if constexpr (std::is_same_v<T, BFloat>) return {runtime::float_to_bfloat(static_cast<float>(v))};
+    else if constexpr (std::is_same_v<T, BFloat>)
+        return {runtime::float_to_bfloat(static_cast<float>(v))};
     else return static_cast<T>(v);
 }
 
@@ -90,13 +98,19 @@ auto with_bytes(size_t bytes, Fn&& fn) {
 
 // --- executables ----------------------------------------------------------------------------
 
-// An Executable from a function (inputs, outputs, workspace). `aliases`: output 0 may lie on input 0. `parts`: by input.
+// An Executable from a function (inputs, outputs, workspace). `aliases`: output 0 may lie on input
+// 0. `parts`: by input.
 template <class Run>
 class FunctionExecutable final : public runtime::Executable {
 public:
     FunctionExecutable(Run run, size_t workspace, bool aliases, std::vector<Part> parts)
-        : run_(std::move(run)), workspace_(workspace), aliases_(aliases), parts_(std::move(parts)) {}
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override { run_(inputs, outputs, workspace); }
+        : run_(std::move(run)),
+          workspace_(workspace),
+          aliases_(aliases),
+          parts_(std::move(parts)) {}
+    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+        run_(inputs, outputs, workspace);
+    }
     size_t workspace_bytes() const override { return workspace_; }
     bool may_alias(int out, int in) const override { return aliases_ && out == 0 && in == 0; }
     std::optional<Part> part(int in) const override {
@@ -112,23 +126,28 @@ private:
 };
 
 template <class Run>
-Prepared executable(Run run, size_t workspace = 0, bool aliases = false, std::vector<runtime::Executable::Part> parts = {}) {
-    return std::make_shared<const FunctionExecutable<Run>>(std::move(run), workspace, aliases, std::move(parts));
+Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
+                    std::vector<runtime::Executable::Part> parts = {}) {
+    return std::make_shared<const FunctionExecutable<Run>>(std::move(run), workspace, aliases,
+                                                           std::move(parts));
 }
 
 // --- copies ---------------------------------------------------------------------------------
 
-// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where `from` repeats.
+// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where
+// `from` repeats.
 struct Region {
     int rank = 0;
-    int64_t extent[runtime::kMaxRank] = {}, from[runtime::kMaxRank] = {}, to[runtime::kMaxRank] = {};
+    int64_t extent[runtime::kMaxRank] = {}, from[runtime::kMaxRank] = {},
+            to[runtime::kMaxRank] = {};
     void push(int64_t n, int64_t from_stride, int64_t to_stride) {
         extent[rank] = n;
         from[rank] = from_stride;
         to[rank++] = to_stride;
     }
 };
-Region merged(const Region& region);  // without axes of extent 1, neighbours joined where they can be
+Region merged(
+    const Region& region);  // without axes of extent 1, neighbours joined where they can be
 void copy_region(const Region& merged_region, size_t element_bytes, const void* from, void* to);
 void copy_bytes(const void* from, void* to, int64_t bytes);  // in parallel
 

@@ -1,6 +1,7 @@
-// backends/cpu/index.cpp -- kernels that read and write at places given by int32 tensors. All places are
-// checked, in the calling thread, before anything is written. Writes are divided among threads by where
-// they go, so that repeated places are written in the same order whatever the number of threads.
+// backends/cpu/index.cpp -- kernels that read and write at places given by int32 tensors. All
+// places are checked, in the calling thread, before anything is written. Writes are divided among
+// threads by where they go, so that repeated places are written in the same order whatever the
+// number of threads.
 #include <vector>
 
 #include "backends/cpu/elements.h"
@@ -14,12 +15,14 @@ namespace {
 using runtime::cat;
 
 [[noreturn]] void refuse_place(const std::string& op, int64_t value, int64_t axis, int64_t extent) {
-    runtime::user_error({.what = cat(op, ": index ", value, " is out of range for axis ", axis, " of extent ", extent),
+    runtime::user_error({.what = cat(op, ": index ", value, " is out of range for axis ", axis,
+                                     " of extent ", extent),
                          .why = cat("places go from ", -extent, " to ", extent - 1)},
                         runtime::ErrorKind::index);
 }
 
-void check_places(const std::string& op, const int32_t* index, int64_t n, int64_t axis, int64_t extent) {
+void check_places(const std::string& op, const int32_t* index, int64_t n, int64_t axis,
+                  int64_t extent) {
     if (MEGJIT_BEST(all_within)(index, n, -extent, extent)) return;
     for (int64_t i = 0; i < n; ++i)
         if (index[i] < -extent || index[i] >= extent) refuse_place(op, index[i], axis, extent);
@@ -29,7 +32,8 @@ inline int64_t wrapped(int32_t place, int64_t extent) { return place < 0 ? place
 
 // --- index_get, index_set, index_add --------------------------------------------------------
 
-// x as [pre, places, rest..., run]: what comes before neighbouring index axes, and behind the last of them.
+// x as [pre, places, rest..., run]: what comes before neighbouring index axes, and behind the last
+// of them.
 struct Access {
     std::string op;
     struct Index {
@@ -39,9 +43,9 @@ struct Access {
     std::vector<Index> indices = {};
     int64_t places = 1;
     int64_t pre = 1, pre_stride = 0;
-    Region rest = {};         // whole axes between index axes that are not neighbours
+    Region rest = {};  // whole axes between index axes that are not neighbours
     int64_t rest_count = 1;
-    int64_t run = 1;          // contiguous elements
+    int64_t run = 1;  // contiguous elements
     int64_t x_elements = 0;
 };
 
@@ -52,7 +56,8 @@ Access plan_access(const OpCall& call, size_t first) {
     const auto strides = x.row_major_strides();
     const auto& axes = call.integers("axes");
     Shape places;
-    for (size_t k = first; k < call.inputs.size(); ++k) places = *broadcast(places, call.inputs[k].shape);
+    for (size_t k = first; k < call.inputs.size(); ++k)
+        places = *broadcast(places, call.inputs[k].shape);
     a.places = places.numel();
     a.x_elements = x.numel();
     uint32_t mask = 0;
@@ -61,11 +66,16 @@ Access plan_access(const OpCall& call, size_t first) {
     for (size_t k = 0; k < axes.size(); ++k) {
         const Shape& index = call.inputs[first + k].shape;
         const int axis = static_cast<int>(axes[k]);
-        Access::Index one{.axis = axis, .extent = x[axis], .stride = strides[static_cast<size_t>(axis)], .numel = index.numel(), .from = {}};
+        Access::Index one{.axis = axis,
+                          .extent = x[axis],
+                          .stride = strides[static_cast<size_t>(axis)],
+                          .numel = index.numel(),
+                          .from = {}};
         const auto from = index.row_major_strides(), to = places.row_major_strides();
         for (int i = 0; i < places.rank(); ++i) {
             const int j = i - (places.rank() - index.rank());
-            one.from.push(places[i], j < 0 || index[j] == 1 ? 0 : from[static_cast<size_t>(j)], to[static_cast<size_t>(i)]);
+            one.from.push(places[i], j < 0 || index[j] == 1 ? 0 : from[static_cast<size_t>(j)],
+                          to[static_cast<size_t>(i)]);
         }
         one.from = merged(one.from);
         a.indices.push_back(one);
@@ -90,14 +100,17 @@ Access plan_access(const OpCall& call, size_t first) {
 // Where each place begins in x, in elements; throws for one outside.
 void resolve(const Access& a, void* const* indices, int64_t* offsets) {
     for (size_t k = 0; k < a.indices.size(); ++k)
-        if (a.places > 0) check_places(a.op, static_cast<const int32_t*>(indices[k]), a.indices[k].numel, a.indices[k].axis, a.indices[k].extent);
+        if (a.places > 0)
+            check_places(a.op, static_cast<const int32_t*>(indices[k]), a.indices[k].numel,
+                         a.indices[k].axis, a.indices[k].extent);
     std::fill_n(offsets, a.places, int64_t{0});
     for (size_t k = 0; k < a.indices.size(); ++k) {
         const Access::Index& one = a.indices[k];
         const auto* index = static_cast<const int32_t*>(indices[k]);
         parallel_for(a.places, 65536, 1, [&](int64_t lo, int64_t hi) {
             if (one.from.rank == 1) {
-                for (int64_t i = lo; i < hi; ++i) offsets[i] += wrapped(index[i * one.from.from[0]], one.extent) * one.stride;
+                for (int64_t i = lo; i < hi; ++i)
+                    offsets[i] += wrapped(index[i * one.from.from[0]], one.extent) * one.stride;
                 return;
             }
             for (int64_t i = lo; i < hi; ++i) {
@@ -133,7 +146,8 @@ void for_rows(const Access& a, const int64_t* offsets, int64_t lo, int64_t hi, c
         }
         return;
     }
-    for (int64_t row = lo; row < hi; ++row) use(offsets[row / a.rest_count] + rest_offset(a.rest, row % a.rest_count), row);
+    for (int64_t row = lo; row < hi; ++row)
+        use(offsets[row / a.rest_count] + rest_offset(a.rest, row % a.rest_count), row);
 }
 
 int64_t row_count(const Access& a) { return a.run == 0 ? 0 : a.pre * a.places * a.rest_count; }
@@ -142,12 +156,16 @@ template <class T>
 void get_rows(const Access& a, const int64_t* offsets, const T* x, T* y) {
     const int64_t run = a.run, grain = std::max<int64_t>(1, 32768 / (run + 4));
     parallel_for(row_count(a), grain, 1, [&](int64_t lo, int64_t hi) {
-        if (run == 1) return for_rows(a, offsets, lo, hi, [=](int64_t from, int64_t row) { y[row] = x[from]; });
+        if (run == 1)
+            return for_rows(a, offsets, lo, hi,
+                            [=](int64_t from, int64_t row) { y[row] = x[from]; });
         if (run * static_cast<int64_t>(sizeof(T)) < 64)
             return for_rows(a, offsets, lo, hi, [=](int64_t from, int64_t row) {
                 for (int64_t i = 0; i < run; ++i) y[row * run + i] = x[from + i];
             });
-        for_rows(a, offsets, lo, hi, [=](int64_t from, int64_t row) { std::memcpy(y + row * run, x + from, static_cast<size_t>(run) * sizeof(T)); });
+        for_rows(a, offsets, lo, hi, [=](int64_t from, int64_t row) {
+            std::memcpy(y + row * run, x + from, static_cast<size_t>(run) * sizeof(T));
+        });
     });
 }
 
@@ -155,7 +173,9 @@ void get_rows(const Access& a, const int64_t* offsets, const T* x, T* y) {
 template <class T, class S, class Put>
 void write_rows(const Access& a, const int64_t* offsets, const S* value, T* x, const Put& put) {
     const int64_t run = a.run, rows = row_count(a);
-    const int64_t grain = rows * run < 65536 ? a.x_elements : std::max<int64_t>(1, a.x_elements / runtime::thread_count());
+    const int64_t grain = rows * run < 65536
+                              ? a.x_elements
+                              : std::max<int64_t>(1, a.x_elements / runtime::thread_count());
     parallel_for(a.x_elements, grain, std::max<int64_t>(1, run), [&](int64_t lo, int64_t hi) {
         for_rows(a, offsets, 0, rows, [=, &put](int64_t to, int64_t row) {
             if (to >= lo && to < hi) put(x + to, value + row * run, run);
@@ -168,7 +188,8 @@ Prepared prepare_index_get(const OpCall& call, std::span<const Type>) {
     return with_bytes(size_of(call.inputs[0].dtype), [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void* work) {
             resolve(a, in + 1, static_cast<int64_t*>(work));
-            get_rows(a, static_cast<const int64_t*>(work), static_cast<const T*>(in[0]), static_cast<T*>(out[0]));
+            get_rows(a, static_cast<const int64_t*>(work), static_cast<const T*>(in[0]),
+                     static_cast<T*>(out[0]));
         }, static_cast<size_t>(a.places) * sizeof(int64_t));
     });
 }
@@ -180,7 +201,8 @@ Prepared prepare_index_set(const OpCall& call, std::span<const Type> outputs) {
         return executable([=](void* const* in, void* const* out, void* work) {
             resolve(a, in + 2, static_cast<int64_t*>(work));
             copy_bytes(in[0], out[0], bytes);
-            write_rows(a, static_cast<const int64_t*>(work), static_cast<const T*>(in[1]), static_cast<T*>(out[0]), [](T* to, const T* from, int64_t n) {
+            write_rows(a, static_cast<const int64_t*>(work), static_cast<const T*>(in[1]),
+                       static_cast<T*>(out[0]), [](T* to, const T* from, int64_t n) {
                 for (int64_t i = 0; i < n; ++i) to[i] = from[i];
             });
         }, static_cast<size_t>(a.places) * sizeof(int64_t), true);
@@ -190,7 +212,8 @@ Prepared prepare_index_set(const OpCall& call, std::span<const Type> outputs) {
 template <class C, class T>
 void add_row(C* to, const T* from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_integral_v<C>) to[i] = static_cast<C>(static_cast<uint32_t>(to[i]) + static_cast<uint32_t>(from[i]));
+        if constexpr (std::is_integral_v<C>)
+            to[i] = static_cast<C>(static_cast<uint32_t>(to[i]) + static_cast<uint32_t>(from[i]));
         else to[i] += widen(from[i]);
     }
 }
@@ -209,7 +232,9 @@ void with_sums(const void* x, void* y, int64_t n, float* sums, const Add& add) {
     }
 }
 size_t sums_bytes(const Type& x) {
-    return x.dtype == DType::f16 || x.dtype == DType::bf16 ? static_cast<size_t>(x.numel()) * sizeof(float) : 0;
+    return x.dtype == DType::f16 || x.dtype == DType::bf16
+               ? static_cast<size_t>(x.numel()) * sizeof(float)
+               : 0;
 }
 
 Prepared prepare_index_add(const OpCall& call, std::span<const Type> outputs) {
@@ -220,8 +245,11 @@ Prepared prepare_index_add(const OpCall& call, std::span<const Type> outputs) {
         return executable([=](void* const* in, void* const* out, void* work) {
             const auto* offsets = static_cast<const int64_t*>(work);
             resolve(a, in + 2, static_cast<int64_t*>(work));
-            with_sums<T>(in[0], out[0], n, reinterpret_cast<float*>(static_cast<char*>(work) + offsets_bytes), [&]<class C>(C* to) {
-                write_rows(a, offsets, static_cast<const T*>(in[1]), to, [](C* at, const T* from, int64_t count) { add_row(at, from, count); });
+            with_sums<T>(in[0], out[0], n,
+                         reinterpret_cast<float*>(static_cast<char*>(work) + offsets_bytes),
+                         [&]<class C>(C* to) {
+                write_rows(a, offsets, static_cast<const T*>(in[1]), to,
+                           [](C* at, const T* from, int64_t count) { add_row(at, from, count); });
             });
         }, offsets_bytes + sums_bytes(outputs[0]), true);
     });
@@ -233,8 +261,8 @@ Prepared prepare_index_add(const OpCall& call, std::span<const Type> outputs) {
 struct Along {
     std::string op;
     int64_t axis = 0, extent = 0;  // of x
-    int64_t length = 1;            // of the index along the axis
-    Region outer, inner;           // other axes; `from`: strides of x, `to`: of the index
+    int64_t length = 1;  // of the index along the axis
+    Region outer, inner;  // other axes; `from`: strides of x, `to`: of the index
     int64_t outers = 1, inners = 1;
     int64_t x_stride = 1, elements = 0;
 };
@@ -242,12 +270,19 @@ struct Along {
 Along plan_along(const OpCall& call) {
     const Shape &x = call.inputs[0].shape, &index = call.inputs[1].shape;
     const int axis = runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name);
-    Along a{.op = call.op.name, .axis = axis, .extent = x[axis], .length = index[axis], .outer = {}, .inner = {}, .elements = index.numel()};
+    Along a{.op = call.op.name,
+            .axis = axis,
+            .extent = x[axis],
+            .length = index[axis],
+            .outer = {},
+            .inner = {},
+            .elements = index.numel()};
     const auto from = x.row_major_strides(), to = index.row_major_strides();
     a.x_stride = from[static_cast<size_t>(axis)];
     for (int i = 0; i < x.rank(); ++i) {
         if (i == axis) continue;
-        (i < axis ? a.outer : a.inner).push(index[i], from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
+        (i < axis ? a.outer : a.inner)
+            .push(index[i], from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
         (i < axis ? a.outers : a.inners) *= index[i];
     }
     a.outer = merged(a.outer);
@@ -259,7 +294,8 @@ Along plan_along(const OpCall& call) {
 template <class Use>
 void for_lines(const Along& a, const int32_t* index, int64_t lo, int64_t hi, const Use& use) {
     while (lo < hi) {
-        const int64_t o = lo / a.inners, first = lo % a.inners, last = std::min(a.inners, first + hi - lo);
+        const int64_t o = lo / a.inners, first = lo % a.inners,
+                      last = std::min(a.inners, first + hi - lo);
         const int64_t x_base = rest_offset(a.outer, o), index_base = o * a.length * a.inners;
         if (a.inner.rank == 1) {
             const int64_t step = a.inner.extent[0] == 1 ? 0 : a.inner.from[0];
@@ -284,7 +320,8 @@ void for_lines(const Along& a, const int32_t* index, int64_t lo, int64_t hi, con
 template <class Use>
 void over_lines(const Along& a, const int32_t* index, const Use& use) {
     if (a.elements == 0) return;
-    parallel_for(a.outers * a.inners, std::max<int64_t>(1, 16384 / a.length), 1, [&](int64_t lo, int64_t hi) { for_lines(a, index, lo, hi, use); });
+    parallel_for(a.outers * a.inners, std::max<int64_t>(1, 16384 / a.length), 1,
+                 [&](int64_t lo, int64_t hi) { for_lines(a, index, lo, hi, use); });
 }
 
 Prepared prepare_gather(const OpCall& call, std::span<const Type>) {
@@ -297,7 +334,8 @@ Prepared prepare_gather(const OpCall& call, std::span<const Type>) {
             check_places(a.op, index, a.elements, a.axis, a.extent);
             if (a.outers * a.inners == 1 && a.elements > 0)  // one line: reads may be divided
                 return parallel_for(a.length, 32768, 1, [=](int64_t lo, int64_t hi) {
-                    for (int64_t i = lo; i < hi; ++i) y[i] = x[wrapped(index[i], a.extent) * a.x_stride];
+                    for (int64_t i = lo; i < hi; ++i)
+                        y[i] = x[wrapped(index[i], a.extent) * a.x_stride];
                 });
             over_lines(a, index, [=](int64_t from, int64_t at) { y[at] = x[from]; });
         });
@@ -328,14 +366,16 @@ Prepared prepare_scatter_add(const OpCall& call, std::span<const Type> outputs) 
             const T* source = static_cast<const T*>(in[2]);
             check_places(a.op, index, a.elements, a.axis, a.extent);
             with_sums<T>(in[0], out[0], n, static_cast<float*>(work), [&]<class C>(C* y) {
-                over_lines(a, index, [=](int64_t to, int64_t at) { add_row(y + to, source + at, 1); });
+                over_lines(a, index,
+                           [=](int64_t to, int64_t at) { add_row(y + to, source + at, 1); });
             });
         }, sums_bytes(outputs[0]), true);
     });
 }
 
 Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs) {
-    const int64_t n = outputs[0].numel(), axis = call.integer("axis"), extent = call.integer("extent");
+    const int64_t n = outputs[0].numel(), axis = call.integer("axis"),
+                  extent = call.integer("extent");
     return executable([=, op = call.text("op")](void* const* in, void* const* out, void*) {
         const auto* index = static_cast<const int32_t*>(in[0]);
         auto* y = static_cast<int32_t*>(out[0]);
@@ -345,11 +385,14 @@ Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs
 }
 
 Prepared prepare_coordinates(const OpCall& call, std::span<const Type> outputs) {
-    const Split s = split_at(outputs[0].shape, runtime::normalize_axis(call.integer("axis"), outputs[0].rank(), call.op.name));
+    const Split s =
+        split_at(outputs[0].shape,
+                 runtime::normalize_axis(call.integer("axis"), outputs[0].rank(), call.op.name));
     return executable([=](void* const*, void* const* out, void*) {
         auto* y = static_cast<int32_t*>(out[0]);
         for (int64_t o = 0; o < s.outer; ++o)
-            for (int64_t i = 0; i < s.length; ++i, y += s.inner) std::fill(y, y + s.inner, static_cast<int32_t>(i));
+            for (int64_t i = 0; i < s.length; ++i, y += s.inner)
+                std::fill(y, y + s.inner, static_cast<int32_t>(i));
     });
 }
 
@@ -359,7 +402,8 @@ template <class L>
 void check_labels(const L* label, int64_t n, int64_t classes) {
     for (int64_t i = 0; i < n; ++i)
         if (static_cast<int64_t>(label[i]) < 0 || static_cast<int64_t>(label[i]) >= classes)
-            runtime::user_error({.what = cat("one_hot: label ", static_cast<int64_t>(label[i]), " is out of range for ", classes, " classes"),
+            runtime::user_error({.what = cat("one_hot: label ", static_cast<int64_t>(label[i]),
+                                             " is out of range for ", classes, " classes"),
                                  .why = cat("labels go from 0 to ", classes - 1)},
                                 runtime::ErrorKind::index);
 }
@@ -369,16 +413,19 @@ Prepared prepare_one_hot(const OpCall& call, std::span<const Type> outputs) {
     return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) -> Prepared {
         return with_real(call.inputs[0].dtype, [&]<class L>(std::type_identity<L>) -> Prepared {
             if constexpr (!std::is_integral_v<L>) return {};
-            else return executable([=](void* const* in, void* const* out, void*) {
-                const L* label = static_cast<const L*>(in[0]);
-                check_labels(label, n, classes);
-                T* y = static_cast<T*>(out[0]);
-                const T one = narrow_to<T>(1.0f);
-                parallel_for(n, std::max<int64_t>(1, 65536 / classes), 1, [=](int64_t lo, int64_t hi) {
-                    std::fill(y + lo * classes, y + hi * classes, T{});
-                    for (int64_t i = lo; i < hi; ++i) y[i * classes + static_cast<int64_t>(label[i])] = one;
+            else
+                return executable([=](void* const* in, void* const* out, void*) {
+                    const L* label = static_cast<const L*>(in[0]);
+                    check_labels(label, n, classes);
+                    T* y = static_cast<T*>(out[0]);
+                    const T one = narrow_to<T>(1.0f);
+                    parallel_for(n, std::max<int64_t>(1, 65536 / classes), 1,
+                                 [=](int64_t lo, int64_t hi) {
+                        std::fill(y + lo * classes, y + hi * classes, T{});
+                        for (int64_t i = lo; i < hi; ++i)
+                            y[i * classes + static_cast<int64_t>(label[i])] = one;
+                    });
                 });
-            });
         });
     });
 }

@@ -10,8 +10,7 @@
 #include "runtime/ops/window.h"
 #include "runtime/parallel.h"
 
-namespace megjit::cpu {
-namespace {
+namespace megjit::cpu { namespace {
 
 using runtime::DType;
 using runtime::Layout;
@@ -26,7 +25,8 @@ struct Place {
 
 // Spatial axes are three; those that the op lacks have extent 1.
 struct IntegerConv {
-    static constexpr int64_t kTileRows = 24, kTileDepth = 1024, kTileChannels = 128;  // of patches: 48 KB on the stack; of sums: 12
+    static constexpr int64_t kTileRows = 24, kTileDepth = 1024,
+                             kTileChannels = 128;  // of patches: 48 KB on the stack; of sums: 12
 
     int64_t images = 0, groups = 1, ic = 0, oc = 0;  // channels of a group
     int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
@@ -50,7 +50,8 @@ struct IntegerConv {
     }
     // The input pixel under one tap; -1 outside of the image.
     int64_t pixel_of(const Place& place, int64_t tap) const {
-        const int64_t offset[3] = {tap / (kernel[1] * kernel[2]), tap / kernel[2] % kernel[1], tap % kernel[2]};
+        const int64_t offset[3] = {tap / (kernel[1] * kernel[2]), tap / kernel[2] % kernel[1],
+                                   tap % kernel[2]};
         int64_t at = place.image;
         for (int axis = 0; axis < 3; ++axis) {
             const int64_t i = place.start[axis] + offset[axis] * dilation[axis];
@@ -68,8 +69,7 @@ struct IntegerRun {
     void* y = nullptr;
 };
 
-}  // namespace
-}  // namespace megjit::cpu
+}}  // namespace megjit::cpu
 
 #define MEGJIT_KERNELS "backends/cpu/integer_conv.inl"
 #include "backends/cpu/each_isa.h"
@@ -82,9 +82,13 @@ int64_t panel_channels() { return MEGJIT_BEST(kPanel); }
 IntegerConv problem_of(const OpCall& call, const Type& y) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     const int dims = x.rank() - 2;
-    const auto stride = runtime::per_axis(call, "stride", dims, 1), padding = runtime::per_axis(call, "padding", dims, 0);
+    const auto stride = runtime::per_axis(call, "stride", dims, 1),
+               padding = runtime::per_axis(call, "padding", dims, 0);
     const auto dilation = runtime::per_axis(call, "dilation", dims, 1);
-    IntegerConv s{.images = x.shape[0], .groups = call.integer("groups"), .ic = w.shape[1], .rectifies = call.flag("relu"),
+    IntegerConv s{.images = x.shape[0],
+                  .groups = call.integer("groups"),
+                  .ic = w.shape[1],
+                  .rectifies = call.flag("relu"),
                   .one_scale = call.inputs[2].numel() == 1};
     s.oc = w.shape[0] / s.groups;
     for (int i = 0; i < dims; ++i) {
@@ -102,14 +106,16 @@ void with_8_bits(DType dtype, const Fn& fn) {
 
 class IntegerExecutable final : public runtime::Executable {
 public:
-    IntegerExecutable(const IntegerConv& problem, const Type& x, const Type& y) : s_(problem), x_(x), y_(y) {
+    IntegerExecutable(const IntegerConv& problem, const Type& x, const Type& y)
+        : s_(problem), x_(x), y_(y) {
         if (lies_otherwise(x_)) x_bytes_ = (x_.bytes() + 63) / 64 * 64;
         if (lies_otherwise(y_)) y_bytes_ = y_.bytes();
     }
     size_t workspace_bytes() const override { return x_bytes_ + y_bytes_; }
 
     void run(void* const* in, void* const* out, void* workspace) const override {
-        IntegerRun run{in[0], static_cast<const int16_t*>(in[1]), static_cast<const float*>(in[2]), static_cast<const float*>(in[3]), out[0]};
+        IntegerRun run{in[0], static_cast<const int16_t*>(in[1]), static_cast<const float*>(in[2]),
+                       static_cast<const float*>(in[3]), out[0]};
         if (x_bytes_) {
             convert_layout(x_, Layout::channels_last, in[0], workspace);
             run.x = workspace;
@@ -119,27 +125,44 @@ public:
             if (y_.dtype == DType::f32) return compute<T, float>(run);
             with_8_bits(y_.dtype, [&]<class R>(R) { compute<T, R>(run); });
         });
-        if (y_bytes_) convert_layout({y_.dtype, y_.shape, Layout::channels_last}, Layout::row_major, run.y, out[0]);
+        if (y_bytes_)
+            convert_layout({y_.dtype, y_.shape, Layout::channels_last}, Layout::row_major, run.y,
+                           out[0]);
     }
 
 private:
-    bool lies_otherwise(const Type& type) const { return type.layout == Layout::row_major && type.numel() != type.shape[0] * type.shape[1]; }
+    bool lies_otherwise(const Type& type) const {
+        return type.layout == Layout::row_major && type.numel() != type.shape[0] * type.shape[1];
+    }
 
     template <class T, class R>
     void compute(const IntegerRun& run) const {
-        constexpr int64_t kRows = IntegerConv::kTileRows, kGrain = 1 << 18;  // products that are worth a second thread
+        constexpr int64_t kRows = IntegerConv::kTileRows,
+                          kGrain = 1 << 18;  // products that are worth a second thread
         const int64_t tiles = (s_.places() + kRows - 1) / kRows, panel = panel_channels();
-        const auto rows_of = [&](int64_t tile) { return std::min(kRows, s_.places() - tile * kRows); };
+        const auto rows_of = [&](int64_t tile) {
+            return std::min(kRows, s_.places() - tile * kRows);
+        };
         if (s_.is_depthwise()) {
-            return parallel_for(tiles, 1 + kGrain / (kRows * s_.groups * s_.taps() * 4), 1, [&](int64_t lo, int64_t hi) {
-                for (int64_t tile = lo; tile < hi; ++tile) MEGJIT_BEST(compute_depthwise<T, R>)(s_, run, tile * kRows, rows_of(tile));
+            return parallel_for(tiles, 1 + kGrain / (kRows * s_.groups * s_.taps() * 4), 1,
+                                [&](int64_t lo, int64_t hi) {
+                for (int64_t tile = lo; tile < hi; ++tile)
+                    MEGJIT_BEST(compute_depthwise<T, R>)(s_, run, tile * kRows, rows_of(tile));
             });
         }
-        const int64_t panels = (s_.oc + panel - 1) / panel, together = IntegerConv::kTileChannels / panel, parts = (panels + together - 1) / together;
-        parallel_for(tiles * s_.groups * parts, 1 + kGrain / (kRows * s_.depth() * std::min(s_.oc, IntegerConv::kTileChannels)), 1, [&](int64_t lo, int64_t hi) {
+        const int64_t panels = (s_.oc + panel - 1) / panel,
+                      together = IntegerConv::kTileChannels / panel,
+                      parts = (panels + together - 1) / together;
+        parallel_for(
+            tiles * s_.groups * parts,
+            1 + kGrain / (kRows * s_.depth() * std::min(s_.oc, IntegerConv::kTileChannels)), 1,
+            [&](int64_t lo, int64_t hi) {
             for (int64_t task = lo; task < hi; ++task) {
-                const int64_t part = task % parts, group = task / parts % s_.groups, tile = task / parts / s_.groups;
-                MEGJIT_BEST(compute_tile<T, R>)(s_, run, group, tile * kRows, rows_of(tile), part * together, std::min(panels, (part + 1) * together));
+                const int64_t part = task % parts, group = task / parts % s_.groups,
+                              tile = task / parts / s_.groups;
+                MEGJIT_BEST(compute_tile<T, R>)(s_, run, group, tile * kRows, rows_of(tile),
+                                                part * together,
+                                                std::min(panels, (part + 1) * together));
             }
         });
     }
@@ -161,7 +184,9 @@ void pack(const IntegerConv& s, int64_t panel, const int8_t* from, int16_t* to) 
     parallel_for(s.groups * s.oc, 16, 1, [&](int64_t lo, int64_t hi) {
         for (int64_t o = lo; o < hi; ++o) {
             const int64_t channel = o % s.oc;
-            int16_t* const column = to + ((o / s.oc * panels + channel / panel) * s.pairs() * panel + channel % panel) * 2;
+            int16_t* const column =
+                to +
+                ((o / s.oc * panels + channel / panel) * s.pairs() * panel + channel % panel) * 2;
             for (int64_t tap = 0; tap < taps; ++tap)
                 for (int64_t c = 0; c < s.ic; ++c) {
                     const int64_t k = tap * s.ic + c;
@@ -174,14 +199,18 @@ void pack(const IntegerConv& s, int64_t panel, const int8_t* from, int16_t* to) 
 }  // namespace
 
 Prepared prepare_integer_conv(const OpCall& call, std::span<const Type> outputs) {
-    return std::make_shared<const IntegerExecutable>(problem_of(call, outputs[0]), call.inputs[0], outputs[0]);
+    return std::make_shared<const IntegerExecutable>(problem_of(call, outputs[0]), call.inputs[0],
+                                                     outputs[0]);
 }
 
 IntegerPack prepare_integer_pack(const OpCall& call, std::span<const Type> outputs) {
     const IntegerConv s = problem_of(call, outputs[0]);
     const int64_t panel = panel_channels(), panels = (s.oc + panel - 1) / panel;
-    const int64_t numel = s.is_depthwise() ? s.groups * s.taps() : s.groups * panels * s.pairs() * panel * 2;
-    return {make_kernel([s, panel](void* const* in, void* const* out, void*) { pack(s, panel, static_cast<const int8_t*>(in[0]), static_cast<int16_t*>(out[0])); }),
+    const int64_t numel =
+        s.is_depthwise() ? s.groups * s.taps() : s.groups * panels * s.pairs() * panel * 2;
+    return {make_kernel([s, panel](void* const* in, void* const* out, void*) {
+        pack(s, panel, static_cast<const int8_t*>(in[0]), static_cast<int16_t*>(out[0]));
+    }),
             static_cast<size_t>(numel) * sizeof(int16_t)};
 }
 

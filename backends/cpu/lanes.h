@@ -1,6 +1,7 @@
-// backends/cpu/lanes.h -- kLanes floats, ints or booleans at a time: the V that scalar_math.h wants.
-// GCC vector types do the plain arithmetic, intrinsics what has no operator. Each instruction set that
-// includes this file is its own translation unit and its own namespace (MEGJIT_LEVEL).
+// backends/cpu/lanes.h -- kLanes floats, ints or booleans at a time: the V that scalar_math.h
+// wants. GCC vector types do the plain arithmetic, intrinsics what has no operator. Each
+// instruction set that includes this file is its own translation unit and its own namespace
+// (MEGJIT_LEVEL).
 #pragma once
 
 #include <immintrin.h>
@@ -24,9 +25,15 @@ typedef float FloatVector __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IntVector __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t UintVector __attribute__((vector_size(4 * kLanes)));
 
-struct F32 { FloatVector v; };
-struct I32 { IntVector v; };
-struct B1 { IntVector v; };  // each lane 0 or -1
+struct F32 {
+    FloatVector v;
+};
+struct I32 {
+    IntVector v;
+};
+struct B1 {
+    IntVector v;
+};  // each lane 0 or -1
 
 inline F32 splat(float x) { return {x - FloatVector{}}; }
 inline I32 splat(int32_t x) { return {x - IntVector{}}; }
@@ -42,11 +49,17 @@ inline B1 operator>(F32 a, F32 b) { return {b.v < a.v}; }
 inline B1 operator>=(F32 a, F32 b) { return {b.v <= a.v}; }
 inline B1 eq(F32 a, F32 b) { return {a.v == b.v}; }
 inline B1 ne(F32 a, F32 b) { return {a.v != b.v}; }
-#define MEGJIT_WITH_NUMBER(op, result)                                                     \
+#define MEGJIT_WITH_NUMBER(op, result) \
     inline result operator op(F32 a, double b) { return a op splat(static_cast<float>(b)); } \
     inline result operator op(double a, F32 b) { return splat(static_cast<float>(a)) op b; }
-MEGJIT_WITH_NUMBER(+, F32) MEGJIT_WITH_NUMBER(-, F32) MEGJIT_WITH_NUMBER(*, F32) MEGJIT_WITH_NUMBER(/, F32)
-MEGJIT_WITH_NUMBER(<, B1) MEGJIT_WITH_NUMBER(<=, B1) MEGJIT_WITH_NUMBER(>, B1) MEGJIT_WITH_NUMBER(>=, B1)
+MEGJIT_WITH_NUMBER(+, F32)
+MEGJIT_WITH_NUMBER(-, F32)
+MEGJIT_WITH_NUMBER(*, F32)
+MEGJIT_WITH_NUMBER(/, F32)
+MEGJIT_WITH_NUMBER(<, B1)
+MEGJIT_WITH_NUMBER(<=, B1)
+MEGJIT_WITH_NUMBER(>, B1)
+MEGJIT_WITH_NUMBER(>=, B1)
 #undef MEGJIT_WITH_NUMBER
 
 // Signed overflow wraps: done on unsigned lanes.
@@ -66,7 +79,9 @@ inline B1 eq(I32 a, I32 b) { return {a.v == b.v}; }
 inline B1 ne(I32 a, I32 b) { return {a.v != b.v}; }
 inline I32 shl(I32 a, I32 n) { return {(IntVector)((UintVector)a.v << (UintVector)(n.v & 31))}; }
 inline I32 shr(I32 a, I32 n) { return {a.v >> (n.v & 31)}; }
-inline I32 shr_logical(I32 a, I32 n) { return {(IntVector)((UintVector)a.v >> (UintVector)(n.v & 31))}; }
+inline I32 shr_logical(I32 a, I32 n) {
+    return {(IntVector)((UintVector)a.v >> (UintVector)(n.v & 31))};
+}
 inline I32 shr_logical(I32 a, int n) { return {(IntVector)((UintVector)a.v >> (n & 31))}; }
 
 inline B1 operator&(B1 a, B1 b) { return {a.v & b.v}; }
@@ -96,14 +111,18 @@ inline IntVector first_lanes(int n) {
     return kIndex < n;
 }
 
-constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC, kUp = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
-constexpr int kToZero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC, kToEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC,
+              kUp = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
+constexpr int kToZero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC,
+              kToEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 #ifdef __AVX512F__
 inline F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline F32 sqrt(F32 x) { return {_mm512_sqrt_ps(x.v)}; }
 template <int mode>
-F32 round(F32 x) { return {_mm512_roundscale_ps(x.v, mode)}; }
+F32 round(F32 x) {
+    return {_mm512_roundscale_ps(x.v, mode)};
+}
 inline I32 to_int(F32 x) { return {(IntVector)_mm512_cvttps_epi32(x.v)}; }
 inline F32 to_float(I32 x) { return {_mm512_cvtepi32_ps((__m512i)x.v)}; }
 inline bool any(B1 c) { return _mm512_test_epi32_mask((__m512i)c.v, (__m512i)c.v) != 0; }
@@ -111,7 +130,9 @@ inline bool any(B1 c) { return _mm512_test_epi32_mask((__m512i)c.v, (__m512i)c.v
 inline F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.v)}; }
 template <int mode>
-F32 round(F32 x) { return {_mm256_round_ps(x.v, mode)}; }
+F32 round(F32 x) {
+    return {_mm256_round_ps(x.v, mode)};
+}
 inline I32 to_int(F32 x) { return {(IntVector)_mm256_cvttps_epi32(x.v)}; }
 inline F32 to_float(I32 x) { return {_mm256_cvtepi32_ps((__m256i)x.v)}; }
 inline bool any(B1 c) { return !_mm256_testz_si256((__m256i)c.v, (__m256i)c.v); }

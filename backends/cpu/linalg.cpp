@@ -1,5 +1,5 @@
-// backends/cpu/linalg.cpp -- inverse by Gauss and Jordan with row pivots, singular values by one-sided Jacobi
-// rotations (Hestenes 1958). Both compute in double, one matrix a thread.
+// backends/cpu/linalg.cpp -- inverse by Gauss and Jordan with row pivots, singular values by
+// one-sided Jacobi rotations (Hestenes 1958). Both compute in double, one matrix a thread.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -46,7 +46,8 @@ Prepared prepare_matinv(const OpCall& call, std::span<const Type>) {
     const int64_t n = x.shape[x.rank() - 1], size = n * n, count = size ? x.numel() / size : 0;
     return executable([=](void* const* in, void* const* out, void* work) {
         std::atomic<int64_t> singular{-1};
-        parallel_for(count, std::max<int64_t>(1, 20000 / (size * n + 1)), 1, [&](int64_t lo, int64_t hi) {
+        parallel_for(count, std::max<int64_t>(1, 20000 / (size * n + 1)), 1,
+                     [&](int64_t lo, int64_t hi) {
             for (int64_t k = lo; k < hi; ++k) {
                 double *a = static_cast<double*>(work) + 2 * k * size, *inverse = a + size;
                 std::copy_n(static_cast<const float*>(in[0]) + k * size, size, a);
@@ -56,8 +57,11 @@ Prepared prepare_matinv(const OpCall& call, std::span<const Type>) {
             }
         });
         if (singular >= 0)
-            runtime::user_error({.what = cat("matinv: matrix ", singular.load(), " of ", count, " is singular"), .why = "a pivot is 0",
-                                 .fix = "add a small multiple of the identity"}, runtime::ErrorKind::runtime);
+            runtime::user_error(
+                {.what = cat("matinv: matrix ", singular.load(), " of ", count, " is singular"),
+                 .why = "a pivot is 0",
+                 .fix = "add a small multiple of the identity"},
+                runtime::ErrorKind::runtime);
     }, static_cast<size_t>(2 * size * count) * sizeof(double));
 }
 
@@ -70,10 +74,13 @@ void orthogonalise(double* a, double* v, int64_t k, int64_t n) {
         for (int64_t p = 0; p + 1 < k; ++p)
             for (int64_t q = p + 1; q < k; ++q) {
                 double *x = a + p * n, *y = a + q * n;
-                const double xx = MEGJIT_BEST(dot)(x, x, n), yy = MEGJIT_BEST(dot)(y, y, n), xy = MEGJIT_BEST(dot)(x, y, n);
+                const double xx = MEGJIT_BEST(dot)(x, x, n), yy = MEGJIT_BEST(dot)(y, y, n),
+                             xy = MEGJIT_BEST(dot)(x, y, n);
                 if (!(std::abs(xy) > 1e-15 * std::sqrt(xx * yy))) continue;
                 changed = true;
-                const double zeta = (yy - xx) / (2 * xy), t = std::copysign(1.0, zeta) / (std::abs(zeta) + std::hypot(1.0, zeta));
+                const double zeta = (yy - xx) / (2 * xy),
+                             t = std::copysign(1.0, zeta) /
+                                 (std::abs(zeta) + std::hypot(1.0, zeta));
                 const double c = 1 / std::hypot(1.0, t), s = c * t;
                 MEGJIT_BEST(rotate)(x, y, n, c, s);
                 MEGJIT_BEST(rotate)(v + p * k, v + q * k, k, c, s);
@@ -82,12 +89,14 @@ void orthogonalise(double* a, double* v, int64_t k, int64_t n) {
     }
 }
 
-// Rows [have, want) of `rows` (each of n elements) become unit vectors orthogonal to all before them.
+// Rows [have, want) of `rows` (each of n elements) become unit vectors orthogonal to all before
+// them.
 void complete(double* rows, int64_t have, int64_t want, int64_t n) {
     int64_t axis = 0;
     for (int64_t r = have; r < want; ++r) {
         double* row = rows + r * n;
-        for (double norm = 0; norm < 0.5 / std::sqrt(static_cast<double>(n)) && axis < 2 * n; ++axis) {
+        for (double norm = 0; norm < 0.5 / std::sqrt(static_cast<double>(n)) && axis < 2 * n;
+             ++axis) {
             std::fill_n(row, n, 0.0);
             row[axis % n] = 1;
             for (int twice = 0; twice < 2; ++twice)
@@ -101,20 +110,31 @@ void complete(double* rows, int64_t have, int64_t want, int64_t n) {
     }
 }
 
-// x is m x n with m <= n by rows (the caller transposes): x = v^T diag(s) w, rows of w being directions.
+// x is m x n with m <= n by rows (the caller transposes): x = v^T diag(s) w, rows of w being
+// directions.
 struct Svd {
     int64_t k = 0, n = 0, want = 0;  // want: rows of w that the caller needs
     double *a = nullptr, *v = nullptr, *w = nullptr, *s = nullptr, *sorted_v = nullptr;
-    static int64_t doubles(int64_t k, int64_t n, int64_t want) { return k * n + 2 * k * k + want * n + 2 * k; }
+    static int64_t doubles(int64_t k, int64_t n, int64_t want) {
+        return k * n + 2 * k * k + want * n + 2 * k;
+    }
     Svd(int64_t k, int64_t n, int64_t want, double* memory)
-        : k(k), n(n), want(want), a(memory), v(a + k * n), w(v + k * k), s(w + want * n), sorted_v(s + 2 * k) {}
+        : k(k),
+          n(n),
+          want(want),
+          a(memory),
+          v(a + k * n),
+          w(v + k * k),
+          s(w + want * n),
+          sorted_v(s + 2 * k) {}
 
     void run() {
         std::fill_n(v, k * k, 0.0);
         for (int64_t i = 0; i < k; ++i) v[i * k + i] = 1;
         orthogonalise(a, v, k, n);
         double* norms = s + k;
-        for (int64_t i = 0; i < k; ++i) norms[i] = std::sqrt(MEGJIT_BEST(dot)(a + i * n, a + i * n, n));
+        for (int64_t i = 0; i < k; ++i)
+            norms[i] = std::sqrt(MEGJIT_BEST(dot)(a + i * n, a + i * n, n));
         int64_t rank = 0;
         for (int64_t i = 0; i < k; ++i) {  // by falling norm; selection keeps memory small
             int64_t best = 0;
@@ -134,7 +154,8 @@ struct Svd {
 
 Prepared prepare_svd(const OpCall& call, std::span<const Type>) {
     const Shape& x = call.inputs[0].shape;
-    const int64_t m = x[x.rank() - 2], n = x[x.rank() - 1], small = std::min(m, n), large = std::max(m, n);
+    const int64_t m = x[x.rank() - 2], n = x[x.rank() - 1], small = std::min(m, n),
+                  large = std::max(m, n);
     const bool full = call.flag("full_matrices"), tall = m > n;
     int64_t count = 1;
     for (int i = 0; i + 2 < x.rank(); ++i) count *= x[i];
@@ -142,10 +163,12 @@ Prepared prepare_svd(const OpCall& call, std::span<const Type>) {
     const int64_t u_columns = full ? m : small, vh_rows = full ? n : small;
     return executable([=](void* const* in, void* const* out, void* work) {
         std::atomic<bool> bad{false};
-        parallel_for(count, std::max<int64_t>(1, 5000 / (small * small * large + 1)), 1, [&](int64_t lo, int64_t hi) {
+        parallel_for(count, std::max<int64_t>(1, 5000 / (small * small * large + 1)), 1,
+                     [&](int64_t lo, int64_t hi) {
             for (int64_t b = lo; b < hi; ++b) {
                 const float* from = static_cast<const float*>(in[0]) + b * m * n;
-                float *u = static_cast<float*>(out[0]) + b * m * u_columns, *s = static_cast<float*>(out[1]) + b * small,
+                float *u = static_cast<float*>(out[0]) + b * m * u_columns,
+                      *s = static_cast<float*>(out[1]) + b * small,
                       *vh = static_cast<float*>(out[2]) + b * vh_rows * n;
                 Svd svd(small, large, want, static_cast<double*>(work) + b * doubles);
                 bool finite = true;
@@ -161,13 +184,17 @@ Prepared prepare_svd(const OpCall& call, std::span<const Type>) {
                 svd.run();
                 for (int64_t i = 0; i < small; ++i) s[i] = static_cast<float>(svd.s[i]);
                 // tall: x^T = v^T s w, so u = w^T and vh = v; else u = v^T and vh = w.
-                const double *columns = tall ? svd.w : svd.sorted_v, *rows = tall ? svd.sorted_v : svd.w;
+                const double *columns = tall ? svd.w : svd.sorted_v,
+                             *rows = tall ? svd.sorted_v : svd.w;
                 for (int64_t r = 0; r < m; ++r)
-                    for (int64_t c = 0; c < u_columns; ++c) u[r * u_columns + c] = static_cast<float>(columns[c * m + r]);
+                    for (int64_t c = 0; c < u_columns; ++c)
+                        u[r * u_columns + c] = static_cast<float>(columns[c * m + r]);
                 for (int64_t i = 0; i < vh_rows * n; ++i) vh[i] = static_cast<float>(rows[i]);
             }
         });
-        if (bad) runtime::user_error({.what = "svd: the matrix has infinite or NaN elements"}, runtime::ErrorKind::runtime);
+        if (bad)
+            runtime::user_error({.what = "svd: the matrix has infinite or NaN elements"},
+                                runtime::ErrorKind::runtime);
     }, static_cast<size_t>(doubles * count) * sizeof(double));
 }
 

@@ -1,26 +1,25 @@
-// backends/cpu/norm.cpp -- batch and layer normalization and their gradients, in float32 at the speed of memory.
-// Sums run in float32 over at most kBlock elements a lane and are added up in double. Row-major groups take
-// two passes, mean then squares, while they lie in the second cache; channels_last takes one pass about a
-// shift near the mean, which is as exact unless the shift lies many deviations away.
+// backends/cpu/norm.cpp -- batch and layer normalization and their gradients, in float32 at the
+// speed of memory. Sums run in float32 over at most kBlock elements a lane and are added up in
+// double. Row-major groups take two passes, mean then squares, while they lie in the second cache;
+// channels_last takes one pass about a shift near the mean, which is as exact unless the shift lies
+// many deviations away.
 #include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/dnn.h"
 #include "runtime/parallel.h"
 
-namespace megjit::cpu {
-namespace {
+namespace megjit::cpu { namespace {
 
 using runtime::Layout;
 using runtime::OpCall;
 using runtime::parallel_for;
 using runtime::Type;
 
-constexpr int64_t kBlock = 4096;      // elements summed in float32
-constexpr int64_t kGrain = 1 << 14;   // elements that are worth a thread
+constexpr int64_t kBlock = 4096;  // elements summed in float32
+constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
 
-}  // namespace
-}  // namespace megjit::cpu
+}}  // namespace megjit::cpu
 
 #define MEGJIT_KERNELS "backends/cpu/dnn_norm.inl"
 #include "backends/cpu/each_isa.h"
@@ -28,8 +27,9 @@ constexpr int64_t kGrain = 1 << 14;   // elements that are worth a thread
 namespace megjit::cpu {
 namespace {
 
-// Sums over the rows of [rows, c] two values per column, in parts whose borders depend on the shape alone, so that results
-// depend neither on timing nor on the number of threads. `block(row, rows, first, second)` gives the sums of a few rows.
+// Sums over the rows of [rows, c] two values per column, in parts whose borders depend on the shape
+// alone, so that results depend neither on timing nor on the number of threads. `block(row, rows,
+// first, second)` gives the sums of a few rows.
 struct ColumnSums {
     static constexpr int64_t kMostParts = 16;
     int64_t rows = 0, c = 0, parts = 1, block = 1;
@@ -41,7 +41,9 @@ struct ColumnSums {
         block = std::clamp<int64_t>(kBlock / std::max<int64_t>(c, 1), 8, 256);
     }
     // Doubles [parts][2][c], then floats [parts][2][c].
-    size_t workspace_bytes() const { return static_cast<size_t>(parts * 2 * c) * (sizeof(double) + sizeof(float)); }
+    size_t workspace_bytes() const {
+        return static_cast<size_t>(parts * 2 * c) * (sizeof(double) + sizeof(float));
+    }
 
     // Result: doubles [2][c] at the start of the workspace.
     template <class Block>
@@ -77,7 +79,9 @@ struct BatchShape {
         by_rows = x.layout == Layout::channels_last || spatial == 1;
     }
     int64_t count() const { return n * spatial; }
-    int64_t channel_grain() const { return std::max<int64_t>(1, kGrain / std::max<int64_t>(count(), 1)); }
+    int64_t channel_grain() const {
+        return std::max<int64_t>(1, kGrain / std::max<int64_t>(count(), 1));
+    }
     int64_t row_grain() const { return std::max<int64_t>(1, kGrain / std::max<int64_t>(c, 1)); }
 };
 
@@ -92,18 +96,25 @@ struct BatchForward {
     void operator()(void* const* in, void* const* out, void* workspace) const {
         const float *x = static_cast<const float*>(in[0]), *scale = nullptr, *bias = nullptr;
         float* y = nullptr;
-        if (normalizes) scale = static_cast<const float*>(in[1]), bias = static_cast<const float*>(in[2]), y = static_cast<float*>(*out++);
+        if (normalizes)
+            scale = static_cast<const float*>(in[1]), bias = static_cast<const float*>(in[2]),
+            y = static_cast<float*>(*out++);
         float *mean = static_cast<float*>(out[0]), *var = static_cast<float*>(out[1]);
-        s.by_rows ? by_rows(x, scale, bias, y, mean, var, workspace) : by_channels(x, scale, bias, y, mean, var);
+        s.by_rows ? by_rows(x, scale, bias, y, mean, var, workspace)
+                  : by_channels(x, scale, bias, y, mean, var);
     }
-    void by_channels(const float* x, const float* scale, const float* bias, float* y, float* mean, float* var) const {
+    void by_channels(const float* x, const float* scale, const float* bias, float* y, float* mean,
+                     float* var) const {
         const double inverse = 1 / static_cast<double>(s.count());
         parallel_for(s.c, s.channel_grain(), 1, [&](int64_t lo, int64_t hi) {
             for (int64_t c = lo; c < hi; ++c) {
                 double total = 0, squares = 0;
-                for (int64_t n = 0; n < s.n; ++n) total += MEGJIT_BEST(sum_run)(x + (n * s.c + c) * s.spatial, s.spatial);
+                for (int64_t n = 0; n < s.n; ++n)
+                    total += MEGJIT_BEST(sum_run)(x + (n * s.c + c) * s.spatial, s.spatial);
                 mean[c] = static_cast<float>(total * inverse);
-                for (int64_t n = 0; n < s.n; ++n) squares += MEGJIT_BEST(sum_squares_run)(x + (n * s.c + c) * s.spatial, mean[c], s.spatial);
+                for (int64_t n = 0; n < s.n; ++n)
+                    squares += MEGJIT_BEST(sum_squares_run)(x + (n * s.c + c) * s.spatial, mean[c],
+                                                            s.spatial);
                 var[c] = static_cast<float>(squares * inverse);
                 if (!y) continue;
                 const float factor = scale[c] / std::sqrt(var[c] + eps);
@@ -114,15 +125,18 @@ struct BatchForward {
             }
         });
     }
-    void by_rows(const float* x, const float* scale, const float* bias, float* y, float* mean, float* var, void* workspace) const {
+    void by_rows(const float* x, const float* scale, const float* bias, float* y, float* mean,
+                 float* var, void* workspace) const {
         float* const factor = reinterpret_cast<float*>(static_cast<char*>(workspace) + sum_bytes);
-        // The shift: mean of up to 64 rows spread over the batch. It lies in `mean` until that is known.
+        // The shift: mean of up to 64 rows spread over the batch. It lies in `mean` until that is
+        // known.
         const int64_t rows = s.count(), samples = std::min<int64_t>(rows, 64);
         std::fill(mean, mean + s.c, 0.0f);
         for (int64_t i = 0; i < samples; ++i)
             for (int64_t c = 0; c < s.c; ++c) mean[c] += x[rows * i / samples * s.c + c];
         for (int64_t c = 0; c < s.c; ++c) mean[c] /= static_cast<float>(samples);
-        const double* total = sums.run(workspace, [&](int64_t row, int64_t count, float* first, float* second) {
+        const double* total =
+            sums.run(workspace, [&](int64_t row, int64_t count, float* first, float* second) {
             MEGJIT_BEST(add_moments_rows)(x + row * s.c, mean, count, s.c, first, second);
         });
         const double inverse = 1 / static_cast<double>(rows);
@@ -135,14 +149,16 @@ struct BatchForward {
         }
         if (!y) return;
         parallel_for(rows, s.row_grain(), 1, [&](int64_t lo, int64_t hi) {
-            MEGJIT_BEST(normalize_rows)(x + lo * s.c, y + lo * s.c, mean, factor, bias, hi - lo, s.c);
+            MEGJIT_BEST(normalize_rows)(x + lo * s.c, y + lo * s.c, mean, factor, bias, hi - lo,
+                                        s.c);
         });
     }
 };
 
 Prepared prepare_batch_norm(const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
-    if (Prepared converted = in_float32_like(x, call, outputs, prepare_batch_norm)) return converted;
+    if (Prepared converted = in_float32_like(x, call, outputs, prepare_batch_norm))
+        return converted;
     if (x.numel() == 0) return make_zeros(outputs);
     BatchForward run{.s = BatchShape(x), .normalizes = call.op.name == "batch_norm"};
     if (run.normalizes) run.eps = static_cast<float>(call.real("eps"));
@@ -152,7 +168,8 @@ Prepared prepare_batch_norm(const OpCall& call, std::span<const Type> outputs) {
     return make_kernel(run, run.sum_bytes + static_cast<size_t>(run.s.c) * sizeof(float));
 }
 
-// The sums over a batch that are the gradients of scale and bias, and, if there is a `dx` to write, that too.
+// The sums over a batch that are the gradients of scale and bias, and, if there is a `dx` to write,
+// that too.
 struct BatchBackward {
     BatchShape s;
     float eps = 0;
@@ -161,8 +178,10 @@ struct BatchBackward {
     size_t sum_bytes = 0;
 
     void operator()(void* const* in, void* const* out, void* workspace) const {
-        const float *x = static_cast<const float*>(in[0]), *mean = static_cast<const float*>(in[1]), *var = static_cast<const float*>(in[2]);
-        const float *scale = writes_dx ? static_cast<const float*>(in[3]) : nullptr, *dy = static_cast<const float*>(in[writes_dx ? 4 : 3]);
+        const float *x = static_cast<const float*>(in[0]), *mean = static_cast<const float*>(in[1]),
+                    *var = static_cast<const float*>(in[2]);
+        const float *scale = writes_dx ? static_cast<const float*>(in[3]) : nullptr,
+                    *dy = static_cast<const float*>(in[writes_dx ? 4 : 3]);
         float* const dx = writes_dx ? static_cast<float*>(*out++) : nullptr;
         float *dscale = static_cast<float*>(out[0]), *dbias = static_cast<float*>(out[1]);
         const double inverse = 1 / static_cast<double>(s.count());
@@ -172,21 +191,25 @@ struct BatchBackward {
                     double sum_dy = 0, sum_dyx = 0;
                     for (int64_t n = 0; n < s.n; ++n) {
                         const int64_t at = (n * s.c + c) * s.spatial;
-                        MEGJIT_BEST(sum_products_run)(x + at, dy + at, mean[c], s.spatial, &sum_dy, &sum_dyx);
+                        MEGJIT_BEST(sum_products_run)(x + at, dy + at, mean[c], s.spatial, &sum_dy,
+                                                      &sum_dyx);
                     }
                     const Terms t = terms(var[c], dx ? scale[c] : 1, sum_dy, sum_dyx, inverse);
                     dscale[c] = t.dscale, dbias[c] = static_cast<float>(sum_dy);
                     if (!dx) continue;
                     for (int64_t n = 0; n < s.n; ++n) {
                         const int64_t at = (n * s.c + c) * s.spatial;
-                        MEGJIT_BEST(gradient_run)(x + at, dy + at, dx + at, mean[c], t.a, t.b, t.k, s.spatial);
+                        MEGJIT_BEST(gradient_run)(x + at, dy + at, dx + at, mean[c], t.a, t.b, t.k,
+                                                  s.spatial);
                     }
                 }
             });
             return;
         }
-        const double* total = sums.run(workspace, [&](int64_t row, int64_t count, float* first, float* second) {
-            MEGJIT_BEST(add_products_rows)(x + row * s.c, dy + row * s.c, mean, count, s.c, first, second);
+        const double* total =
+            sums.run(workspace, [&](int64_t row, int64_t count, float* first, float* second) {
+            MEGJIT_BEST(add_products_rows)(x + row * s.c, dy + row * s.c, mean, count, s.c, first,
+                                           second);
         });
         float* const a = reinterpret_cast<float*>(static_cast<char*>(workspace) + sum_bytes);
         float *const b = a + s.c, *const k = b + s.c;
@@ -197,7 +220,8 @@ struct BatchBackward {
         }
         if (!dx) return;
         parallel_for(s.count(), s.row_grain(), 1, [&](int64_t lo, int64_t hi) {
-            MEGJIT_BEST(gradient_rows)(x + lo * s.c, dy + lo * s.c, dx + lo * s.c, mean, a, b, k, hi - lo, s.c);
+            MEGJIT_BEST(gradient_rows)(x + lo * s.c, dy + lo * s.c, dx + lo * s.c, mean, a, b, k,
+                                       hi - lo, s.c);
         });
     }
     struct Terms {
@@ -205,16 +229,20 @@ struct BatchBackward {
     };
     Terms terms(float var, float scale, double sum_dy, double sum_dyx, double inverse) const {
         const double r = 1 / std::sqrt(static_cast<double>(var) + static_cast<double>(eps));
-        return {static_cast<float>(static_cast<double>(scale) * r), static_cast<float>(sum_dy * inverse),
-                static_cast<float>(r * r * sum_dyx * inverse), static_cast<float>(r * sum_dyx)};
+        return {static_cast<float>(static_cast<double>(scale) * r),
+                static_cast<float>(sum_dy * inverse), static_cast<float>(r * r * sum_dyx * inverse),
+                static_cast<float>(r * sum_dyx)};
     }
 };
 
 Prepared prepare_batch_norm_grad(const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
-    if (Prepared converted = in_float32_like(x, call, outputs, prepare_batch_norm_grad)) return converted;
+    if (Prepared converted = in_float32_like(x, call, outputs, prepare_batch_norm_grad))
+        return converted;
     if (x.numel() == 0) return make_zeros(outputs);
-    BatchBackward run{.s = BatchShape(x), .eps = static_cast<float>(call.real("eps")), .writes_dx = call.op.name == "batch_norm_grad"};
+    BatchBackward run{.s = BatchShape(x),
+                      .eps = static_cast<float>(call.real("eps")),
+                      .writes_dx = call.op.name == "batch_norm_grad"};
     if (!run.s.by_rows) return make_kernel(run);
     run.sums = ColumnSums(run.s.count(), run.s.c);
     run.sum_bytes = run.sums.workspace_bytes();
@@ -226,29 +254,37 @@ Prepared prepare_batch_norm_grad(const OpCall& call, std::span<const Type> outpu
 struct LayerShape {
     int64_t rows = 1, c = 1;
     LayerShape(const Type& x, int64_t axes) {
-        for (int axis = 0; axis < x.rank(); ++axis) (axis < x.rank() - axes ? rows : c) *= x.shape[axis];
+        for (int axis = 0; axis < x.rank(); ++axis)
+            (axis < x.rank() - axes ? rows : c) *= x.shape[axis];
     }
     int64_t grain() const { return std::max<int64_t>(1, kGrain / std::max<int64_t>(c, 1)); }
 };
 
 Prepared prepare_layer_norm(const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
-    if (Prepared converted = in_float32_like({x.dtype, x.shape}, call, outputs, prepare_layer_norm)) return converted;
+    if (Prepared converted = in_float32_like({x.dtype, x.shape}, call, outputs, prepare_layer_norm))
+        return converted;
     if (x.numel() == 0) return make_zeros(outputs);
     const LayerShape s(x, call.integer("axes"));
     const bool affine = call.flag("affine");
     const double eps = call.real("eps");
     return make_kernel([=](void* const* in, void* const* out, void*) {
-        const float *from = static_cast<const float*>(in[0]), *scale = affine ? static_cast<const float*>(in[1]) : nullptr,
+        const float *from = static_cast<const float*>(in[0]),
+                    *scale = affine ? static_cast<const float*>(in[1]) : nullptr,
                     *bias = affine ? static_cast<const float*>(in[2]) : nullptr;
-        float *to = static_cast<float*>(out[0]), *mean = static_cast<float*>(out[1]), *rstd = static_cast<float*>(out[2]);
+        float *to = static_cast<float*>(out[0]), *mean = static_cast<float*>(out[1]),
+              *rstd = static_cast<float*>(out[2]);
         parallel_for(s.rows, s.grain(), 1, [=](int64_t lo, int64_t hi) {
             for (int64_t row = lo; row < hi; ++row) {
                 const float* const here = from + row * s.c;
                 const double count = static_cast<double>(s.c);
                 mean[row] = static_cast<float>(MEGJIT_BEST(sum_run)(here, s.c) / count);
-                rstd[row] = static_cast<float>(1 / std::sqrt(MEGJIT_BEST(sum_squares_run)(here, mean[row], s.c) / count + eps));
-                if (affine) MEGJIT_BEST(affine_run)(here, to + row * s.c, mean[row], rstd[row], scale, bias, s.c);
+                rstd[row] = static_cast<float>(
+                    1 /
+                    std::sqrt(MEGJIT_BEST(sum_squares_run)(here, mean[row], s.c) / count + eps));
+                if (affine)
+                    MEGJIT_BEST(affine_run)(here, to + row * s.c, mean[row], rstd[row], scale, bias,
+                                            s.c);
                 else MEGJIT_BEST(normalize_run)(here, to + row * s.c, mean[row], rstd[row], 0, s.c);
             }
         });
@@ -257,34 +293,52 @@ Prepared prepare_layer_norm(const OpCall& call, std::span<const Type> outputs) {
 
 Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
-    if (Prepared converted = in_float32_like({x.dtype, x.shape}, call, outputs, prepare_layer_norm_grad)) return converted;
+    if (Prepared converted =
+            in_float32_like({x.dtype, x.shape}, call, outputs, prepare_layer_norm_grad))
+        return converted;
     if (x.numel() == 0) return make_zeros(outputs);
     const LayerShape s(x, call.integer("axes"));
     const bool affine = call.flag("affine");
     const ColumnSums sums(s.rows, s.c);
     return make_kernel([=](void* const* in, void* const* out, void* workspace) {
-        const float *from = static_cast<const float*>(in[0]), *mean = static_cast<const float*>(in[1]), *rstd = static_cast<const float*>(in[2]),
-                    *dy = static_cast<const float*>(in[3]), *scale = affine ? static_cast<const float*>(in[4]) : nullptr;
+        const float *from = static_cast<const float*>(in[0]),
+                    *mean = static_cast<const float*>(in[1]),
+                    *rstd = static_cast<const float*>(in[2]),
+                    *dy = static_cast<const float*>(in[3]),
+                    *scale = affine ? static_cast<const float*>(in[4]) : nullptr;
         float* const dx = static_cast<float*>(out[0]);
         const double inverse = 1 / static_cast<double>(s.c);
         parallel_for(s.rows, s.grain(), 1, [=](int64_t lo, int64_t hi) {
             for (int64_t row = lo; row < hi; ++row) {
                 const int64_t at = row * s.c;
                 double sum_t = 0, sum_tx = 0;
-                if (affine) MEGJIT_BEST(sum_scaled_products_run)(from + at, dy + at, scale, mean[row], s.c, &sum_t, &sum_tx);
-                else MEGJIT_BEST(sum_products_run)(from + at, dy + at, mean[row], s.c, &sum_t, &sum_tx);
+                if (affine)
+                    MEGJIT_BEST(sum_scaled_products_run)(from + at, dy + at, scale, mean[row], s.c,
+                                                         &sum_t, &sum_tx);
+                else
+                    MEGJIT_BEST(sum_products_run)(from + at, dy + at, mean[row], s.c, &sum_t,
+                                                  &sum_tx);
                 const double r = static_cast<double>(rstd[row]);
-                const float b = static_cast<float>(sum_t * inverse), k = static_cast<float>(r * r * sum_tx * inverse);
-                if (affine) MEGJIT_BEST(scaled_gradient_run)(from + at, dy + at, scale, dx + at, mean[row], rstd[row], b, k, s.c);
-                else MEGJIT_BEST(gradient_run)(from + at, dy + at, dx + at, mean[row], rstd[row], b, k, s.c);
+                const float b = static_cast<float>(sum_t * inverse),
+                            k = static_cast<float>(r * r * sum_tx * inverse);
+                if (affine)
+                    MEGJIT_BEST(scaled_gradient_run)(from + at, dy + at, scale, dx + at, mean[row],
+                                                     rstd[row], b, k, s.c);
+                else
+                    MEGJIT_BEST(gradient_run)(from + at, dy + at, dx + at, mean[row], rstd[row], b,
+                                              k, s.c);
             }
         });
         if (!affine) return;
-        const double* total = sums.run(workspace, [=](int64_t row, int64_t count, float* first, float* second) {
-            MEGJIT_BEST(add_normalized_rows)(from + row * s.c, dy + row * s.c, mean + row, rstd + row, count, s.c, first, second);
+        const double* total =
+            sums.run(workspace, [=](int64_t row, int64_t count, float* first, float* second) {
+            MEGJIT_BEST(add_normalized_rows)(from + row * s.c, dy + row * s.c, mean + row,
+                                             rstd + row, count, s.c, first, second);
         });
-        float *const dscale = static_cast<float*>(out[1]), *const dbias = static_cast<float*>(out[2]);
-        for (int64_t c = 0; c < s.c; ++c) dbias[c] = static_cast<float>(total[c]), dscale[c] = static_cast<float>(total[s.c + c]);
+        float *const dscale = static_cast<float*>(out[1]), *const dbias =
+                                                               static_cast<float*>(out[2]);
+        for (int64_t c = 0; c < s.c; ++c)
+            dbias[c] = static_cast<float>(total[c]), dscale[c] = static_cast<float>(total[s.c + c]);
     }, affine ? sums.workspace_bytes() : 0);
 }
 

@@ -1,9 +1,11 @@
-// backends/cpu/quantized_conv.cpp -- 8-bit convolution: s8 or u8 activations, s8 weights, s32 accumulator, scale, bias,
-// relu and saturation in one step. By oneDNN where the CPU has VNNI, which multiplies and adds exactly; older ones would
-// have to halve the weights, and compute by integer_conv.h instead. Both give the same integers.
+// backends/cpu/quantized_conv.cpp -- 8-bit convolution: s8 or u8 activations, s8 weights, s32
+// accumulator, scale, bias, relu and saturation in one step. By oneDNN where the CPU has VNNI,
+// which multiplies and adds exactly; older ones would have to halve the weights, and compute by
+// integer_conv.h instead. Both give the same integers.
 //
-// Packing 512 x 512 x 3 x 3 weights takes 13 ms (it also sums them, for signed activations), the convolution at
-// 7 x 7 0.2 ms (two cores of a Zen 5, oneDNN 3.2). So the weights that were packed last are kept, and packed again when others come.
+// Packing 512 x 512 x 3 x 3 weights takes 13 ms (it also sums them, for signed activations), the
+// convolution at 7 x 7 0.2 ms (two cores of a Zen 5, oneDNN 3.2). So the weights that were packed
+// last are kept, and packed again when others come.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +24,8 @@ using runtime::Layout;
 using runtime::OpCall;
 using runtime::Type;
 
-// Scales of the weights are per tensor, or per output channel: axis 0, and 1 where 0 counts the groups.
+// Scales of the weights are per tensor, or per output channel: axis 0, and 1 where 0 counts the
+// groups.
 dnnl::primitive_attr attributes_of(const OpCall& call) {
     dnnl::primitive_attr attr = dnn::attributes();
     const bool per_channel = call.inputs[2].numel() > 1, grouped = call.integer("groups") > 1;
@@ -35,14 +38,20 @@ dnnl::primitive_attr attributes_of(const OpCall& call) {
     return attr;
 }
 
-// `conv` takes the weights as `pack` makes them. Keeps a copy of what it packed last, to see that it is still that:
-// a comparison reads each byte once, where packing takes some nanoseconds for each.
+// `conv` takes the weights as `pack` makes them. Keeps a copy of what it packed last, to see that
+// it is still that: a comparison reads each byte once, where packing takes some nanoseconds for
+// each.
 class PackingExecutable final : public runtime::Executable {
 public:
     PackingExecutable(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes)
-        : conv_(std::move(conv)), pack_(std::move(pack)), dense_bytes_(dense_bytes), packed_bytes_(packed_bytes) {}
+        : conv_(std::move(conv)),
+          pack_(std::move(pack)),
+          dense_bytes_(dense_bytes),
+          packed_bytes_(packed_bytes) {}
 
-    size_t workspace_bytes() const override { return std::max(conv_->workspace_bytes(), pack_->workspace_bytes()); }
+    size_t workspace_bytes() const override {
+        return std::max(conv_->workspace_bytes(), pack_->workspace_bytes());
+    }
 
     void run(void* const* inputs, void* const* outputs, void* workspace) const override {
         std::shared_ptr<const Weights> weights = last_.load();
@@ -66,7 +75,9 @@ private:
     static Bytes bytes(size_t count) {
         constexpr size_t kAlign = 64;
         Bytes made(std::aligned_alloc(kAlign, (count + kAlign) / kAlign * kAlign));
-        if (!made) throw runtime::DeviceError(runtime::cat("quantized_conv: out of memory for ", count, " bytes of packed weights"));
+        if (!made)
+            throw runtime::DeviceError(runtime::cat("quantized_conv: out of memory for ", count,
+                                                    " bytes of packed weights"));
         return made;
     }
 
@@ -89,7 +100,9 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
     if (y.numel() == 0) return make_zeros(outputs);
     if (runtime::isa() < runtime::Isa::avx512_vnni) {
         IntegerPack made = prepare_integer_pack(call, outputs);
-        return std::make_shared<const PackingExecutable>(prepare_integer_conv(call, outputs), std::move(made.pack), w.bytes(), made.packed_bytes);
+        return std::make_shared<const PackingExecutable>(prepare_integer_conv(call, outputs),
+                                                         std::move(made.pack), w.bytes(),
+                                                         made.packed_bytes);
     }
     const auto sizes = [&](std::string_view name, int64_t lowest) {
         const auto values = runtime::per_axis(call, name, x.rank() - 2, lowest);
@@ -99,16 +112,23 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
     Dims dilation = sizes("dilation", 1);
     for (int64_t& step : dilation) --step;  // oneDNN counts the skipped elements
     const bool any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
-    const auto weights = [&](bool any) { return dnn::weights_of(w, call.integer("groups"), memory::data_type::s8, any); };
+    const auto weights = [&](bool any) {
+        return dnn::weights_of(w, call.integer("groups"), memory::data_type::s8, any);
+    };
     const memory::desc dense = weights(false);
     const memory::desc bias({w.shape[0]}, memory::data_type::f32, memory::format_tag::a);
-    const memory::desc scale({call.inputs[2].numel()}, memory::data_type::f32, memory::format_tag::a);
-    const auto create = [stride, padding, dilation, bias, attr = attributes_of(call), src = dnn::activation_of(x, dnn::data_type(x.dtype), any_layout),
-                         dst = dnn::activation_of(y, dnn::data_type(y.dtype), any_layout)](const memory::desc& w_desc) {
-        return dnnl::convolution_forward::primitive_desc(dnn::engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                                                         src, w_desc, bias, dst, stride, dilation, padding, padding, attr);
+    const memory::desc scale({call.inputs[2].numel()}, memory::data_type::f32,
+                             memory::format_tag::a);
+    const auto create = [stride, padding, dilation, bias, attr = attributes_of(call),
+                         src = dnn::activation_of(x, dnn::data_type(x.dtype), any_layout),
+                         dst = dnn::activation_of(y, dnn::data_type(y.dtype), any_layout)](
+                            const memory::desc& w_desc) {
+        return dnnl::convolution_forward::primitive_desc(
+            dnn::engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+            src, w_desc, bias, dst, stride, dilation, padding, padding, attr);
     };
-    const memory::desc packed = dnn::preferred([&] { return create(weights(true)); }, DNNL_ARG_WEIGHTS);
+    const memory::desc packed =
+        dnn::preferred([&] { return create(weights(true)); }, DNNL_ARG_WEIGHTS);
     Prepared conv = dnn::make(call, [create, packed] { return create(packed); },
                               {{DNNL_ARG_SRC, false, 0, dnn::desc_of(x)},
                                {DNNL_ARG_WEIGHTS, false, 1, packed},
@@ -116,13 +136,20 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
                                {DNNL_ARG_BIAS, false, 3, bias},
                                {DNNL_ARG_DST, true, 0, dnn::desc_of(y)}});
     if (packed == dense) return conv;
-    const auto reorder = [dense, packed] { return dnnl::reorder::primitive_desc(dnn::engine(), dense, dnn::engine(), packed, dnn::attributes()); };
-    Prepared pack = dnn::make(call, reorder, {{DNNL_ARG_FROM, false, 0, dense}, {DNNL_ARG_TO, true, 0, packed}});
-    return std::make_shared<const PackingExecutable>(std::move(conv), std::move(pack), dense.get_size(), packed.get_size());
+    const auto reorder = [dense, packed] {
+        return dnnl::reorder::primitive_desc(dnn::engine(), dense, dnn::engine(), packed,
+                                             dnn::attributes());
+    };
+    Prepared pack = dnn::make(call, reorder,
+                              {{DNNL_ARG_FROM, false, 0, dense}, {DNNL_ARG_TO, true, 0, packed}});
+    return std::make_shared<const PackingExecutable>(std::move(conv), std::move(pack),
+                                                     dense.get_size(), packed.get_size());
 }
 
 }  // namespace
 
-void register_quantized_conv_kernels() { register_kernel("quantized_conv", prepare_quantized_conv); }
+void register_quantized_conv_kernels() {
+    register_kernel("quantized_conv", prepare_quantized_conv);
+}
 
 }  // namespace megjit::cpu

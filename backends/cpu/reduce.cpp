@@ -1,9 +1,10 @@
-// backends/cpu/reduce.cpp -- reductions. The order of additions follows from the shape alone, so that
-// every number of threads gives the same bits.
+// backends/cpu/reduce.cpp -- reductions. The order of additions follows from the shape alone, so
+// that every number of threads gives the same bits.
 //
-// Neighbouring axes of one kind are merged. The elements of a result are then rows of contiguous elements
-// (the last axis is reduced: "inner") or columns of rows (the last axis is kept: "outer").
-// Few results of many elements each are cut into groups, whose partial results are combined in order.
+// Neighbouring axes of one kind are merged. The elements of a result are then rows of contiguous
+// elements (the last axis is reduced: "inner") or columns of rows (the last axis is kept: "outer").
+// Few results of many elements each are cut into groups, whose partial results are combined in
+// order.
 #include <vector>
 
 #include "backends/cpu/reduce_rows.h"
@@ -15,15 +16,15 @@ namespace {
 
 // Kept and reduced axes after merging; the last axis of the tensor stands apart.
 struct Plan {
-    Region kept;             // `from`: stride in x
-    Region reduced;          // likewise, without the last axis
+    Region kept;  // `from`: stride in x
+    Region reduced;  // likewise, without the last axis
     int64_t kept_count = 1;  // products of the extents
     int64_t reduced_count = 1;
     int64_t last = 1;  // extent of the last axis
     bool inner = true;  // the last axis is reduced
     int64_t elements = 0;
     int64_t result_elements = 0;
-    int64_t groups = 1;      // into which the reduced elements of one result are cut
+    int64_t groups = 1;  // into which the reduced elements of one result are cut
     int64_t last_parts = 1;  // of these, into how many the last axis is cut (inner only)
 };
 
@@ -37,7 +38,10 @@ int64_t offset_of(const Region& r, int64_t index) {
 }
 
 Plan plan_reduction(const Shape& shape, uint32_t mask) {
-    struct Axis { int64_t extent = 1; bool reduced = false; };
+    struct Axis {
+        int64_t extent = 1;
+        bool reduced = false;
+    };
     std::vector<Axis> axes;
     for (int i = 0; i < shape.rank(); ++i) {
         const bool reduced = mask >> i & 1u;
@@ -58,10 +62,13 @@ Plan plan_reduction(const Shape& shape, uint32_t mask) {
     }
     plan.result_elements = plan.kept_count * (plan.inner ? 1 : plan.last);
     // Enough results keep every thread busy; otherwise each is cut into at most 64 groups.
-    const int64_t tasks = plan.inner ? plan.kept_count : plan.kept_count * ((plan.last + kStrip - 1) / kStrip);
+    const int64_t tasks =
+        plan.inner ? plan.kept_count : plan.kept_count * ((plan.last + kStrip - 1) / kStrip);
     if (tasks < 64 && plan.elements >= 4 * kGroupElements) {
-        const int64_t wanted = std::clamp<int64_t>(plan.elements / kGroupElements / std::max<int64_t>(1, tasks), 1, 64);
-        if (plan.inner && plan.reduced_count < wanted) plan.last_parts = (wanted + plan.reduced_count - 1) / plan.reduced_count;
+        const int64_t wanted = std::clamp<int64_t>(
+            plan.elements / kGroupElements / std::max<int64_t>(1, tasks), 1, 64);
+        if (plan.inner && plan.reduced_count < wanted)
+            plan.last_parts = (wanted + plan.reduced_count - 1) / plan.reduced_count;
         plan.groups = std::min(wanted, plan.reduced_count * plan.last_parts);
     }
     return plan;
@@ -72,19 +79,26 @@ template <class Op, class C>
 AccOf<Op, C> reduce_inner(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, C* room) {
     using A = AccOf<Op, C>;
     const int64_t base = offset_of(plan.kept, k);
-    const int64_t units = plan.reduced_count * plan.last_parts, part = (plan.last + plan.last_parts - 1) / plan.last_parts;
+    const int64_t units = plan.reduced_count * plan.last_parts,
+                  part = (plan.last + plan.last_parts - 1) / plan.last_parts;
     const int64_t lo = units * group / plan.groups, hi = units * (group + 1) / plan.groups;
     A acc = Op::template start<A>();
     for (int64_t unit = lo; unit < hi; ++unit) {
-        const int64_t begin = unit % plan.last_parts * part, end = std::min(plan.last, begin + part);
-        if (begin < end) acc = Op::join(acc, reduce_row<Op, C>(x, base + offset_of(plan.reduced, unit / plan.last_parts) + begin, end - begin, room));
+        const int64_t begin = unit % plan.last_parts * part,
+                      end = std::min(plan.last, begin + part);
+        if (begin < end)
+            acc = Op::join(
+                acc,
+                reduce_row<Op, C>(x, base + offset_of(plan.reduced, unit / plan.last_parts) + begin,
+                                  end - begin, room));
     }
     return acc;
 }
 
 // Part `group` of the reduction of columns [begin, begin + n) of kept row `k` (outer).
 template <class Op, class C>
-void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, int64_t begin, int64_t n, AccOf<Op, C>* acc, C* room) {
+void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, int64_t begin,
+                  int64_t n, AccOf<Op, C>* acc, C* room) {
     using A = AccOf<Op, C>;
     const int64_t base = offset_of(plan.kept, k) + begin;
     for (int64_t i = 0; i < n; ++i) acc[i] = Op::template start<A>();
@@ -101,10 +115,14 @@ void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group
 
 template <class Out, class A>
 Out finish(A acc, double scale) {
-    if constexpr (std::is_same_v<A, std::complex<double>>) return Out(static_cast<float>(acc.real()), static_cast<float>(acc.imag()));
-    else if constexpr (std::is_floating_point_v<A>) return narrow_to<Out>(static_cast<float>(static_cast<double>(acc) * scale));
+    if constexpr (std::is_same_v<A, std::complex<double>>)
+        return Out(static_cast<float>(acc.real()), static_cast<float>(acc.imag()));
+    else if constexpr (std::is_floating_point_v<A>)
+        return narrow_to<Out>(static_cast<float>(static_cast<double>(acc) * scale));
     else if constexpr (std::is_same_v<A, uint32_t>)
-        return narrow_to<Out>(std::is_integral_v<Out> ? static_cast<int32_t>(acc) : static_cast<float>(static_cast<int32_t>(acc) * scale));
+        return narrow_to<Out>(std::is_integral_v<Out>
+                                  ? static_cast<int32_t>(acc)
+                                  : static_cast<float>(static_cast<int32_t>(acc) * scale));
     else return narrow_to<Out>(acc);
 }
 
@@ -124,7 +142,8 @@ void store_as(const A* acc, int64_t n, double scale, void* y, int64_t at) {
 
 // Results [lo, hi), of rows that are short and follow each other.
 template <class Op, class C>
-void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t hi, const Sink<AccOf<Op, C>>& y) {
+void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t hi,
+                       const Sink<AccOf<Op, C>>& y) {
     using A = AccOf<Op, C>;
     C room[kShort * kStrip / 4];
     A acc[kStrip / 4];
@@ -140,15 +159,19 @@ void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t h
 }
 
 template <class Op, class C>
-void reduce_all(const Plan& plan, const Source<C>& x, const Sink<AccOf<Op, C>>& y, void* workspace) {
+void reduce_all(const Plan& plan, const Source<C>& x, const Sink<AccOf<Op, C>>& y,
+                void* workspace) {
     using A = AccOf<Op, C>;
     if (plan.result_elements == 0) return;
     A* partial = static_cast<A*>(workspace);  // [result, group] inner, [group, result] outer
-    const int64_t groups = plan.groups, work = plan.elements / std::max<int64_t>(1, plan.result_elements * groups);
+    const int64_t groups = plan.groups,
+                  work = plan.elements / std::max<int64_t>(1, plan.result_elements * groups);
     if (plan.inner) {
         const int64_t grain = std::max<int64_t>(1, kGroupElements / (work + 4));
         if (plan.last < kShort && plan.reduced_count == 1 && groups == 1)
-            return parallel_for(plan.kept_count, grain, 16, [&](int64_t lo, int64_t hi) { reduce_short_rows<Op, C>(x, plan.last, lo, hi, y); });
+            return parallel_for(plan.kept_count, grain, 16, [&](int64_t lo, int64_t hi) {
+                reduce_short_rows<Op, C>(x, plan.last, lo, hi, y);
+            });
         parallel_for(plan.kept_count * groups, grain, 1, [&](int64_t lo, int64_t hi) {
             C room[kBlock];
             for (int64_t i = lo; i < hi; ++i) {
@@ -166,13 +189,15 @@ void reduce_all(const Plan& plan, const Source<C>& x, const Sink<AccOf<Op, C>>& 
         return;
     }
     const int64_t strips = (plan.last + kStrip - 1) / kStrip;
-    const int64_t grain = std::max<int64_t>(1, kGroupElements / ((work + 1) * std::min(plan.last, kStrip)));
+    const int64_t grain =
+        std::max<int64_t>(1, kGroupElements / ((work + 1) * std::min(plan.last, kStrip)));
     parallel_for(plan.kept_count * strips * groups, grain, 1, [&](int64_t lo, int64_t hi) {
         A local[kStrip];
         C room[kBlock];
         for (int64_t i = lo; i < hi; ++i) {
             const int64_t group = i / (plan.kept_count * strips), k = i / strips % plan.kept_count;
-            const int64_t begin = i % strips * kStrip, n = std::min(kStrip, plan.last - begin), at = k * plan.last + begin;
+            const int64_t begin = i % strips * kStrip, n = std::min(kStrip, plan.last - begin),
+                          at = k * plan.last + begin;
             A* acc = groups == 1 ? local : partial + group * plan.result_elements + at;
             reduce_outer<Op, C>(plan, x, k, group, begin, n, acc, room);
             if (groups == 1) y.put(acc, n, at);
@@ -180,13 +205,17 @@ void reduce_all(const Plan& plan, const Source<C>& x, const Sink<AccOf<Op, C>>& 
     });
     if (groups == 1) return;
     for (int64_t g = 1; g < groups; ++g)
-        for (int64_t i = 0; i < plan.result_elements; ++i) partial[i] = Op::join(partial[i], partial[g * plan.result_elements + i]);
+        for (int64_t i = 0; i < plan.result_elements; ++i)
+            partial[i] = Op::join(partial[i], partial[g * plan.result_elements + i]);
     y.put(partial, plan.result_elements, 0);
 }
 
 template <class Op, class C>
 Prepared executable_of(const Plan& plan, Source<C> x, Sink<AccOf<Op, C>> y) {
-    const size_t workspace = plan.groups == 1 ? 0 : static_cast<size_t>(plan.groups * plan.result_elements) * sizeof(AccOf<Op, C>);
+    const size_t workspace =
+        plan.groups == 1
+            ? 0
+            : static_cast<size_t>(plan.groups * plan.result_elements) * sizeof(AccOf<Op, C>);
     return executable([=](void* const* in, void* const* out, void* work) {
         Source<C> from = x;
         Sink<AccOf<Op, C>> to = y;
@@ -199,7 +228,8 @@ Prepared executable_of(const Plan& plan, Source<C> x, Sink<AccOf<Op, C>> y) {
 template <class Op, class T, class Out>
 Prepared make_reduction(const Plan& plan, double scale) {
     using C = Computed<T>;
-    return executable_of<Op, C>(plan, source_of<T>(), {.store = store_as<Out, AccOf<Op, C>>, .scale = scale});
+    return executable_of<Op, C>(plan, source_of<T>(),
+                                {.store = store_as<Out, AccOf<Op, C>>, .scale = scale});
 }
 
 template <class Op, bool Widens>
@@ -213,7 +243,8 @@ Prepared prepare_reduction(const OpCall& call, std::span<const Type>) {
         if constexpr (std::is_same_v<Op, Sum>)
             if (x.dtype == DType::c64) return make_reduction<Op, Complex, Complex>(plan, 1);
     }
-    return with_real(x.dtype, [&]<class T>(std::type_identity<T>) { return make_reduction<Op, T, T>(plan, 1); });
+    return with_real(
+        x.dtype, [&]<class T>(std::type_identity<T>) { return make_reduction<Op, T, T>(plan, 1); });
 }
 
 // Integers are added as integers, whose sum is exact up to 2^31.
@@ -222,8 +253,11 @@ Prepared prepare_mean(const OpCall& call, std::span<const Type> outputs) {
     uint32_t mask = 0;
     for (const int64_t axis : call.integers("axes")) mask |= 1u << axis;
     const Plan plan = plan_reduction(x.shape, mask);
-    const double count = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, outputs[0].numel()));
-    return with_real(x.dtype, [&]<class T>(std::type_identity<T>) { return make_reduction<Sum, T, float>(plan, 1 / count); });
+    const double count = static_cast<double>(x.numel()) /
+                         static_cast<double>(std::max<int64_t>(1, outputs[0].numel()));
+    return with_real(x.dtype, [&]<class T>(std::type_identity<T>) {
+        return make_reduction<Sum, T, float>(plan, 1 / count);
+    });
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ MEGJIT_INLINE float sum(const Floats& v) {
     return part[0];
 }
 
-// Code for Floats and for single floats at once: body(Floats{}, i), then body(float{}, i) for the rest.
+// Code for Floats and for single floats at once: body(Floats{}, i), then body(float{}, i) for the
+// rest.
 template <class V>
 MEGJIT_INLINE V get(const float* p) {
     V v;
@@ -38,7 +39,8 @@ MEGJIT_INLINE void over_lanes(int64_t n, const Body& body) {
     for (; i < n; ++i) body(float{}, i);
 }
 
-// The same for bodies that may run twice for an index: a last, overlapping vector in place of single floats.
+// The same for bodies that may run twice for an index: a last, overlapping vector in place of
+// single floats.
 template <class Body>
 MEGJIT_INLINE void over_lanes_twice(int64_t n, const Body& body) {
     if (n < kLanes) {
@@ -68,7 +70,9 @@ MEGJIT_INLINE Floats larger(const Floats& a, const Floats& b) {
 
 // Is v to replace the largest so far, when the first of equals stays and the first NaN wins?
 MEGJIT_INLINE bool beats(float v, float best) { return v > best || (v != v && best == best); }
-MEGJIT_INLINE Ints beats(const Floats& v, const Floats& best) { return (v > best) | ((v != v) & (best == best)); }
+MEGJIT_INLINE Ints beats(const Floats& v, const Floats& best) {
+    return (v > best) | ((v != v) & (best == best));
+}
 
 // e^x within 2 ulp for x <= 0 (or NaN), denormal results included; -inf gives 0.
 // Cody-Waite reduction by ln 2 in two parts and a polynomial of degree 6, as in Cephes' expf.
@@ -87,7 +91,7 @@ MEGJIT_INLINE V exp_of_negative(V x) {
     I bits;
     std::memcpy(&bits, &shifted, sizeof bits);
     const I exponent = bits - 0x4B400000;  // n as an integer, in -150..0
-    const I half = exponent >> 1;          // 2^n in two steps: n may lie below the normal range
+    const I half = exponent >> 1;  // 2^n in two steps: n may lie below the normal range
     const I low = (half + 127) << 23, high = (exponent - half + 127) << 23;
     V a, b;
     std::memcpy(&a, &low, sizeof a);

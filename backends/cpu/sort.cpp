@@ -1,6 +1,6 @@
 // backends/cpu/sort.cpp -- sort, topk and cumsum along one axis.
-// An element becomes a 32-bit key whose unsigned order is that of the values, and travels with its place in
-// one 64-bit word: the order of these words is a stable order of the elements.
+// An element becomes a 32-bit key whose unsigned order is that of the values, and travels with its
+// place in one 64-bit word: the order of these words is a stable order of the elements.
 #include <algorithm>
 #include <cmath>
 
@@ -17,8 +17,8 @@ inline uint32_t key_of(float v) {
 }
 inline uint32_t key_of(int32_t v) { return static_cast<uint32_t>(v) ^ 0x80000000u; }
 
-// By digits of the key, least significant first; digits that are all equal are passed over. Returns where
-// the result lies.
+// By digits of the key, least significant first; digits that are all equal are passed over. Returns
+// where the result lies.
 template <int kBits>
 const uint64_t* radix_sort(uint64_t* words, uint64_t* spare, int64_t n) {
     constexpr int kBuckets = 1 << kBits;
@@ -28,7 +28,8 @@ const uint64_t* radix_sort(uint64_t* words, uint64_t* spare, int64_t n) {
         if (begin[words[0] >> shift & (kBuckets - 1)] == n) continue;
         int64_t sum = 0;
         for (int64_t& count : begin) sum += std::exchange(count, sum);
-        for (int64_t i = 0; i < n; ++i) spare[begin[words[i] >> shift & (kBuckets - 1)]++] = words[i];
+        for (int64_t i = 0; i < n; ++i)
+            spare[begin[words[i] >> shift & (kBuckets - 1)]++] = words[i];
         std::swap(words, spare);
     }
     return words;
@@ -41,10 +42,13 @@ struct Order {
 };
 
 template <class T>
-void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places, uint64_t* words) {
+void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places,
+               uint64_t* words) {
     const int64_t n = order.split.length, k = order.k;
     const uint32_t flip = order.descending ? 0xFFFFFFFFu : 0;
-    for (int64_t i = 0; i < n; ++i) words[i] = static_cast<uint64_t>(key_of(widen(x[i * stride])) ^ flip) << 32 | static_cast<uint64_t>(i);
+    for (int64_t i = 0; i < n; ++i)
+        words[i] = static_cast<uint64_t>(key_of(widen(x[i * stride])) ^ flip) << 32 |
+                   static_cast<uint64_t>(i);
     if (k < n) {
         std::nth_element(words, words + k, words + n);
         std::sort(words, words + k);
@@ -52,7 +56,9 @@ void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_
         std::sort(words, words + n);
     }
     const uint64_t* sorted = words;
-    if (k == n && n >= 64) sorted = n < 16384 ? radix_sort<8>(words, words + n, n) : radix_sort<11>(words, words + n, n);
+    if (k == n && n >= 64)
+        sorted =
+            n < 16384 ? radix_sort<8>(words, words + n, n) : radix_sort<11>(words, words + n, n);
     for (int64_t i = 0; i < k; ++i) {
         const auto place = static_cast<int32_t>(sorted[i]);
         places[i * stride] = place;
@@ -70,7 +76,9 @@ Prepared prepare_sort(const OpCall& call, std::span<const Type> outputs) {
         });
     }
     const int axis = runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name);
-    const Order order{.split = split_at(x.shape, axis), .k = outputs[0].shape[axis], .descending = call.flag("descending")};
+    const Order order{.split = split_at(x.shape, axis),
+                      .k = outputs[0].shape[axis],
+                      .descending = call.flag("descending")};
     const int64_t lines = order.split.outer * order.split.inner, n = order.split.length;
     if (x.numel() == 0) return executable([](void* const*, void* const*, void*) {});
     return with_real(x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -78,8 +86,10 @@ Prepared prepare_sort(const OpCall& call, std::span<const Type> outputs) {
             parallel_for(lines, std::max<int64_t>(1, 1024 / n), 1, [=](int64_t lo, int64_t hi) {
                 const int64_t inner = order.split.inner;
                 for (int64_t line = lo; line < hi; ++line) {
-                    const int64_t from = line / inner * n * inner + line % inner, to = line / inner * order.k * inner + line % inner;
-                    sort_line(order, static_cast<const T*>(in[0]) + from, inner, static_cast<T*>(out[0]) + to, static_cast<int32_t*>(out[1]) + to,
+                    const int64_t from = line / inner * n * inner + line % inner,
+                                  to = line / inner * order.k * inner + line % inner;
+                    sort_line(order, static_cast<const T*>(in[0]) + from, inner,
+                              static_cast<T*>(out[0]) + to, static_cast<int32_t*>(out[1]) + to,
                               static_cast<uint64_t*>(work) + 2 * n * line);
                 }
             });
@@ -96,7 +106,8 @@ struct Scan {
 
 template <class Out, class A>
 Out rounded(A a) {
-    if constexpr (std::is_same_v<A, std::complex<double>>) return Out(static_cast<float>(a.real()), static_cast<float>(a.imag()));
+    if constexpr (std::is_same_v<A, std::complex<double>>)
+        return Out(static_cast<float>(a.real()), static_cast<float>(a.imag()));
     else if constexpr (std::is_same_v<A, double>) return narrow_to<Out>(static_cast<float>(a));
     else return static_cast<Out>(a);
 }
@@ -105,7 +116,9 @@ Out rounded(A a) {
 template <class T, class Out>
 void scan_columns(const Scan& s, const T* x, Out* y, int64_t n) {
     using C = Computed<T>;
-    using A = std::conditional_t<std::is_same_v<C, float>, double, std::conditional_t<std::is_same_v<C, Complex>, std::complex<double>, uint32_t>>;
+    using A = std::conditional_t<
+        std::is_same_v<C, float>, double,
+        std::conditional_t<std::is_same_v<C, Complex>, std::complex<double>, uint32_t>>;
     constexpr int64_t kColumns = 64;
     A acc[kColumns] = {};
     int64_t at = s.reverse ? (s.split.length - 1) * s.split.inner : 0;
@@ -122,12 +135,15 @@ template <class T, class Out>
 Prepared make_scan(const Scan& s) {
     constexpr int64_t kColumns = 64;
     const int64_t strips = (s.split.inner + kColumns - 1) / kColumns;
-    const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, s.split.length * std::min(kColumns, s.split.inner)));
+    const int64_t grain = std::max<int64_t>(
+        1, 16384 / std::max<int64_t>(1, s.split.length * std::min(kColumns, s.split.inner)));
     return executable([=](void* const* in, void* const* out, void*) {
         parallel_for(s.split.outer * strips, grain, 1, [=](int64_t lo, int64_t hi) {
             for (int64_t i = lo; i < hi; ++i) {
-                const int64_t column = i % strips * kColumns, at = i / strips * s.split.length * s.split.inner + column;
-                scan_columns(s, static_cast<const T*>(in[0]) + at, static_cast<Out*>(out[0]) + at, std::min(kColumns, s.split.inner - column));
+                const int64_t column = i % strips * kColumns,
+                              at = i / strips * s.split.length * s.split.inner + column;
+                scan_columns(s, static_cast<const T*>(in[0]) + at, static_cast<Out*>(out[0]) + at,
+                             std::min(kColumns, s.split.inner - column));
             }
         });
     });
@@ -136,7 +152,9 @@ Prepared make_scan(const Scan& s) {
 Prepared prepare_cumsum(const OpCall& call, std::span<const Type>) {
     const Type& x = call.inputs[0];
     const int axis = runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name);
-    const Scan s{.split = split_at(x.shape, axis), .exclusive = call.flag("exclusive"), .reverse = call.flag("reverse")};
+    const Scan s{.split = split_at(x.shape, axis),
+                 .exclusive = call.flag("exclusive"),
+                 .reverse = call.flag("reverse")};
     if (x.dtype == DType::b8) return make_scan<uint8_t, int32_t>(s);
     return with_any(x.dtype, [&]<class T>(std::type_identity<T>) { return make_scan<T, T>(s); });
 }

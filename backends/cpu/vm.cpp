@@ -16,8 +16,9 @@ using codegen::Inner;
 using codegen::KernelIR;
 using codegen::LaunchShape;
 
-constexpr int64_t kBlock = 512;     // elements; a dozen registers of 2 KiB stay in the first-level cache
-constexpr int64_t kGrain = 32768;   // cheap elements that are worth a second thread
+constexpr int64_t kBlock =
+    512;  // elements; a dozen registers of 2 KiB stay in the first-level cache
+constexpr int64_t kGrain = 32768;  // cheap elements that are worth a second thread
 
 bool is_dense(const LaunchShape& launch, size_t input) {
     const size_t rank = launch.extents.size();
@@ -69,7 +70,7 @@ struct Step {
 struct Load {
     LoadFn run = nullptr;
     int value = 0, input = 0;
-    size_t bytes = 0;      // an element
+    size_t bytes = 0;  // an element
     bool dense = false, constant = false, words = false;
 };
 struct Store {
@@ -98,7 +99,9 @@ public:
                      [&](int64_t lo, int64_t hi) { run_range(inputs, outputs, lo, hi); });
     }
 
-    bool may_alias(int out, int in) const override { return codegen::may_lie_on(kernel_, launch_, out, in); }
+    bool may_alias(int out, int in) const override {
+        return codegen::may_lie_on(kernel_, launch_, out, in);
+    }
 
 private:
     void place_values() {
@@ -111,8 +114,8 @@ private:
         // The last instruction may write to its output itself: nothing is read after it, so the
         // output may lie on an input.
         const int last = program.size() - 1;
-        const bool writes = kernel_.results.size() == 1 && kernel_.results[0] == last && is_word(kernel_.outputs[0].dtype) &&
-                            arity_of(program[last].op) > 0;
+        const bool writes = kernel_.results.size() == 1 && kernel_.results[0] == last &&
+                            is_word(kernel_.outputs[0].dtype) && arity_of(program[last].op) > 0;
         std::vector<int> free_registers;
         for (int id = 0; id < program.size(); ++id) {
             const ScalarInst& inst = program[id];
@@ -123,7 +126,8 @@ private:
                 constants_.push_back(inst.type == ScalarType::b1 ? 0u - inst.bits : inst.bits);
                 continue;
             }
-            if (inst.op == ScalarOp::input && is_word(kernel_.inputs[inst.bits].dtype) && is_dense(launch_, inst.bits)) {
+            if (inst.op == ScalarOp::input && is_word(kernel_.inputs[inst.bits].dtype) &&
+                is_dense(launch_, inst.bits)) {
                 place = {Place::input, static_cast<int>(inst.bits)};
                 continue;
             }
@@ -131,8 +135,10 @@ private:
             // Inputs are all loaded before the first step, so theirs are never another input's.
             for (int k = 0; k < arity_of(inst.op); ++k) {
                 const int operand = inst.args[k];
-                const bool again = std::find(inst.args.begin(), inst.args.begin() + k, operand) != inst.args.begin() + k;
-                if (!again && last_use_[operand] == id && is_reusable(operand)) free_registers.push_back(places_[operand].index);
+                const bool again = std::find(inst.args.begin(), inst.args.begin() + k, operand) !=
+                                   inst.args.begin() + k;
+                if (!again && last_use_[operand] == id && is_reusable(operand))
+                    free_registers.push_back(places_[operand].index);
             }
             if (writes && id == last) {
                 place = {Place::output, 0};
@@ -150,7 +156,8 @@ private:
     // One element for all is loaded once, before the first block.
     bool is_reusable(int id) const {
         const ScalarInst& inst = kernel_.program[id];
-        return places_[id].kind == Place::reg && !(inst.op == ScalarOp::input && is_constant(launch_, inst.bits));
+        return places_[id].kind == Place::reg &&
+               !(inst.op == ScalarOp::input && is_constant(launch_, inst.bits));
     }
 
     void make_steps() {
@@ -162,13 +169,15 @@ private:
             if (inst.op == ScalarOp::input) {
                 if (place.kind != Place::reg) continue;
                 const DType dtype = kernel_.inputs[inst.bits].dtype;
-                loads_.push_back({kernels.load(dtype), id, static_cast<int>(inst.bits), size_of(dtype),
-                                  is_dense(launch_, inst.bits), is_constant(launch_, inst.bits), is_word(dtype)});
+                loads_.push_back({kernels.load(dtype), id, static_cast<int>(inst.bits),
+                                  size_of(dtype), is_dense(launch_, inst.bits),
+                                  is_constant(launch_, inst.bits), is_word(dtype)});
                 continue;
             }
             const ScalarType type = kernel_.program[inst.args[0]].type;
-            Step step{inst.op == ScalarOp::narrow ? kernels.narrow(inst.narrow_to) : kernels.step(inst.op, type), id,
-                      inst.args[0], std::max(inst.args[1], 0), std::max(inst.args[2], 0)};
+            Step step{inst.op == ScalarOp::narrow ? kernels.narrow(inst.narrow_to)
+                                                  : kernels.step(inst.op, type),
+                      id, inst.args[0], std::max(inst.args[1], 0), std::max(inst.args[2], 0)};
             if (!step.run) throw InternalError(cat("the VM has no loop for ", name_of(inst.op)));
             steps_.push_back(step);
             weight_ += inst.op >= ScalarOp::exp && inst.op <= ScalarOp::digamma ? 8 : 1;
@@ -176,13 +185,15 @@ private:
         weight_ = std::max<int64_t>(1, weight_ / 2);
         for (size_t k = 0; k < kernel_.results.size(); ++k)
             if (places_[kernel_.results[k]].kind != Place::output)
-                stores_.push_back({kernels.store(kernel_.outputs[k].dtype), kernel_.results[k], static_cast<int>(k), size_of(kernel_.outputs[k].dtype)});
+                stores_.push_back({kernels.store(kernel_.outputs[k].dtype), kernel_.results[k],
+                                   static_cast<int>(k), size_of(kernel_.outputs[k].dtype)});
     }
 
     void fill_constants(int64_t words) {
         constant_words_.resize(constants_.size() * static_cast<size_t>(words));
         for (size_t k = 0; k < constants_.size(); ++k)
-            std::fill_n(constant_words_.begin() + static_cast<ptrdiff_t>(k * words), words, constants_[k]);
+            std::fill_n(constant_words_.begin() + static_cast<ptrdiff_t>(k * words), words,
+                        constants_[k]);
     }
 
     void run_range(void* const* inputs, void* const* outputs, int64_t lo, int64_t hi) const {
@@ -190,35 +201,50 @@ private:
         char* few[kFew];
         const bool is_long = places_.size() > kFew;
         const size_t bytes = static_cast<size_t>(registers_) * register_bytes_;
-        char* registers = bytes || is_long ? scratch.of(bytes + (is_long ? places_.size() * sizeof(char*) + 64 : 0)) : nullptr;
+        char* registers =
+            bytes || is_long
+                ? scratch.of(bytes + (is_long ? places_.size() * sizeof(char*) + 64 : 0))
+                : nullptr;
         char** at = is_long ? reinterpret_cast<char**>(registers + bytes) : few;
         for (size_t id = 0; id < places_.size(); ++id) {
             const Place& place = places_[id];
             switch (place.kind) {
                 case Place::nowhere: at[id] = nullptr; break;
-                case Place::reg: at[id] = registers + static_cast<size_t>(place.index) * register_bytes_; break;
+                case Place::reg:
+                    at[id] = registers + static_cast<size_t>(place.index) * register_bytes_;
+                    break;
                 case Place::constant:
-                    at[id] = reinterpret_cast<char*>(const_cast<uint32_t*>(constant_words_.data())) + static_cast<size_t>(place.index) * register_bytes_;
+                    at[id] =
+                        reinterpret_cast<char*>(const_cast<uint32_t*>(constant_words_.data())) +
+                        static_cast<size_t>(place.index) * register_bytes_;
                     break;
                 case Place::input: at[id] = static_cast<char*>(inputs[place.index]) + lo * 4; break;
-                case Place::output: at[id] = static_cast<char*>(outputs[place.index]) + lo * 4; break;
+                case Place::output:
+                    at[id] = static_cast<char*>(outputs[place.index]) + lo * 4;
+                    break;
             }
         }
         for (const Load& load : loads_)
-            if (load.constant) load.run(at[load.value], inputs[load.input], 0, std::min(block_, hi - lo));
+            if (load.constant)
+                load.run(at[load.value], inputs[load.input], 0, std::min(block_, hi - lo));
         for (int64_t begin = lo; begin < hi; begin += block_) {
             const int64_t n = std::min(block_, hi - begin);
             for (const Load& load : loads_) {
                 if (load.constant) continue;
                 const char* from = static_cast<const char*>(inputs[load.input]);
-                if (load.dense) load.run(at[load.value], from + begin * static_cast<int64_t>(load.bytes), 1, n);
+                if (load.dense)
+                    load.run(at[load.value], from + begin * static_cast<int64_t>(load.bytes), 1, n);
                 else load_walk(load, at[load.value], from, begin, n);
             }
-            for (const Step& step : steps_) step.run(at[step.out], at[step.a], at[step.b], at[step.c], n);
+            for (const Step& step : steps_)
+                step.run(at[step.out], at[step.a], at[step.b], at[step.c], n);
             for (const Store& store : stores_)
-                store.run(static_cast<char*>(outputs[store.output]) + begin * static_cast<int64_t>(store.bytes), at[store.value], n);
+                store.run(static_cast<char*>(outputs[store.output]) +
+                              begin * static_cast<int64_t>(store.bytes),
+                          at[store.value], n);
             for (size_t id = 0; id < places_.size(); ++id)
-                if (places_[id].kind == Place::input || places_[id].kind == Place::output) at[id] += n * 4;
+                if (places_[id].kind == Place::input || places_[id].kind == Place::output)
+                    at[id] += n * 4;
         }
     }
 
@@ -240,7 +266,8 @@ private:
             // A call for a handful of words would cost more than the words.
             if (run < 16 && load.words) {
                 const int32_t* words = reinterpret_cast<const int32_t*>(from) + offset;
-                for (int64_t k = 0; k < run; ++k) reinterpret_cast<int32_t*>(to)[k] = words[k * strides[inner]];
+                for (int64_t k = 0; k < run; ++k)
+                    reinterpret_cast<int32_t*>(to)[k] = words[k * strides[inner]];
             } else {
                 load.run(to, from + offset * static_cast<int64_t>(load.bytes), strides[inner], run);
             }

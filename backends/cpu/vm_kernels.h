@@ -1,6 +1,7 @@
-// backends/cpu/vm_kernels.h -- the loops of the element-wise VM: one a scalar instruction and type, and
-// loads and stores that widen and narrow. Compiled once an instruction set (vm_kernels_avx2.cpp and
-// vm_kernels_avx512.cpp from vm_kernels.inl: their intrinsics need files of their own), chosen by runtime::isa().
+// backends/cpu/vm_kernels.h -- the loops of the element-wise VM: one a scalar instruction and type,
+// and loads and stores that widen and narrow. Compiled once an instruction set (vm_kernels_avx2.cpp
+// and vm_kernels_avx512.cpp from vm_kernels.inl: their intrinsics need files of their own), chosen
+// by runtime::isa().
 #pragma once
 
 #include <bit>
@@ -16,7 +17,8 @@ using runtime::ScalarType;
 
 // Values are 32 bits wide: f32, i32, or b1 as 0 and -1. `out` may be one of the operands.
 using StepFn = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
-using LoadFn = void (*)(void* out, const void* from, int64_t stride, int64_t n);  // stride in elements
+using LoadFn = void (*)(void* out, const void* from, int64_t stride,
+                        int64_t n);  // stride in elements
 using StoreFn = void (*)(void* to, const void* values, int64_t n);
 
 struct VmKernels {
@@ -28,8 +30,12 @@ struct VmKernels {
     StoreFn (*store)(DType dtype) = nullptr;
 };
 
-namespace avx2 { VmKernels vm_kernels(); }
-namespace avx512 { VmKernels vm_kernels(); }
+namespace avx2 {
+VmKernels vm_kernels();
+}
+namespace avx512 {
+VmKernels vm_kernels();
+}
 
 // The best for runtime::isa().
 const VmKernels& vm_kernels();

@@ -1,5 +1,5 @@
-// backends/cpu/vm_kernels.inl -- the bodies of the loops in vm_kernels.h. It is compiled for several
-// instruction sets: nothing here may be an inline function that other files share.
+// backends/cpu/vm_kernels.inl -- the bodies of the loops in vm_kernels.h. It is compiled for
+// several instruction sets: nothing here may be an inline function that other files share.
 #include <cmath>
 #include <cstring>
 
@@ -20,7 +20,9 @@ T load(const void* from) {
     return x;
 }
 template <class T>
-void store(void* to, T x) { std::memcpy(to, &x, sizeof x); }
+void store(void* to, T x) {
+    std::memcpy(to, &x, sizeof x);
+}
 
 #ifdef __AVX512F__
 template <class T>
@@ -34,16 +36,20 @@ void store_some(void* to, T x, int n) {
 #else
 template <class T>
 T load_some(const void* from, int n) {
-    return std::bit_cast<T>(_mm256_maskload_epi32(static_cast<const int*>(from), (__m256i)first_lanes(n)));
+    return std::bit_cast<T>(
+        _mm256_maskload_epi32(static_cast<const int*>(from), (__m256i)first_lanes(n)));
 }
 template <class T>
 void store_some(void* to, T x, int n) {
-    _mm256_maskstore_epi32(static_cast<int*>(to), (__m256i)first_lanes(n), std::bit_cast<__m256i>(x));
+    _mm256_maskstore_epi32(static_cast<int*>(to), (__m256i)first_lanes(n),
+                           std::bit_cast<__m256i>(x));
 }
 #endif
 
 template <class T>
-const T* at(const void* base, int64_t i) { return static_cast<const T*>(base) + i; }
+const T* at(const void* base, int64_t i) {
+    return static_cast<const T*>(base) + i;
+}
 inline void* at(void* base, int64_t i) { return static_cast<int32_t*>(base) + i; }
 
 // out[i] = f(a[i], b[i], c[i]) over as many operands as Args. A long body is written once, with the
@@ -63,14 +69,16 @@ void loop(void* out, const void* a, const void* b, const void* c, int64_t n) {
         for (; i < n; i += kLanes) {
             const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
             const auto result = [&]<size_t... k>(std::index_sequence<k...>) {
-                return f((count == kLanes ? load<Args>(at<int32_t>(from[k], i)) : load_some<Args>(at<int32_t>(from[k], i), count))...);
+                return f((count == kLanes ? load<Args>(at<int32_t>(from[k], i))
+                                          : load_some<Args>(at<int32_t>(from[k], i), count))...);
             }(all);
             if (count == kLanes) store(at(out, i), result);
             else store_some(at(out, i), result, count);
         }
     } else {
         for (; i + kLanes <= n; i += kLanes) store(at(out, i), whole(i, all));
-        if (i < n) store_some(at(out, i), some(i, static_cast<int>(n - i), all), static_cast<int>(n - i));
+        if (i < n)
+            store_some(at(out, i), some(i, static_cast<int>(n - i), all), static_cast<int>(n - i));
     }
 }
 
@@ -91,19 +99,20 @@ int32_t floor_div(int32_t a, int32_t b) {
     return (a / b) - ((a % b != 0) && ((a % b < 0) != (b < 0)));
 }
 
-
 StepFn f32_step(ScalarOp op) {
     switch (op) {
         case ScalarOp::add: return loop<false, [](F32 a, F32 b) { return a + b; }, F32, F32>;
         case ScalarOp::sub: return loop<false, [](F32 a, F32 b) { return a - b; }, F32, F32>;
         case ScalarOp::mul: return loop<false, [](F32 a, F32 b) { return a * b; }, F32, F32>;
         case ScalarOp::div: return loop<false, [](F32 a, F32 b) { return a / b; }, F32, F32>;
-        case ScalarOp::mod: return scalar_loop<float, [](float a, float b) { return ::fmodf(a, b); }>;
+        case ScalarOp::mod:
+            return scalar_loop<float, [](float a, float b) { return ::fmodf(a, b); }>;
         case ScalarOp::neg: return loop<false, [](F32 a) { return -a; }, F32>;
         case ScalarOp::abs: return loop<false, [](F32 a) { return abs(a); }, F32>;
         case ScalarOp::max: return loop<false, [](F32 a, F32 b) { return max(a, b); }, F32, F32>;
         case ScalarOp::min: return loop<false, [](F32 a, F32 b) { return min(a, b); }, F32, F32>;
-        case ScalarOp::fma: return loop<false, [](F32 a, F32 b, F32 c) { return fma(a, b, c); }, F32, F32, F32>;
+        case ScalarOp::fma:
+            return loop<false, [](F32 a, F32 b, F32 c) { return fma(a, b, c); }, F32, F32, F32>;
         case ScalarOp::sqrt: return loop<false, [](F32 a) { return sqrt(a); }, F32>;
         case ScalarOp::floor: return loop<false, [](F32 a) { return floor(a); }, F32>;
         case ScalarOp::ceil: return loop<false, [](F32 a) { return ceil(a); }, F32>;
@@ -115,14 +124,34 @@ StepFn f32_step(ScalarOp op) {
         case ScalarOp::ne: return loop<false, [](F32 a, F32 b) { return ne(a, b); }, F32, F32>;
         case ScalarOp::f32_to_i32: return loop<false, [](F32 a) { return to_int(a); }, F32>;
         case ScalarOp::bits_f32_to_i32: return loop<false, [](F32 a) { return a; }, F32>;
-#define MEGJIT_LONG(name) case ScalarOp::name: return loop<true, [](F32 a) { return math::name<F32>(a); }, F32>;
-        MEGJIT_LONG(exp) MEGJIT_LONG(expm1) MEGJIT_LONG(log) MEGJIT_LONG(log1p) MEGJIT_LONG(sin) MEGJIT_LONG(cos)
-        MEGJIT_LONG(tan) MEGJIT_LONG(asin) MEGJIT_LONG(acos) MEGJIT_LONG(atan) MEGJIT_LONG(sinh) MEGJIT_LONG(cosh)
-        MEGJIT_LONG(tanh) MEGJIT_LONG(asinh) MEGJIT_LONG(acosh) MEGJIT_LONG(atanh) MEGJIT_LONG(erf) MEGJIT_LONG(erfc)
-        MEGJIT_LONG(erfinv) MEGJIT_LONG(lgamma) MEGJIT_LONG(digamma)
+#define MEGJIT_LONG(name) \
+    case ScalarOp::name: return loop<true, [](F32 a) { return math::name<F32>(a); }, F32>;
+            MEGJIT_LONG(exp)
+            MEGJIT_LONG(expm1)
+            MEGJIT_LONG(log)
+            MEGJIT_LONG(log1p)
+            MEGJIT_LONG(sin)
+            MEGJIT_LONG(cos)
+            MEGJIT_LONG(tan)
+            MEGJIT_LONG(asin)
+            MEGJIT_LONG(acos)
+            MEGJIT_LONG(atan)
+            MEGJIT_LONG(sinh)
+            MEGJIT_LONG(cosh)
+            MEGJIT_LONG(tanh)
+            MEGJIT_LONG(asinh)
+            MEGJIT_LONG(acosh)
+            MEGJIT_LONG(atanh)
+            MEGJIT_LONG(erf)
+            MEGJIT_LONG(erfc)
+            MEGJIT_LONG(erfinv)
+            MEGJIT_LONG(lgamma)
+            MEGJIT_LONG(digamma)
 #undef MEGJIT_LONG
-        case ScalarOp::atan2: return loop<true, [](F32 a, F32 b) { return math::atan2<F32>(a, b); }, F32, F32>;
-        case ScalarOp::pow: return loop<true, [](F32 a, F32 b) { return math::pow<F32>(a, b); }, F32, F32>;
+        case ScalarOp::atan2:
+            return loop<true, [](F32 a, F32 b) { return math::atan2<F32>(a, b); }, F32, F32>;
+        case ScalarOp::pow:
+            return loop<true, [](F32 a, F32 b) { return math::pow<F32>(a, b); }, F32, F32>;
         default: return nullptr;
     }
 }
@@ -135,7 +164,8 @@ StepFn i32_step(ScalarOp op) {
         case ScalarOp::div: return scalar_loop<int32_t, floor_div>;
         case ScalarOp::mod: return scalar_loop<int32_t, floor_mod>;
         case ScalarOp::neg: return loop<false, [](I32 a) { return splat(0) - a; }, I32>;
-        case ScalarOp::abs: return loop<false, [](I32 a) { return select(a < splat(0), splat(0) - a, a); }, I32>;
+        case ScalarOp::abs:
+            return loop<false, [](I32 a) { return select(a < splat(0), splat(0) - a, a); }, I32>;
         case ScalarOp::max: return loop<false, [](I32 a, I32 b) { return max(a, b); }, I32, I32>;
         case ScalarOp::min: return loop<false, [](I32 a, I32 b) { return min(a, b); }, I32, I32>;
         case ScalarOp::bit_and: return loop<false, [](I32 a, I32 b) { return a & b; }, I32, I32>;
@@ -144,7 +174,8 @@ StepFn i32_step(ScalarOp op) {
         case ScalarOp::bit_not: return loop<false, [](I32 a) { return a ^ splat(-1); }, I32>;
         case ScalarOp::shl: return loop<false, [](I32 a, I32 b) { return shl(a, b); }, I32, I32>;
         case ScalarOp::shr: return loop<false, [](I32 a, I32 b) { return shr(a, b); }, I32, I32>;
-        case ScalarOp::shr_logical: return loop<false, [](I32 a, I32 b) { return shr_logical(a, b); }, I32, I32>;
+        case ScalarOp::shr_logical:
+            return loop<false, [](I32 a, I32 b) { return shr_logical(a, b); }, I32, I32>;
         case ScalarOp::lt: return loop<false, [](I32 a, I32 b) { return a < b; }, I32, I32>;
         case ScalarOp::le: return loop<false, [](I32 a, I32 b) { return a <= b; }, I32, I32>;
         case ScalarOp::eq: return loop<false, [](I32 a, I32 b) { return eq(a, b); }, I32, I32>;
@@ -157,9 +188,12 @@ StepFn i32_step(ScalarOp op) {
 
 StepFn b1_step(ScalarOp op) {
     switch (op) {
-        case ScalarOp::bit_and: case ScalarOp::min: return loop<false, [](B1 a, B1 b) { return a & b; }, B1, B1>;
-        case ScalarOp::bit_or: case ScalarOp::max: return loop<false, [](B1 a, B1 b) { return a | b; }, B1, B1>;
-        case ScalarOp::bit_xor: case ScalarOp::ne: return loop<false, [](B1 a, B1 b) { return a ^ b; }, B1, B1>;
+        case ScalarOp::bit_and:
+        case ScalarOp::min: return loop<false, [](B1 a, B1 b) { return a & b; }, B1, B1>;
+        case ScalarOp::bit_or:
+        case ScalarOp::max: return loop<false, [](B1 a, B1 b) { return a | b; }, B1, B1>;
+        case ScalarOp::bit_xor:
+        case ScalarOp::ne: return loop<false, [](B1 a, B1 b) { return a ^ b; }, B1, B1>;
         case ScalarOp::bit_not: return loop<false, [](B1 a) { return !a; }, B1>;
         case ScalarOp::lt: return loop<false, [](B1 a, B1 b) { return (!a) & b; }, B1, B1>;
         case ScalarOp::le: return loop<false, [](B1 a, B1 b) { return (!a) | b; }, B1, B1>;
@@ -170,7 +204,8 @@ StepFn b1_step(ScalarOp op) {
 }
 
 StepFn step(ScalarOp op, ScalarType type) {
-    if (op == ScalarOp::select) return loop<false, [](B1 c, I32 a, I32 b) { return select(c, a, b); }, B1, I32, I32>;
+    if (op == ScalarOp::select)
+        return loop<false, [](B1 c, I32 a, I32 b) { return select(c, a, b); }, B1, I32, I32>;
     switch (type) {
         case ScalarType::f32: return f32_step(op);
         case ScalarType::i32: return i32_step(op);
@@ -192,18 +227,24 @@ F32 narrow_half(F32 x) { return {_mm256_cvtph_ps(_mm256_cvtps_ph(x.v, kToEven & 
 F32 narrow_bfloat(F32 x) {
     const I32 bits = bits_of(x);
     const I32 rounded = (bits + 0x7FFF) + (shr_logical(bits, 16) & splat(1));
-    return float_of(select(ne(x, x), bits | splat(0x400000), rounded) & splat(static_cast<int32_t>(0xFFFF0000)));
+    return float_of(select(ne(x, x), bits | splat(0x400000), rounded) &
+                    splat(static_cast<int32_t>(0xFFFF0000)));
 }
 
 StepFn narrow(DType dtype) {
     switch (dtype) {
         case DType::f16: return loop<false, narrow_half, F32>;
         case DType::bf16: return loop<false, narrow_bfloat, F32>;
-        case DType::i16: return loop<false, [](I32 a) { return shr(shl(a, splat(16)), splat(16)); }, I32>;
-        case DType::i8: return loop<false, [](I32 a) { return shr(shl(a, splat(24)), splat(24)); }, I32>;
+        case DType::i16:
+            return loop<false, [](I32 a) { return shr(shl(a, splat(16)), splat(16)); }, I32>;
+        case DType::i8:
+            return loop<false, [](I32 a) { return shr(shl(a, splat(24)), splat(24)); }, I32>;
         case DType::u8: return loop<false, [](I32 a) { return a & splat(0xFF); }, I32>;
         case DType::u16: return loop<false, [](I32 a) { return a & splat(0xFFFF); }, I32>;
-        case DType::f32: case DType::i32: case DType::b8: case DType::c64: break;
+        case DType::f32:
+        case DType::i32:
+        case DType::b8:
+        case DType::c64: break;
     }
     return nullptr;
 }
@@ -212,7 +253,9 @@ StepFn narrow(DType dtype) {
 template <class T>
 struct Lanes {
     typedef T Small __attribute__((vector_size(sizeof(T) * kLanes)));
-    static I32 widen(const void* from) { return {__builtin_convertvector(load<Small>(from), IntVector)}; }
+    static I32 widen(const void* from) {
+        return {__builtin_convertvector(load<Small>(from), IntVector)};
+    }
     static void narrow(void* to, I32 x) { store(to, __builtin_convertvector(x.v, Small)); }
 };
 B1 widen_bool(const void* from) { return ne(Lanes<uint8_t>::widen(from), splat(0)); }
@@ -256,11 +299,14 @@ void store_loop(void* to, const void* values, int64_t n) {
     std::memcpy(target + i, rest, static_cast<size_t>(n - i) * sizeof(T));
 }
 
-void store_words(void* to, const void* values, int64_t n) { std::memcpy(to, values, static_cast<size_t>(n) * 4); }
+void store_words(void* to, const void* values, int64_t n) {
+    std::memcpy(to, values, static_cast<size_t>(n) * 4);
+}
 
 LoadFn loader(DType dtype) {
     switch (dtype) {
-        case DType::f32: case DType::i32: return load_loop<int32_t, widen_word>;
+        case DType::f32:
+        case DType::i32: return load_loop<int32_t, widen_word>;
         case DType::f16: return load_loop<uint16_t, widen_half>;
         case DType::bf16: return load_loop<uint16_t, widen_bfloat>;
         case DType::i16: return load_loop<int16_t, Lanes<int16_t>::widen>;
@@ -275,7 +321,8 @@ LoadFn loader(DType dtype) {
 
 StoreFn storer(DType dtype) {
     switch (dtype) {
-        case DType::f32: case DType::i32: return store_words;
+        case DType::f32:
+        case DType::i32: return store_words;
         case DType::f16: return store_loop<uint16_t, F32, store_half>;
         case DType::bf16: return store_loop<uint16_t, I32, store_bfloat>;
         case DType::i16: return store_loop<int16_t, I32, Lanes<int16_t>::narrow>;

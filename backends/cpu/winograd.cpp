@@ -21,7 +21,8 @@ using runtime::Type;
 
 constexpr int64_t kPositions = 16;  // of a tile of 4x4
 constexpr int64_t kPanel = WinogradShape::kPanel;
-constexpr int64_t kTilesAtOnce = 48;  // of products and results between two transforms: 200 KB of either, in the second cache
+constexpr int64_t kTilesAtOnce =
+    48;  // of products and results between two transforms: 200 KB of either, in the second cache
 
 bool is_epilogue(const OpCall& call) { return call.op.name == "conv_epilogue"; }
 
@@ -39,8 +40,13 @@ bool has_known_epilogue(const OpCall& call) {
 WinogradShape shape_of(const OpCall& call, const Type& y) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     const auto padding = runtime::per_axis(call, "padding", 2, 0);
-    WinogradShape s{.images = x.shape[0], .height = x.shape[2], .width = x.shape[3], .in_channels = w.shape[1],
-                    .out_height = y.shape[2], .out_width = y.shape[3], .out_channels = w.shape[0]};
+    WinogradShape s{.images = x.shape[0],
+                    .height = x.shape[2],
+                    .width = x.shape[3],
+                    .in_channels = w.shape[1],
+                    .out_height = y.shape[2],
+                    .out_width = y.shape[3],
+                    .out_channels = w.shape[0]};
     for (int axis = 0; axis < 2; ++axis) s.padding[axis] = padding[axis];
     s.tile_rows = (s.out_height + 1) / 2, s.tile_columns = (s.out_width + 1) / 2;
     return s;
@@ -48,15 +54,23 @@ WinogradShape shape_of(const OpCall& call, const Type& y) {
 
 int64_t transformed_numel(const Type& w) { return kPositions * w.shape[0] * w.shape[1]; }
 
-// Runs the tiles in parts, of which a thread does all three steps: where the weights stay in each core's cache.
-// Otherwise threads share out the panels of output channels, so that each weight is read once for all tiles.
+// Runs the tiles in parts, of which a thread does all three steps: where the weights stay in each
+// core's cache. Otherwise threads share out the panels of output channels, so that each weight is
+// read once for all tiles.
 class WinogradExecutable final : public runtime::Executable {
 public:
     WinogradExecutable(WinogradShape shape, std::vector<EpilogueStep> steps)
-        : s_(shape), steps_(std::move(steps)), slots_(runtime::thread_count()), splits_tiles_(s_.in_channels * s_.out_channels <= 16384) {
+        : s_(shape),
+          steps_(std::move(steps)),
+          slots_(runtime::thread_count()),
+          splits_tiles_(s_.in_channels * s_.out_channels <= 16384) {
         constexpr int64_t kMostBytes = 2 << 20;  // of transformed inputs that threads share
         const int64_t tiles = s_.tiles(), mine = (tiles + slots_ - 1) / slots_;
-        const int64_t together = splits_tiles_ ? mine : std::min(tiles, std::max<int64_t>(kTilesAtOnce, kMostBytes / (kPositions * 4 * s_.in_channels)));
+        const int64_t together =
+            splits_tiles_
+                ? mine
+                : std::min(tiles, std::max<int64_t>(kTilesAtOnce, kMostBytes / (kPositions * 4 *
+                                                                                s_.in_channels)));
         const int64_t parts = (together + kTilesAtOnce - 1) / kTilesAtOnce;
         part_ = (together + parts - 1) / parts;
         shared_ = splits_tiles_ ? part_ : together;
@@ -68,17 +82,22 @@ public:
         return static_cast<size_t>(inputs + slots_ * product_floats_) * sizeof(float);
     }
     bool may_alias(int, int in) const override {
-        return std::any_of(steps_.begin(), steps_.end(), [in](const EpilogueStep& step) { return step.kind == EpilogueStep::Kind::add && step.operand == static_cast<size_t>(in); });
+        return std::any_of(steps_.begin(), steps_.end(), [in](const EpilogueStep& step) {
+            return step.kind == EpilogueStep::Kind::add && step.operand == static_cast<size_t>(in);
+        });
     }
 
     void run(void* const* in, void* const* out, void* workspace) const override {
         WinogradEpilogue epilogue;
         for (const EpilogueStep& step : steps_) {
-            if (step.kind == EpilogueStep::Kind::bias) epilogue.bias = static_cast<const float*>(in[step.operand]);
-            else if (step.kind == EpilogueStep::Kind::add) epilogue.addend = static_cast<const float*>(in[step.operand]);
+            if (step.kind == EpilogueStep::Kind::bias)
+                epilogue.bias = static_cast<const float*>(in[step.operand]);
+            else if (step.kind == EpilogueStep::Kind::add)
+                epilogue.addend = static_cast<const float*>(in[step.operand]);
             else epilogue.rectifies = true;
         }
-        const Run run{static_cast<const float*>(in[0]), static_cast<const float*>(in[1]), static_cast<float*>(out[0]), static_cast<float*>(workspace), epilogue};
+        const Run run{static_cast<const float*>(in[0]), static_cast<const float*>(in[1]),
+                      static_cast<float*>(out[0]), static_cast<float*>(workspace), epilogue};
         splits_tiles_ ? by_tiles(run) : by_panels(run);
     }
 
@@ -89,10 +108,13 @@ private:
         WinogradEpilogue epilogue;
     };
 
-    // Products and results of tiles [lo, lo + count) in one panel; v begins with tile `origin` of `rows`.
-    void finish(const Run& run, const float* v, float* m, int64_t panel, int64_t origin, int64_t rows, int64_t lo, int64_t count) const {
+    // Products and results of tiles [lo, lo + count) in one panel; v begins with tile `origin` of
+    // `rows`.
+    void finish(const Run& run, const float* v, float* m, int64_t panel, int64_t origin,
+                int64_t rows, int64_t lo, int64_t count) const {
         for (int64_t i = 0; i < kPositions; ++i)
-            MEGJIT_BEST(multiply_panel)(v + (i * rows + lo - origin) * s_.in_channels, run.u + (panel * kPositions + i) * s_.in_channels * kPanel,
+            MEGJIT_BEST(multiply_panel)(v + (i * rows + lo - origin) * s_.in_channels,
+                                        run.u + (panel * kPositions + i) * s_.in_channels * kPanel,
                                         m + i * count * kPanel, count, s_.in_channels);
         MEGJIT_BEST(transform_output)(s_, run.epilogue, m, run.y, panel, lo, count);
     }
@@ -101,12 +123,14 @@ private:
         const int64_t tiles = s_.tiles(), mine = (tiles + slots_ - 1) / slots_;
         parallel_for(slots_, 1, 1, [&](int64_t first, int64_t last) {
             for (int64_t slot = first; slot < last; ++slot) {
-                float *const v = run.work + slot * (input_floats_ + product_floats_), *const m = v + input_floats_;
+                float *const v = run.work + slot * (input_floats_ + product_floats_),
+                             *const m = v + input_floats_;
                 const int64_t end = std::min(tiles, (slot + 1) * mine);
                 for (int64_t lo = slot * mine; lo < end; lo += part_) {
                     const int64_t count = std::min(part_, end - lo);
                     MEGJIT_BEST(transform_input)(s_, run.x, v, lo, count, lo, lo + count);
-                    for (int64_t panel = 0; panel < s_.panels(); ++panel) finish(run, v, m, panel, lo, count, lo, count);
+                    for (int64_t panel = 0; panel < s_.panels(); ++panel)
+                        finish(run, v, m, panel, lo, count, lo, count);
                 }
             }
         });
@@ -116,12 +140,17 @@ private:
         float* const v = run.work;
         for (int64_t origin = 0; origin < s_.tiles(); origin += shared_) {
             const int64_t rows = std::min(shared_, s_.tiles() - origin);
-            parallel_for(rows, 1, 1, [&](int64_t lo, int64_t hi) { MEGJIT_BEST(transform_input)(s_, run.x, v, origin, rows, origin + lo, origin + hi); });
+            parallel_for(rows, 1, 1, [&](int64_t lo, int64_t hi) {
+                MEGJIT_BEST(transform_input)(s_, run.x, v, origin, rows, origin + lo, origin + hi);
+            });
             parallel_for(slots_, 1, 1, [&](int64_t first, int64_t last) {
                 for (int64_t slot = first; slot < last; ++slot) {
                     float* const m = v + input_floats_ + slot * product_floats_;
-                    for (int64_t panel = s_.panels() * slot / slots_; panel < s_.panels() * (slot + 1) / slots_; ++panel)
-                        for (int64_t lo = 0; lo < rows; lo += part_) finish(run, v, m, panel, origin, rows, origin + lo, std::min(part_, rows - lo));
+                    for (int64_t panel = s_.panels() * slot / slots_;
+                         panel < s_.panels() * (slot + 1) / slots_; ++panel)
+                        for (int64_t lo = 0; lo < rows; lo += part_)
+                            finish(run, v, m, panel, origin, rows, origin + lo,
+                                   std::min(part_, rows - lo));
                 }
             });
         }
@@ -138,9 +167,14 @@ private:
 
 bool takes_winograd(const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
-    if (x.rank() != 4 || x.dtype != runtime::DType::f32 || w.dtype != x.dtype || outputs[0].numel() == 0) return false;
-    if (x.layout != Layout::channels_last || w.shape[2] != 3 || w.shape[3] != 3 || call.integer("groups") != 1) return false;
-    const auto stride = runtime::per_axis(call, "stride", 2, 1), dilation = runtime::per_axis(call, "dilation", 2, 1);
+    if (x.rank() != 4 || x.dtype != runtime::DType::f32 || w.dtype != x.dtype ||
+        outputs[0].numel() == 0)
+        return false;
+    if (x.layout != Layout::channels_last || w.shape[2] != 3 || w.shape[3] != 3 ||
+        call.integer("groups") != 1)
+        return false;
+    const auto stride = runtime::per_axis(call, "stride", 2, 1),
+               dilation = runtime::per_axis(call, "dilation", 2, 1);
     if (stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1) return false;
     return w.shape[1] % 16 == 0 && w.shape[0] % kPanel == 0 && has_known_epilogue(call);
 }
@@ -150,13 +184,16 @@ bool suits_winograd(const OpCall& call, std::span<const Type> outputs) {
     return takes_winograd(call, outputs) && shape_of(call, outputs[0]).tiles() >= kFewestTiles;
 }
 
-size_t winograd_bytes(const Type& w) { return static_cast<size_t>(transformed_numel(w) + w.numel()) * sizeof(float); }
+size_t winograd_bytes(const Type& w) {
+    return static_cast<size_t>(transformed_numel(w) + w.numel()) * sizeof(float);
+}
 
 // G g G^T with G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1], into [panel][16][ic][kPanel].
 void pack_winograd(const Type& w, const float* from, float* to) {
     const int64_t channels = w.shape[1];
     const auto transform = [](const float g[3], float out[4]) {
-        out[0] = g[0], out[1] = (g[0] + g[1] + g[2]) / 2, out[2] = (g[0] - g[1] + g[2]) / 2, out[3] = g[2];
+        out[0] = g[0], out[1] = (g[0] + g[1] + g[2]) / 2, out[2] = (g[0] - g[1] + g[2]) / 2,
+        out[3] = g[2];
     };
     parallel_for(w.shape[0], 1, kPanel, [&](int64_t lo, int64_t hi) {
         for (int64_t o = lo; o < hi; ++o)
@@ -168,7 +205,9 @@ void pack_winograd(const Type& w, const float* from, float* to) {
                     const float line[3] = {half[0][j], half[1][j], half[2][j]};
                     float out[4];
                     transform(line, out);
-                    for (int i = 0; i < 4; ++i) to[((o / kPanel * kPositions + 4 * i + j) * channels + c) * kPanel + o % kPanel] = out[i];
+                    for (int i = 0; i < 4; ++i)
+                        to[((o / kPanel * kPositions + 4 * i + j) * channels + c) * kPanel +
+                           o % kPanel] = out[i];
                 }
             }
     });

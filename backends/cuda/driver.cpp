@@ -25,7 +25,9 @@ CudaDriver::CudaDriver(const std::filesystem::path& library) {
     if (!handle) throw DeviceError(cat("there is no CUDA driver: ", dlerror()));
     const auto symbol = [&]<class Fn>(const char* name, Fn& fn) {
         fn = reinterpret_cast<Fn>(dlsym(handle, name));
-        if (!fn) throw DeviceError(cat("the CUDA driver ", library.string(), " lacks ", name, ": it is too old"));
+        if (!fn)
+            throw DeviceError(
+                cat("the CUDA driver ", library.string(), " lacks ", name, ": it is too old"));
     };
 #define MEGJIT_X(name, ours, parameters) symbol(#name, functions_.ours);
     MEGJIT_CUDA_FUNCTIONS(MEGJIT_X)
@@ -41,8 +43,8 @@ void CudaDriver::check(Result result, const char* call) const {
     const char *name = nullptr, *text = nullptr;
     functions_.error_name(result, &name);
     functions_.error_text(result, &text);
-    throw DeviceError(cat("CUDA: ", call, " failed: ", name ? name : "unknown error", " (", result, ")",
-                          text ? ": " : "", text ? text : ""));
+    throw DeviceError(cat("CUDA: ", call, " failed: ", name ? name : "unknown error", " (", result,
+                          ")", text ? ": " : "", text ? text : ""));
 }
 
 }  // namespace megjit::cuda

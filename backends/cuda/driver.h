@@ -22,37 +22,37 @@ using Event = struct OpaqueEvent*;
 
 // X(name in the library, our name, parameters)
 // clang-format off
-#define MEGJIT_CUDA_FUNCTIONS(X)                                                                                   \
-    X(cuInit, init, (unsigned flags))                                                                              \
-    X(cuGetErrorName, error_name, (Result, const char** name))                                                     \
-    X(cuGetErrorString, error_text, (Result, const char** text))                                                   \
-    X(cuDriverGetVersion, version, (int* version))                                                                 \
-    X(cuDeviceGetCount, device_count, (int* count))                                                                \
-    X(cuDeviceGet, device, (DeviceId*, int ordinal))                                                               \
-    X(cuDeviceGetName, device_name, (char* name, int bytes, DeviceId))                                             \
-    X(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, DeviceId))                               \
-    X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId))                                              \
-    X(cuDevicePrimaryCtxRelease_v2, release_context, (DeviceId))                                                   \
-    X(cuCtxSetCurrent, set_context, (Context))                                                                     \
-    X(cuStreamCreate, create_stream, (Stream*, unsigned flags))                                                    \
-    X(cuStreamDestroy_v2, destroy_stream, (Stream))                                                                \
-    X(cuStreamSynchronize, synchronize_stream, (Stream))                                                           \
-    X(cuMemGetInfo_v2, memory_info, (size_t* free, size_t* total))                                                 \
-    X(cuMemAlloc_v2, allocate, (Address*, size_t bytes))                                                           \
-    X(cuMemFree_v2, free, (Address))                                                                               \
-    X(cuMemcpyHtoDAsync_v2, upload, (Address to, const void* from, size_t bytes, Stream))                          \
-    X(cuMemcpyDtoHAsync_v2, download, (void* to, Address from, size_t bytes, Stream))                              \
-    X(cuMemsetD8Async, fill, (Address, unsigned char value, size_t bytes, Stream))                                 \
-    X(cuModuleLoadDataEx, load_module, (Module*, const void* image, unsigned count, int* options, void** values))  \
-    X(cuModuleUnload, unload_module, (Module))                                                                     \
-    X(cuModuleGetFunction, function, (Function*, Module, const char* name))                                        \
-    X(cuFuncSetAttribute, set_function_attribute, (Function, int attribute, int value))                            \
-    X(cuLaunchKernel, launch, (Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
+#define MEGJIT_CUDA_FUNCTIONS(X) \
+    X(cuInit, init, (unsigned flags)) \
+    X(cuGetErrorName, error_name, (Result, const char** name)) \
+    X(cuGetErrorString, error_text, (Result, const char** text)) \
+    X(cuDriverGetVersion, version, (int* version)) \
+    X(cuDeviceGetCount, device_count, (int* count)) \
+    X(cuDeviceGet, device, (DeviceId*, int ordinal)) \
+    X(cuDeviceGetName, device_name, (char* name, int bytes, DeviceId)) \
+    X(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, DeviceId)) \
+    X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
+    X(cuDevicePrimaryCtxRelease_v2, release_context, (DeviceId)) \
+    X(cuCtxSetCurrent, set_context, (Context)) \
+    X(cuStreamCreate, create_stream, (Stream*, unsigned flags)) \
+    X(cuStreamDestroy_v2, destroy_stream, (Stream)) \
+    X(cuStreamSynchronize, synchronize_stream, (Stream)) \
+    X(cuMemGetInfo_v2, memory_info, (size_t* free, size_t* total)) \
+    X(cuMemAlloc_v2, allocate, (Address*, size_t bytes)) \
+    X(cuMemFree_v2, free, (Address)) \
+    X(cuMemcpyHtoDAsync_v2, upload, (Address to, const void* from, size_t bytes, Stream)) \
+    X(cuMemcpyDtoHAsync_v2, download, (void* to, Address from, size_t bytes, Stream)) \
+    X(cuMemsetD8Async, fill, (Address, unsigned char value, size_t bytes, Stream)) \
+    X(cuModuleLoadDataEx, load_module, (Module*, const void* image, unsigned count, int* options, void** values)) \
+    X(cuModuleUnload, unload_module, (Module)) \
+    X(cuModuleGetFunction, function, (Function*, Module, const char* name)) \
+    X(cuFuncSetAttribute, set_function_attribute, (Function, int attribute, int value)) \
+    X(cuLaunchKernel, launch, (Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream, void** parameters, void** extra)) \
-    X(cuEventCreate, create_event, (Event*, unsigned flags))                                                       \
-    X(cuEventDestroy_v2, destroy_event, (Event))                                                                   \
-    X(cuEventRecord, record_event, (Event, Stream))                                                                \
-    X(cuEventSynchronize, synchronize_event, (Event))                                                              \
+    X(cuEventCreate, create_event, (Event*, unsigned flags)) \
+    X(cuEventDestroy_v2, destroy_event, (Event)) \
+    X(cuEventRecord, record_event, (Event, Stream)) \
+    X(cuEventSynchronize, synchronize_event, (Event)) \
     X(cuEventElapsedTime, elapsed, (float* ms, Event from, Event to))
 // clang-format on
 
@@ -65,8 +65,8 @@ struct Functions {
 // The driver, opened and initialised.
 class CudaDriver {
 public:
-    // MEGJIT_CUDA_DRIVER when that is set, else libcuda.so.1. DeviceError in plain words when there is no
-    // driver, or no GPU.
+    // MEGJIT_CUDA_DRIVER when that is set, else libcuda.so.1. DeviceError in plain words when there
+    // is no driver, or no GPU.
     CudaDriver();
     explicit CudaDriver(const std::filesystem::path& library);
 

@@ -24,8 +24,10 @@ Gpu::Gpu(const CudaDriver& driver, int ordinal) : driver_(driver) {
     driver.check(call.device_name(name, sizeof name, device_), "cuDeviceGetName");
     name_ = name;
     int major = 0, minor = 0;
-    driver.check(call.device_attribute(&major, kComputeCapabilityMajor, device_), "cuDeviceGetAttribute");
-    driver.check(call.device_attribute(&minor, kComputeCapabilityMinor, device_), "cuDeviceGetAttribute");
+    driver.check(call.device_attribute(&major, kComputeCapabilityMajor, device_),
+                 "cuDeviceGetAttribute");
+    driver.check(call.device_attribute(&minor, kComputeCapabilityMinor, device_),
+                 "cuDeviceGetAttribute");
     arch_ = 10 * major + minor;
     driver.check(call.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
     try {
@@ -45,7 +47,9 @@ Gpu::~Gpu() {
     call.release_context(device_);
 }
 
-void Gpu::make_current() const { driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent"); }
+void Gpu::make_current() const {
+    driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent");
+}
 
 Address Gpu::allocate(size_t bytes) const {
     make_current();
@@ -54,8 +58,8 @@ Address Gpu::allocate(size_t bytes) const {
     if (result == kOutOfMemory) {
         size_t free = 0, total = 0;
         driver_.call().memory_info(&free, &total);
-        throw DeviceError(
-            cat(name_, ": out of memory: ", bytes, " bytes were asked for, ", free, " of ", total, " are free"));
+        throw DeviceError(cat(name_, ": out of memory: ", bytes, " bytes were asked for, ", free,
+                              " of ", total, " are free"));
     }
     driver_.check(result, "cuMemAlloc");
     return address;

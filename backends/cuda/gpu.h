@@ -23,7 +23,9 @@ public:
     const CudaDriver& driver() const { return driver_; }
     // A context is current to a thread: called before the driver is, by whoever calls it.
     void make_current() const;
-    void try_to_make_current() const noexcept { driver_.call().set_context(context_); }  // where nothing may be thrown
+    void try_to_make_current() const noexcept {
+        driver_.call().set_context(context_);
+    }  // where nothing may be thrown
 
     Address allocate(size_t bytes) const;
     void free(Address address) const;
@@ -47,7 +49,8 @@ private:
 class Buffer {
 public:
     Buffer(const Gpu& gpu, size_t bytes) : gpu_(&gpu), address_(gpu.allocate(bytes)) {}
-    Buffer(Buffer&& other) noexcept : gpu_(other.gpu_), address_(std::exchange(other.address_, 0)) {}
+    Buffer(Buffer&& other) noexcept
+        : gpu_(other.gpu_), address_(std::exchange(other.address_, 0)) {}
     Buffer& operator=(Buffer&& other) noexcept {
         std::swap(gpu_, other.gpu_);
         std::swap(address_, other.address_);

@@ -11,7 +11,7 @@ using runtime::DeviceError;
 
 // Numbers of the driver's interface.
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // options of cuModuleLoadDataEx
-constexpr int kMaxDynamicSharedBytes = 8;         // an attribute of functions
+constexpr int kMaxDynamicSharedBytes = 8;  // an attribute of functions
 constexpr uint32_t kSharedBytesForAll = 48 << 10;  // more must be asked for
 void* const kParameterEnd = nullptr;
 void* const kParameterBuffer = reinterpret_cast<void*>(1);
@@ -24,13 +24,15 @@ Module load(const Gpu& gpu, const GpuImage& image) {
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
     Module module = nullptr;
     // PTX is text that ends with a zero, as every std::string does.
-    const Result result = gpu.driver().call().load_module(&module, image.code.c_str(), 2, options, values);
+    const Result result =
+        gpu.driver().call().load_module(&module, image.code.c_str(), 2, options, values);
     if (result == 0) return module;
     try {
         gpu.driver().check(result, "cuModuleLoadDataEx");
     } catch (const DeviceError& error) {
-        throw DeviceError(cat(error.what(), "\n  ", gpu.name(), " (sm_", gpu.arch(), ") does not load a kernel's ",
-                              image.is_ptx ? "PTX" : "CUBIN", ": ", log.c_str()));
+        throw DeviceError(cat(error.what(), "\n  ", gpu.name(), " (sm_", gpu.arch(),
+                              ") does not load a kernel's ", image.is_ptx ? "PTX" : "CUBIN", ": ",
+                              log.c_str()));
     }
     return nullptr;
 }
@@ -41,11 +43,13 @@ CudaLauncher::CudaLauncher(const Gpu& gpu, std::shared_ptr<const GpuImage> image
     : gpu_(gpu), image_(std::move(image)), kernel_(std::move(kernel)), module_(load(gpu, *image_)) {
     const CudaDriver& driver = gpu.driver();
     try {
-        driver.check(driver.call().function(&function_, module_, image_->entry.c_str()), "cuModuleGetFunction");
+        driver.check(driver.call().function(&function_, module_, image_->entry.c_str()),
+                     "cuModuleGetFunction");
         if (image_->shared_bytes > kSharedBytesForAll)
-            driver.check(driver.call().set_function_attribute(function_, kMaxDynamicSharedBytes,
-                                                              static_cast<int>(image_->shared_bytes)),
-                         "cuFuncSetAttribute");
+            driver.check(
+                driver.call().set_function_attribute(function_, kMaxDynamicSharedBytes,
+                                                     static_cast<int>(image_->shared_bytes)),
+                "cuFuncSetAttribute");
     } catch (const DeviceError&) {
         driver.call().unload_module(module_);
         throw;
@@ -75,14 +79,16 @@ void CudaLauncher::launch(const LaunchShape& launch, std::span<const Address> in
     const Grid grid = grid_of(*image_, kernel_, launch);
     if (grid.blocks[0] == 0) return;
     const std::lock_guard lock(mutex_);
-    std::vector<uint64_t> words = parameters_of(*image_, launch, inputs, outputs, memory_of_parts(grid));
+    std::vector<uint64_t> words =
+        parameters_of(*image_, launch, inputs, outputs, memory_of_parts(grid));
     size_t bytes = words.size() * sizeof(uint64_t);
     void* extra[] = {kParameterBuffer, words.data(), kParameterBytes, &bytes, kParameterEnd};
     const uint32_t* block = image_->block;
     gpu_.make_current();
     gpu_.driver().check(
-        gpu_.driver().call().launch(function_, grid.blocks[0], grid.blocks[1], grid.blocks[2], block[0], block[1],
-                                    block[2], image_->shared_bytes, gpu_.stream(), nullptr, extra),
+        gpu_.driver().call().launch(function_, grid.blocks[0], grid.blocks[1], grid.blocks[2],
+                                    block[0], block[1], block[2], image_->shared_bytes,
+                                    gpu_.stream(), nullptr, extra),
         "cuLaunchKernel");
 }
 

@@ -1,4 +1,5 @@
-// backends/cuda/launcher.h -- CudaLauncher: an image, loaded; launches with any numbers that it serves.
+// backends/cuda/launcher.h -- CudaLauncher: an image, loaded; launches with any numbers that it
+// serves.
 #pragma once
 
 #include <memory>
@@ -15,12 +16,14 @@ namespace megjit::cuda {
 class CudaLauncher {
 public:
     // DeviceError with the driver's log when the image does not load.
-    CudaLauncher(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> image, codegen::KernelIR kernel);
+    CudaLauncher(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> image,
+                 codegen::KernelIR kernel);
     ~CudaLauncher();
     CudaLauncher(const CudaLauncher&) = delete;
     CudaLauncher& operator=(const CudaLauncher&) = delete;
 
-    // Queued on the GPU's stream. `launch` has the variant for which the image was made; inputs are those in memory.
+    // Queued on the GPU's stream. `launch` has the variant for which the image was made; inputs are
+    // those in memory.
     void launch(const codegen::LaunchShape& launch, std::span<const Address> inputs,
                 std::span<const Address> outputs) const;
 
@@ -32,7 +35,8 @@ private:
     codegen::KernelIR kernel_;
     Module module_ = nullptr;
     Function function_ = nullptr;
-    // What blocks that share a row leave to each other. Launches follow each other on the stream, so one will do.
+    // What blocks that share a row leave to each other. Launches follow each other on the stream,
+    // so one will do.
     mutable std::mutex mutex_;
     mutable std::optional<Buffer> parts_, counters_;
     mutable uint32_t blocks_ = 0;  // for how many it is large enough

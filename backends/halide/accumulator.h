@@ -1,4 +1,5 @@
-// backends/halide/accumulator.h -- one reduction on its way: vectors on the stack, which LLVM keeps in registers.
+// backends/halide/accumulator.h -- one reduction on its way: vectors on the stack, which LLVM keeps
+// in registers.
 #pragma once
 
 #include "backends/halide/code.h"
@@ -14,11 +15,12 @@ public:
     // Opens the state, `lanes` wide, in `code`.
     Accumulator(Code& code, codegen::Reduce kind, runtime::ScalarType type, int lanes);
 
-    // f32 sums grow in parts of a few thousand elements: the parts have small errors, and there are few of them.
+    // f32 sums grow in parts of a few thousand elements: the parts have small errors, and there are
+    // few of them.
     bool wants_parts() const;
     void end_part(Code& code) const;
-    // Takes in one value a lane, where `mask` is true (everywhere if it is undefined). `place` (i32) is the
-    // value's index in the reduced axes.
+    // Takes in one value a lane, where `mask` is true (everywhere if it is undefined). `place`
+    // (i32) is the value's index in the reduced axes.
     void take(Code& code, const Expr& value, const Expr& place, const Expr& mask) const;
     State load(Code& code) const;
     // Of two states of different elements.

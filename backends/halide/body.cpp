@@ -14,7 +14,9 @@ Pass pass_of(const KernelIR& kernel, const std::vector<KernelIR::Level>& levels,
     Pass pass;
     pass.needed.resize(levels.size());
     const auto need = [&](int root) { pass.needed[static_cast<size_t>(root)] = true; };
-    const auto is_completed = [&](int root) { return levels[static_cast<size_t>(root)].pass == number; };
+    const auto is_completed = [&](int root) {
+        return levels[static_cast<size_t>(root)].pass == number;
+    };
     for (size_t r = 0; r < kernel.reductions.size(); ++r)
         if (is_completed(kernel.reductions[r].arg)) {
             pass.reductions.push_back(r);
@@ -38,7 +40,8 @@ void Body::emit_inst(Code& code, int id, const Bases& bases, const Piece& piece)
     Expr& value = values_[static_cast<size_t>(id)];
     if (inst.op == ScalarOp::input) {
         const size_t inputs = kernel_.inputs.size();
-        value = inst.bits < inputs ? operands_.load(code, inst.bits, bases, piece) : reduced_[inst.bits - inputs];
+        value = inst.bits < inputs ? operands_.load(code, inst.bits, bases, piece)
+                                   : reduced_[inst.bits - inputs];
         return;
     }
     value = halide_backend::emit(inst, operands_of(id));
@@ -52,9 +55,10 @@ std::vector<Expr> Body::operands_of(int id) const {
     for (int k = 0; k < runtime::arity_of(inst.op); ++k) {
         operands.push_back(value(inst.args[k]));
         lanes = std::max(lanes, operands.back().type().lanes());
-        // LLVM takes the larger of 0 and (the larger of 0 and x) for the larger of 0 and x, whatever its comparisons
-        // say of NaN and of the sign of 0.
-        if (operands.back().type().is_float() && kernel_.program.is_extremum(id) && kernel_.program.is_extremum(inst.args[k]))
+        // LLVM takes the larger of 0 and (the larger of 0 and x) for the larger of 0 and x,
+        // whatever its comparisons say of NaN and of the sign of 0.
+        if (operands.back().type().is_float() && kernel_.program.is_extremum(id) &&
+            kernel_.program.is_extremum(inst.args[k]))
             operands.back() = fenced(operands.back(), opaque_zero_);
     }
     for (Expr& operand : operands) operand = spread(operand, lanes);

@@ -4,11 +4,15 @@ namespace megjit::halide_backend {
 
 using namespace Halide::Internal;
 
-std::string Code::name(std::string_view prefix) { return std::string(prefix) + std::to_string(serial_++); }
+std::string Code::name(std::string_view prefix) {
+    return std::string(prefix) + std::to_string(serial_++);
+}
 
 Expr Code::let(std::string_view prefix, const Expr& value) {
     const std::string unique = name(prefix);
-    items_.push_back([=](Stmt rest) { return rest.defined() ? LetStmt::make(unique, value, std::move(rest)) : rest; });
+    items_.push_back([=](Stmt rest) {
+        return rest.defined() ? LetStmt::make(unique, value, std::move(rest)) : rest;
+    });
     return Variable::make(value.type(), unique);
 }
 
@@ -16,18 +20,22 @@ std::string Code::allocate(std::string_view prefix, Halide::Type type) {
     const std::string unique = name(prefix);
     items_.push_back([=](Stmt rest) {
         if (!rest.defined()) return rest;
-        return Allocate::make(unique, type.element_of(), Halide::MemoryType::Stack, {Expr(type.lanes())}, const_true(), std::move(rest));
+        return Allocate::make(unique, type.element_of(), Halide::MemoryType::Stack,
+                              {Expr(type.lanes())}, const_true(), std::move(rest));
     });
     return unique;
 }
 
 void Code::add(Stmt statement) {
     if (!statement.defined()) return;
-    items_.push_back([=](Stmt rest) { return rest.defined() ? Block::make(statement, std::move(rest)) : statement; });
+    items_.push_back([=](Stmt rest) {
+        return rest.defined() ? Block::make(statement, std::move(rest)) : statement;
+    });
 }
 
 void Code::when(const Expr& condition, Code then) {
-    if (Stmt body = then.finish(); body.defined()) add(IfThenElse::make(condition, std::move(body)));
+    if (Stmt body = then.finish(); body.defined())
+        add(IfThenElse::make(condition, std::move(body)));
 }
 
 void Code::loop(const Expr& count, const Body& body, int log2_chunk, const After& after_chunk) {
@@ -35,13 +43,16 @@ void Code::loop(const Expr& count, const Body& body, int log2_chunk, const After
     const auto range = [](const std::string& index, const Expr& extent, Code code) -> Stmt {
         Stmt inner = code.finish();
         if (!inner.defined()) return inner;
-        return For::make(index, 0, Halide::cast<int32_t>(extent), ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, std::move(inner));
+        return For::make(index, 0, Halide::cast<int32_t>(extent), ForType::Serial,
+                         Halide::Partition::Never, Halide::DeviceAPI::None, std::move(inner));
     };
     const std::string outer_name = name("c"), inner_name = name("i");
     Code outer = inside();
-    const Expr first = outer.let("first", Halide::cast<int64_t>(Variable::make(Halide::Int(32), outer_name)) * Expr(chunk));
+    const Expr first = outer.let(
+        "first", Halide::cast<int64_t>(Variable::make(Halide::Int(32), outer_name)) * Expr(chunk));
     Code inner = outer.inside();
-    const Expr index = inner.let("at", first + Halide::cast<int64_t>(Variable::make(Halide::Int(32), inner_name)));
+    const Expr index =
+        inner.let("at", first + Halide::cast<int64_t>(Variable::make(Halide::Int(32), inner_name)));
     body(inner, index);
     outer.add(range(inner_name, min(count - first, Expr(chunk)), std::move(inner)));
     if (after_chunk) after_chunk(outer);

@@ -1,5 +1,5 @@
-// backends/halide/code.h -- Halide statements under construction, in order. What a let or an allocation
-// opens, all later statements of the same Code see.
+// backends/halide/code.h -- Halide statements under construction, in order. What a let or an
+// allocation opens, all later statements of the same Code see.
 #pragma once
 
 #include <Halide.h>
@@ -19,16 +19,19 @@ public:
     explicit Code(int& serial) : serial_(serial) {}
 
     Code inside() const { return Code(serial_); }  // of a loop or a branch
-    std::string name(std::string_view prefix);     // a new one
+    std::string name(std::string_view prefix);  // a new one
     Expr let(std::string_view prefix, const Expr& value);
-    std::string allocate(std::string_view prefix, Halide::Type type);  // on the stack: one vector of this type
+    std::string allocate(std::string_view prefix,
+                         Halide::Type type);  // on the stack: one vector of this type
     void add(Stmt statement);
     void when(const Expr& condition, Code then);
-    // for (index = 0; index < count; ++index) body(code, index); count and index are i64. A loop of Halide
-    // counts in 32 bits, so this is one over chunks of 2^log2_chunk; after_chunk(code) ends each.
+    // for (index = 0; index < count; ++index) body(code, index); count and index are i64. A loop of
+    // Halide counts in 32 bits, so this is one over chunks of 2^log2_chunk; after_chunk(code) ends
+    // each.
     using Body = std::function<void(Code&, const Expr& index)>;
     using After = std::function<void(Code&)>;
-    void loop(const Expr& count, const Body& body, int log2_chunk = 30, const After& after_chunk = nullptr);
+    void loop(const Expr& count, const Body& body, int log2_chunk = 30,
+              const After& after_chunk = nullptr);
     Stmt finish();  // may be undefined: nothing was added
 
 private:

@@ -1,5 +1,5 @@
-// backends/halide/emit_gpu.h -- KernelIR to the statement of a GPU kernel, by the same instructions, operands and
-// accumulators as on a CPU: a thread is one lane.
+// backends/halide/emit_gpu.h -- KernelIR to the statement of a GPU kernel, by the same
+// instructions, operands and accumulators as on a CPU: a thread is one lane.
 #pragma once
 
 #include <Halide.h>
@@ -8,8 +8,8 @@
 
 namespace megjit::halide_backend {
 
-// The threads of a block: of a kernel of elements they take one each, block after block. With reductions,
-// `parts` threads share one row, or each of `columns` neighbours of the last kept axis.
+// The threads of a block: of a kernel of elements they take one each, block after block. With
+// reductions, `parts` threads share one row, or each of `columns` neighbours of the last kept axis.
 struct Team {
     int columns = 1;  // more than 1 with lanes=kept only
     int parts = 256;  // a power of 2
@@ -18,7 +18,8 @@ struct Team {
 
 struct GpuKernel {
     Halide::Internal::Stmt body;
-    std::vector<Halide::Internal::DeviceArgument> arguments;  // addresses, extents and strides: Parameters::all
+    std::vector<Halide::Internal::DeviceArgument>
+        arguments;  // addresses, extents and strides: Parameters::all
 };
 
 // The kernel must be sound and free of transcendental instructions.

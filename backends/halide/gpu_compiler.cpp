@@ -10,8 +10,8 @@ namespace megjit::halide_backend {
 namespace {
 
 using codegen::KernelIR;
-using codegen::LaunchShape;
 using codegen::Lanes;
+using codegen::LaunchShape;
 using runtime::cat;
 using runtime::DeviceError;
 
@@ -23,15 +23,18 @@ struct Plan {
 // A thread should have four elements of a row to itself; short rows get fewer threads.
 Plan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     if (kernel.reduced == 0) return {};
-    const auto wanted = static_cast<uint64_t>(std::clamp<int64_t>(launch.extents.back() / 4, 1, 256));
+    const auto wanted =
+        static_cast<uint64_t>(std::clamp<int64_t>(launch.extents.back() / 4, 1, 256));
     const int parts = static_cast<int>(std::bit_floor(wanted));
     if (kernel.lanes == Lanes::last) return {.columns = 1, .parts = std::max(parts, 32)};
     return {.columns = 32, .parts = std::min(parts, 8)};
 }
 
-// A reduction merges the states of its threads through words of its own: three at most (count, mean, squares).
+// A reduction merges the states of its threads through words of its own: three at most (count,
+// mean, squares).
 uint32_t shared_bytes(const KernelIR& kernel, const Plan& plan) {
-    return static_cast<uint32_t>(3 * sizeof(float) * kernel.reductions.size()) * static_cast<uint32_t>(plan.columns * plan.parts);
+    return static_cast<uint32_t>(3 * sizeof(float) * kernel.reductions.size()) *
+           static_cast<uint32_t>(plan.columns * plan.parts);
 }
 
 }  // namespace
@@ -42,23 +45,30 @@ std::string HalideGpuCompiler::variant(const KernelIR& kernel, const LaunchShape
 }
 
 std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int arch) {
-    if (arch < 80) throw DeviceError(cat("HALIDE: its kernels need a GPU of compute capability 8.0, not ", arch / 10, ".", arch % 10));
+    if (arch < 80)
+        throw DeviceError(cat("HALIDE: its kernels need a GPU of compute capability 8.0, not ",
+                              arch / 10, ".", arch % 10));
     const Plan plan = plan_of(kernel, launch);
     const std::string text = print(kernel);
     std::string result;
-    const auto append = [](void* to, const char* data, size_t bytes) { static_cast<std::string*>(to)->append(data, bytes); };
+    const auto append = [](void* to, const char* data, size_t bytes) {
+        static_cast<std::string*>(to)->append(data, bytes);
+    };
     const auto to_ptx = reinterpret_cast<decltype(&megjit_halide_ptx)>(host_.function("_ptx"));
     if (to_ptx(text.data(), text.size(), plan.columns, plan.parts, append, &result) != 0)
         throw DeviceError(cat("HALIDE: cannot compile a kernel for a GPU: ", result, "\n", text));
     return result;
 }
 
-codegen::GpuImage HalideGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+codegen::GpuImage HalideGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch,
+                                             int arch) {
     const Plan plan = plan_of(kernel, launch);
     codegen::GpuImage image;
     image.code = source(kernel, launch, arch);
     image.is_ptx = true;
-    image.cover = kernel.reduced == 0 ? codegen::Cover::elements : kernel.lanes == Lanes::last ? codegen::Cover::rows : codegen::Cover::columns;
+    image.cover = kernel.reduced == 0           ? codegen::Cover::elements
+                  : kernel.lanes == Lanes::last ? codegen::Cover::rows
+                                                : codegen::Cover::columns;
     image.per_block = kernel.reduced == 0 ? plan.parts : plan.columns;
     image.block[0] = static_cast<uint32_t>(plan.columns * plan.parts);
     image.shared_bytes = shared_bytes(kernel, plan);

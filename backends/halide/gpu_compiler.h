@@ -1,4 +1,5 @@
-// backends/halide/gpu_compiler.h -- HalideGpuCompiler: kernels for NVIDIA GPUs as PTX, by the same plug-in.
+// backends/halide/gpu_compiler.h -- HalideGpuCompiler: kernels for NVIDIA GPUs as PTX, by the same
+// plug-in.
 #pragma once
 
 #include "backends/halide/loader.h"
@@ -14,9 +15,12 @@ public:
     std::string_view name() const override { return "HALIDE"; }
     std::string missing() const override { return host_.missing(); }
     std::string version_key() const override { return host_.version_key(); }
-    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
-    codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
-    std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
+    std::string variant(const codegen::KernelIR& kernel,
+                        const codegen::LaunchShape& launch) const override;
+    codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                              int arch) override;
+    std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                       int arch) override;
 
 private:
     HalideCompiler host_;

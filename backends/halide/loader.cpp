@@ -8,15 +8,19 @@ namespace megjit::halide_backend {
 namespace fs = std::filesystem;
 
 HalideCompiler::HalideCompiler() : HalideCompiler(codegen::plugin_path("libmegjit_halide.so")) {
-    library_ = codegen::plugin_path("../halide/lib64/libHalide.so");  // the Python package, beside ours
+    library_ =
+        codegen::plugin_path("../halide/lib64/libHalide.so");  // the Python package, beside ours
 }
-HalideCompiler::HalideCompiler(fs::path plugin) : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi) {}
+HalideCompiler::HalideCompiler(fs::path plugin)
+    : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi) {}
 
 std::string HalideCompiler::missing() const {
 #ifdef __x86_64__
     std::error_code ignored;
     if (std::string plugin = PluginCompiler::missing(); !plugin.empty()) return plugin;
-    return library_.empty() || fs::exists(library_, ignored) ? "" : "it needs libHalide: pip install 'megjit[halide]'";
+    return library_.empty() || fs::exists(library_, ignored)
+               ? ""
+               : "it needs libHalide: pip install 'megjit[halide]'";
 #else
     return "it serves x86-64 only";
 #endif

@@ -1,6 +1,7 @@
 // backends/halide/ -- kernels as machine code of this CPU, by Halide.
 // In: the text of a KernelIR. Out: object code, and its address once loaded.
-// Halide lives in a plug-in that is opened at the first compile; this loader is all that others see.
+// Halide lives in a plug-in that is opened at the first compile; this loader is all that others
+// see.
 #pragma once
 
 #include "codegen/plugin_compiler.h"

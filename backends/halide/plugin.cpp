@@ -12,8 +12,7 @@
 #include "runtime/error.h"
 #include "runtime/isa.h"
 
-namespace megjit::halide_backend {
-namespace {
+namespace megjit::halide_backend { namespace {
 
 std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
 
@@ -29,12 +28,14 @@ Halide::Target cpu_target() {
     return host;
 }
 
-// Nothing of Halide's runtime is linked: kernels allocate nothing, start no threads and check nothing.
+// Nothing of Halide's runtime is linked: kernels allocate nothing, start no threads and check
+// nothing.
 const Halide::Target& host() {
     static const Halide::Target target = [] {
         using enum Halide::Target::Feature;
         Halide::Target host = cpu_target();
-        for (const auto feature : {NoRuntime, NoAsserts, NoBoundsQuery, StrictFloat}) host.set_feature(feature);
+        for (const auto feature : {NoRuntime, NoAsserts, NoBoundsQuery, StrictFloat})
+            host.set_feature(feature);
         // A tuning for one CPU may prefer half-wide vectors, into which LLVM would cut ours.
         host.processor_tune = Halide::Target::ProcessorGeneric;
         return host;
@@ -44,7 +45,8 @@ const Halide::Target& host() {
 
 codegen::KernelIR kernel_of(std::string_view text) {
     codegen::KernelIR kernel = codegen::parse_kernel(text);
-    if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
+    if (const std::string fault = fault_of(kernel); !fault.empty())
+        throw runtime::InternalError("unsound kernel: " + fault);
     for (const runtime::ScalarInst& inst : kernel.program.insts())
         if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
             throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
@@ -69,10 +71,12 @@ std::string source_of(std::string_view text) {
     return out.str();
 }
 
-// sm_80 is the newest architecture but one that Halide knows; drivers compile it for all later ones.
+// sm_80 is the newest architecture but one that Halide knows; drivers compile it for all later
+// ones.
 std::string ptx_of(std::string_view text, Team team) {
     using enum Halide::Target::Feature;
-    const auto generator = Halide::Internal::new_CodeGen_PTX_Dev(host().with_feature(CUDA).with_feature(CUDACapability80));
+    const auto generator = Halide::Internal::new_CodeGen_PTX_Dev(
+        host().with_feature(CUDA).with_feature(CUDACapability80));
     GpuKernel kernel = emit_gpu(kernel_of(text), team);
     generator->init_module();
     generator->add_kernel(kernel.body, kKernelSymbol, kernel.arguments);
@@ -80,8 +84,8 @@ std::string ptx_of(std::string_view text, Team team) {
     return {ptx.data(), strnlen(ptx.data(), ptx.size())};
 }
 
-// Runs `make`, hands its text to the sink; an exception becomes its message and status 1. One kernel at a
-// time: Halide's use of LLVM has global state.
+// Runs `make`, hands its text to the sink; an exception becomes its message and status 1. One
+// kernel at a time: Halide's use of LLVM has global state.
 template <class Make>
 int answer(megjit_halide_sink sink, void* to, const Make& make) noexcept {
     static std::mutex mutex;
@@ -96,13 +100,10 @@ int answer(megjit_halide_sink sink, void* to, const Make& make) noexcept {
         return 0;
     } catch (const Halide::Error& error) {  // not a std::exception
         return failed(error.what());
-    } catch (const std::exception& error) {
-        return failed(error.what());
-    }
+    } catch (const std::exception& error) { return failed(error.what()); }
 }
 
-}  // namespace
-}  // namespace megjit::halide_backend
+}}  // namespace megjit::halide_backend
 
 #define MEGJIT_EXPORT __attribute__((visibility("default")))
 using namespace megjit::halide_backend;
@@ -115,20 +116,25 @@ MEGJIT_EXPORT void megjit_halide_bound(int isa) { bound = isa; }
 
 MEGJIT_EXPORT void megjit_halide_version(megjit_halide_sink sink, void* to) {
     answer(sink, to, [] {
-        return megjit::runtime::cat("Halide ", HALIDE_VERSION_MAJOR, ".", HALIDE_VERSION_MINOR, ".", HALIDE_VERSION_PATCH, " ", host().to_string());
+        return megjit::runtime::cat("Halide ", HALIDE_VERSION_MAJOR, ".", HALIDE_VERSION_MINOR, ".",
+                                    HALIDE_VERSION_PATCH, " ", host().to_string());
     });
 }
 
-MEGJIT_EXPORT int megjit_halide_compile(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_halide_compile(const char* kernel, size_t bytes, megjit_halide_sink sink,
+                                        void* to) {
     return answer(sink, to, [&] { return object_of({kernel, bytes}); });
 }
 
-MEGJIT_EXPORT int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink,
+                                       void* to) {
     return answer(sink, to, [&] { return source_of({kernel, bytes}); });
 }
 
-MEGJIT_EXPORT int megjit_halide_ptx(const char* kernel, size_t bytes, int columns, int parts, megjit_halide_sink sink, void* to) {
-    return answer(sink, to, [&] { return ptx_of({kernel, bytes}, {.columns = columns, .parts = parts}); });
+MEGJIT_EXPORT int megjit_halide_ptx(const char* kernel, size_t bytes, int columns, int parts,
+                                    megjit_halide_sink sink, void* to) {
+    return answer(sink, to,
+                  [&] { return ptx_of({kernel, bytes}, {.columns = columns, .parts = parts}); });
 }
 
 }  // extern "C"

@@ -17,7 +17,8 @@ void megjit_mlir_bound(int isa);
 
 // LLVM's version, the CPU and a hash of its features.
 void megjit_mlir_version(megjit_mlir_sink sink, void* to);
-// The text of a KernelIR to relocatable object code, to readable LLVM IR, or to assembly; 0, or 1 and a text of why not.
+// The text of a KernelIR to relocatable object code, to readable LLVM IR, or to assembly; 0, or 1
+// and a text of why not.
 int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
@@ -29,7 +30,9 @@ struct megjit_mlir_gpu {
     int32_t cover, vector, threads, team, arch;
 };
 // The text of an expanded KernelIR to PTX, or to readable LLVM IR; as above.
-int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to);
-int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to);
+int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,
+                            megjit_mlir_sink sink, void* to);
+int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,
+                           megjit_mlir_sink sink, void* to);
 
 }  // extern "C"

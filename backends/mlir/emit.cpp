@@ -1,9 +1,9 @@
-// The function around a kernel, and the walk of element-wise ones. Rank 1: one run over lo..hi. Rank above 1: for every row
-// lo..hi one run over the innermost axis.
+// The function around a kernel, and the walk of element-wise ones. Rank 1: one run over lo..hi.
+// Rank above 1: for every row lo..hi one run over the innermost axis.
 //
-// A run is a loop over whole vectors and one masked vector for the rest; the body of long programs stands there once, and
-// branches where it reads and writes. (Masks for all vectors would be simpler, but masked loads and stores cost Zen 5 five
-// times the time on data in memory.)
+// A run is a loop over whole vectors and one masked vector for the rest; the body of long programs
+// stands there once, and branches where it reads and writes. (Masks for all vectors would be
+// simpler, but masked loads and stores cost Zen 5 five times the time on data in memory.)
 #include "backends/mlir/emit.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,9 +27,11 @@ std::vector<bool> uniform_in_a_run(const KernelIR& kernel) {
         bool same = true;
         if (inst.op == ScalarOp::input) {
             const Operand& input = kernel.inputs[inst.bits];
-            same = is_still(input) && (input.by < 0 || is_still(kernel.inputs[static_cast<size_t>(input.by)]));
+            same = is_still(input) &&
+                   (input.by < 0 || is_still(kernel.inputs[static_cast<size_t>(input.by)]));
         }
-        for (int k = 0; k < runtime::arity_of(inst.op); ++k) same = same && uniform[static_cast<size_t>(inst.args[k])];
+        for (int k = 0; k < runtime::arity_of(inst.op); ++k)
+            same = same && uniform[static_cast<size_t>(inst.args[k])];
         uniform.push_back(same);
     }
     return uniform;
@@ -37,9 +39,11 @@ std::vector<bool> uniform_in_a_run(const KernelIR& kernel) {
 
 class ElementEmitter {
 public:
-    explicit ElementEmitter(Frame& frame) : f_(frame), values_(static_cast<size_t>(frame.kernel.program.size())) {
+    explicit ElementEmitter(Frame& frame)
+        : f_(frame), values_(static_cast<size_t>(frame.kernel.program.size())) {
         const std::vector<bool> uniform = uniform_in_a_run(f_.kernel);
-        for (int id = 0; id < f_.kernel.program.size(); ++id) (uniform[static_cast<size_t>(id)] ? uniform_ : varying_).push_back(id);
+        for (int id = 0; id < f_.kernel.program.size(); ++id)
+            (uniform[static_cast<size_t>(id)] ? uniform_ : varying_).push_back(id);
         for (size_t k = 0; k < f_.kernel.outputs.size(); ++k) outputs_.push_back(k);
     }
 
@@ -53,7 +57,8 @@ public:
         }
         for_units(f_, axes, [&](Value row, Value, const Values& bases) {
             const Value start = f_.mul(row, f_.extents.back());  // outputs are row-major
-            emit_run(f_.moved(bases, [&](size_t i) { return i < inputs ? Value() : start; }), f_.index(0), f_.extents.back());
+            emit_run(f_.moved(bases, [&](size_t i) { return i < inputs ? Value() : start; }),
+                     f_.index(0), f_.extents.back());
         });
     }
 
@@ -63,13 +68,17 @@ private:
         const int64_t width = f_.target.width;
         f_.evaluate(uniform_, bases, {from}, values_);
         if (f_.kernel.program.size() >= static_cast<int>(kLongBody)) {
-            f_.loop(from, to, width, {}, [&](Value at, const Values&) { return emit_piece(bases, f_.either(at, f_.sub(to, at))); });
+            f_.loop(from, to, width, {}, [&](Value at, const Values&) {
+                return emit_piece(bases, f_.either(at, f_.sub(to, at)));
+            });
             return;
         }
         const Value rest = arith::AndIOp::create(f_.b, f_.sub(to, from), f_.index(width - 1));
         const Value whole_end = f_.sub(to, rest);
-        f_.loop(from, whole_end, width, {}, [&](Value at, const Values&) { return emit_piece(bases, {at}); });
-        f_.branch(f_.less(f_.index(0), rest), [&] { emit_piece(bases, f_.partial(whole_end, rest)); });
+        f_.loop(from, whole_end, width, {},
+                [&](Value at, const Values&) { return emit_piece(bases, {at}); });
+        f_.branch(f_.less(f_.index(0), rest),
+                  [&] { emit_piece(bases, f_.partial(whole_end, rest)); });
     }
 
     Values emit_piece(const Values& bases, const Piece& piece) {
@@ -87,7 +96,8 @@ private:
 // Nothing to do: touch no operand, not even a broadcast one.
 Value has_work(Frame& f) {
     Value some = f.less(f.lo, f.hi);
-    if (f.kernel.reduced == 0) some = arith::AndIOp::create(f.b, some, f.less(f.index(0), f.extents.back()));
+    if (f.kernel.reduced == 0)
+        some = arith::AndIOp::create(f.b, some, f.less(f.index(0), f.extents.back()));
     return some;
 }
 

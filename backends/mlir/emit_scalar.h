@@ -9,31 +9,40 @@
 namespace megjit::mlir_backend {
 
 struct VectorTarget {
-    int width = 4;           // lanes of 32 bits
-    bool has_cvttps = false; // x86: one instruction truncates to i32, with INT32_MIN for what is out of range
-    bool is_aligned = false; // contiguous vectors in memory begin at multiples of their size
+    int width = 4;  // lanes of 32 bits
+    bool has_cvttps =
+        false;  // x86: one instruction truncates to i32, with INT32_MIN for what is out of range
+    bool is_aligned = false;  // contiguous vectors in memory begin at multiples of their size
 };
 
 class ScalarEmitter {
 public:
-    ScalarEmitter(mlir::ImplicitLocOpBuilder& builder, VectorTarget target) : b_(builder), target_(target) {}
+    ScalarEmitter(mlir::ImplicitLocOpBuilder& builder, VectorTarget target)
+        : b_(builder), target_(target) {}
 
-    mlir::VectorType vector_of(mlir::Type element) const { return mlir::VectorType::get({target_.width}, element); }
-    mlir::VectorType storage_vector(runtime::DType dtype) const { return vector_of(storage_type(dtype)); }
+    mlir::VectorType vector_of(mlir::Type element) const {
+        return mlir::VectorType::get({target_.width}, element);
+    }
+    mlir::VectorType storage_vector(runtime::DType dtype) const {
+        return vector_of(storage_type(dtype));
+    }
     // Memory is read and written as f32, i32, i16 or i8.
     mlir::Type storage_type(runtime::DType dtype) const;
 
     mlir::Value constant(runtime::ScalarType type, uint32_t bits);
-    mlir::Value widen(runtime::DType dtype, mlir::Value stored);    // from memory to the compute type
-    mlir::Value shorten(runtime::DType dtype, mlir::Value value);   // and back
+    mlir::Value widen(runtime::DType dtype, mlir::Value stored);  // from memory to the compute type
+    mlir::Value shorten(runtime::DType dtype, mlir::Value value);  // and back
     // Instruction `id`; `operands` holds the values of its args.
-    mlir::Value emit(const runtime::ScalarProgram& program, int id, llvm::ArrayRef<mlir::Value> operands);
+    mlir::Value emit(const runtime::ScalarProgram& program, int id,
+                     llvm::ArrayRef<mlir::Value> operands);
 
 private:
-    mlir::Value emit_f32(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst, llvm::ArrayRef<mlir::Value> v);
+    mlir::Value emit_f32(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst,
+                         llvm::ArrayRef<mlir::Value> v);
     mlir::Value emit_i32(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value emit_b1(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
-    mlir::Value extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst, mlir::Value a, mlir::Value b);
+    mlir::Value extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst,
+                         mlir::Value a, mlir::Value b);
     mlir::Value fenced(mlir::Value x);
     mlir::Value truncate_to_i32(mlir::Value x);
     mlir::Value floor_div(mlir::Value a, mlir::Value b);

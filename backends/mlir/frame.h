@@ -1,5 +1,5 @@
-// backends/mlir/frame.h -- what the walks over elements, rows and columns share: the numbers of a launch
-// as SSA values, operands as vectors, and the instructions of the program.
+// backends/mlir/frame.h -- what the walks over elements, rows and columns share: the numbers of a
+// launch as SSA values, operands as vectors, and the instructions of the program.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,25 @@ namespace megjit::mlir_backend {
 
 using Values = llvm::SmallVector<mlir::Value>;
 
-// From this many instructions on compiling a body twice costs more than a branch at its loads and stores.
+// From this many instructions on compiling a body twice costs more than a branch at its loads and
+// stores.
 constexpr size_t kLongBody = 64;
 
 // Up to one vector of elements along the lane axis.
 struct Piece {
-    mlir::Value at;             // i64: lane 0, counted from the bases
-    mlir::Value left = {};      // i64, 1..width: so many lanes take part; null: all
-    mlir::Value mask = {};      // those lanes; null if `is_whole` is there
-    mlir::Value is_whole = {};  // i1, in a loop that meets both kinds: all lanes take part, whatever `left` says
+    mlir::Value at;  // i64: lane 0, counted from the bases
+    mlir::Value left = {};  // i64, 1..width: so many lanes take part; null: all
+    mlir::Value mask = {};  // those lanes; null if `is_whole` is there
+    mlir::Value is_whole =
+        {};  // i1, in a loop that meets both kinds: all lanes take part, whatever `left` says
 };
 
 // Per operand, inputs first, as LaunchShape has them.
 struct LaunchValues {
     Values extents;
-    Values bases;                 // pointers; 0 for coordinates
+    Values bases;  // pointers; 0 for coordinates
     std::vector<Values> strides;  // of inputs, and with reductions of outputs
-    Values gather_strides;        // per input; null where it is not gathered
+    Values gather_strides;  // per input; null where it is not gathered
 };
 
 class Frame {
@@ -36,7 +38,8 @@ public:
           mlir::Block::BlockArgListType arguments);
     void read_operands();  // pointers and strides
     // Of a launch whose numbers are values already; there are no units.
-    Frame(mlir::ImplicitLocOpBuilder& builder, const codegen::KernelIR& kernel, VectorTarget target, LaunchValues numbers);
+    Frame(mlir::ImplicitLocOpBuilder& builder, const codegen::KernelIR& kernel, VectorTarget target,
+          LaunchValues numbers);
 
     // ---- small words ----
     mlir::Value index(int64_t value);
@@ -52,26 +55,35 @@ public:
 
     using Body = std::function<Values(mlir::Value at, const Values& state)>;
     // for (at = from; at < to; at += step) state = body(at, state)
-    Values loop(mlir::Value from, mlir::Value to, int64_t step, const Values& start, const Body& body);
+    Values loop(mlir::Value from, mlir::Value to, int64_t step, const Values& start,
+                const Body& body);
     void branch(mlir::Value condition, const std::function<void()>& then);
-    Values choose(mlir::Value condition, mlir::TypeRange types, const std::function<Values()>& then, const std::function<Values()>& otherwise);
+    Values choose(mlir::Value condition, mlir::TypeRange types, const std::function<Values()>& then,
+                  const std::function<Values()>& otherwise);
 
-    // ---- operands: inputs, then outputs. A base is where an operand stands: a pointer, or the offset of a coordinate ----
-    Values moved(const Values& bases, const std::function<mlir::Value(size_t operand)>& elements);  // by null: not at all
+    // ---- operands: inputs, then outputs. A base is where an operand stands: a pointer, or the
+    // offset of a coordinate ----
+    Values moved(
+        const Values& bases,
+        const std::function<mlir::Value(size_t operand)>& elements);  // by null: not at all
     Values along(const Values& bases, int axis, mlir::Value steps);  // steps * stride of the axis
     // Gathered inputs whose index is the same for a whole unit, where that index leads.
     Values gathered(Values bases);
 
     Piece partial(mlir::Value at, mlir::Value left);  // the first `left` lanes
     Piece either(mlir::Value at, mlir::Value ahead);  // all lanes, or the first `ahead`
-    mlir::Value mask_of(const Piece& piece);          // null: all lanes
+    mlir::Value mask_of(const Piece& piece);  // null: all lanes
     // Values of instructions `ids` for the elements of a piece; `values` holds what they read.
-    void evaluate(llvm::ArrayRef<int> ids, const Values& bases, const Piece& piece, Values& values) {
+    void evaluate(llvm::ArrayRef<int> ids, const Values& bases, const Piece& piece,
+                  Values& values) {
         evaluate(ids, llvm::ArrayRef<Values>(bases), piece, llvm::MutableArrayRef<Values>(values));
     }
-    // The same piece from several bases: of all inputs at once, so that there is one branch for what is whole.
-    void evaluate(llvm::ArrayRef<int> ids, llvm::ArrayRef<Values> bases, const Piece& piece, llvm::MutableArrayRef<Values> values);
-    void store(llvm::ArrayRef<size_t> outputs, const Values& bases, const Piece& piece, const Values& values);
+    // The same piece from several bases: of all inputs at once, so that there is one branch for
+    // what is whole.
+    void evaluate(llvm::ArrayRef<int> ids, llvm::ArrayRef<Values> bases, const Piece& piece,
+                  llvm::MutableArrayRef<Values> values);
+    void store(llvm::ArrayRef<size_t> outputs, const Values& bases, const Piece& piece,
+               const Values& values);
     void store_lane0(size_t output, const Values& bases, const Values& values);
 
     // ---- the stack: vectors, by number ----
@@ -86,7 +98,7 @@ public:
     mlir::Type i64, pointer;
     mlir::Value lo, hi;
     Values extents;
-    Values bases;                 // at index 0
+    Values bases;  // at index 0
     std::vector<Values> strides;  // [inputs, and with reductions outputs][rank]
 
 private:
@@ -94,14 +106,17 @@ private:
     mlir::Value offset_by(mlir::Type element, mlir::Value from, mlir::Value elements);
     const codegen::Operand& operand(size_t i) const;
     bool is_unit_index(const codegen::Operand& index) const;
-    mlir::Value lane_stride(size_t i) { return strides[i][static_cast<size_t>(kernel.lane_axis())]; }
+    mlir::Value lane_stride(size_t i) {
+        return strides[i][static_cast<size_t>(kernel.lane_axis())];
+    }
     mlir::Value lane_offsets(size_t i, const Piece& piece);
     mlir::Value jump(size_t i, const Values& bases, mlir::Value at);
     mlir::Value load(size_t i, const Values& bases, const Piece& piece);
     mlir::Value load_lanes(size_t i, mlir::Value base, const Piece& piece);
     mlir::Value coordinate(size_t i, mlir::Value base, const Piece& piece);
     mlir::Value gather(size_t i, mlir::Value base, mlir::Value offsets);
-    Values load_all(llvm::ArrayRef<size_t> inputs, llvm::ArrayRef<Values> bases, const Piece& piece);
+    Values load_all(llvm::ArrayRef<size_t> inputs, llvm::ArrayRef<Values> bases,
+                    const Piece& piece);
     void store_one(size_t output, const Values& bases, const Piece& piece, mlir::Value value);
     mlir::Value zeros(mlir::VectorType type);
     unsigned vector_alignment(runtime::DType dtype) const;
@@ -110,8 +125,9 @@ private:
     Values gather_strides_;  // per input; null where it is not gathered
 };
 
-// For units lo..hi, the row-major numbers of the indices of some axes: `body` gets the unit, the index of the last of the
-// axes (null if there are none) and the bases there. No unit divides: offsets are carried from one to the next.
+// For units lo..hi, the row-major numbers of the indices of some axes: `body` gets the unit, the
+// index of the last of the axes (null if there are none) and the bases there. No unit divides:
+// offsets are carried from one to the next.
 struct UnitAxis {
     mlir::Value extent;
     Values strides;  // per operand; null: it does not move

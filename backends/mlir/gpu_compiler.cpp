@@ -15,7 +15,8 @@ GpuPlan mlir_gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
 GpuImage mlir_gpu_image_of(const GpuPlan& plan) {
     GpuImage image;
     image.cover = plan.cover;
-    image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    image.per_block =
+        plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
     image.block[0] = static_cast<uint32_t>(plan.threads);
     image.is_ptx = true;
     return image;

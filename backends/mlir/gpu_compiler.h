@@ -1,5 +1,5 @@
-// backends/mlir/gpu_compiler.h -- MlirGpuCompiler: kernels for NVIDIA GPUs as PTX, which the driver finishes. By the
-// plug-in of MlirCompiler; needs neither CUDA nor libdevice.
+// backends/mlir/gpu_compiler.h -- MlirGpuCompiler: kernels for NVIDIA GPUs as PTX, which the driver
+// finishes. By the plug-in of MlirCompiler; needs neither CUDA nor libdevice.
 #pragma once
 
 #include "backends/mlir/loader.h"
@@ -8,7 +8,8 @@
 namespace megjit::mlir_backend {
 
 // The plan that its kernels follow, and an image of it without code.
-codegen::GpuPlan mlir_gpu_plan_of(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch);
+codegen::GpuPlan mlir_gpu_plan_of(const codegen::KernelIR& kernel,
+                                  const codegen::LaunchShape& launch);
 codegen::GpuImage mlir_gpu_image_of(const codegen::GpuPlan& plan);
 
 class MlirGpuCompiler final : public codegen::GpuCompiler {
@@ -19,9 +20,12 @@ public:
     std::string_view name() const override { return "MLIR"; }
     std::string missing() const override { return plugin_.missing(); }
     std::string version_key() const override { return plugin_.version_key(); }
-    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch) const override;
-    codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
-    std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch, int arch) override;
+    std::string variant(const codegen::KernelIR& kernel,
+                        const codegen::LaunchShape& launch) const override;
+    codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                              int arch) override;
+    std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                       int arch) override;
 
 private:
     MlirCompiler plugin_;

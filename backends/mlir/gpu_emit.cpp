@@ -17,26 +17,29 @@ using runtime::cat;
 
 // Addresses, extents, strides; then one stride for each gathered input.
 SmallVector<Type> parameters_of(ImplicitLocOpBuilder& b, const KernelIR& kernel) {
-    const size_t operands = kernel.inputs.size() + kernel.outputs.size(), rank = static_cast<size_t>(kernel.rank);
+    const size_t operands = kernel.inputs.size() + kernel.outputs.size(),
+                 rank = static_cast<size_t>(kernel.rank);
     SmallVector<Type> types(codegen::memory_inputs(kernel) + kernel.outputs.size(),
                             LLVM::LLVMPointerType::get(b.getContext()));
     types.append(rank + operands * rank, b.getI64Type());
     for (const codegen::Operand& input : kernel.inputs)
         if (input.by >= 0) types.push_back(b.getI64Type());
     if (types.size() > codegen::kMaxGpuParameters)
-        throw runtime::DeviceError(
-            cat("MLIR: a kernel has ", types.size(), " parameters; a GPU takes ", codegen::kMaxGpuParameters));
+        throw runtime::DeviceError(cat("MLIR: a kernel has ", types.size(),
+                                       " parameters; a GPU takes ", codegen::kMaxGpuParameters));
     return types;
 }
 
-LaunchValues numbers_of(ImplicitLocOpBuilder& b, const KernelIR& kernel, Block::BlockArgListType parameters) {
+LaunchValues numbers_of(ImplicitLocOpBuilder& b, const KernelIR& kernel,
+                        Block::BlockArgListType parameters) {
     size_t next = 0;
     const auto take = [&] { return parameters[next++]; };
     const size_t inputs = kernel.inputs.size(), outputs = kernel.outputs.size();
     LaunchValues numbers;
     for (const codegen::Operand& input : kernel.inputs)
-        numbers.bases.push_back(input.is_offset ? Value(arith::ConstantOp::create(b, b.getI64IntegerAttr(0)))
-                                                : Value(take()));
+        numbers.bases.push_back(input.is_offset
+                                    ? Value(arith::ConstantOp::create(b, b.getI64IntegerAttr(0)))
+                                    : Value(take()));
     for (size_t k = 0; k < outputs; ++k) numbers.bases.push_back(take());
     for (int axis = 0; axis < kernel.rank; ++axis) numbers.extents.push_back(take());
     for (size_t i = 0; i < inputs + outputs; ++i) {
@@ -91,9 +94,11 @@ void emit_gpu_elements(const GpuFrame& gpu) {
     const Value at = loop.getInductionVar();
     const GpuPlace place = place_of(f, f.bases, 0, rank, at);
     const Value row = f.sub(at, place.last);  // outputs are row-major
-    const Values bases = f.gathered(f.moved(place.bases, [&](size_t i) { return i < inputs ? Value() : row; }));
+    const Values bases =
+        f.gathered(f.moved(place.bases, [&](size_t i) { return i < inputs ? Value() : row; }));
     // Rows of higher ranks are whole vectors.
-    const Piece piece = rank == 1 && width > 1 ? f.either(place.last, f.sub(count, at)) : Piece{place.last};
+    const Piece piece =
+        rank == 1 && width > 1 ? f.either(place.last, f.sub(count, at)) : Piece{place.last};
     Values values(ids.size());
     f.evaluate(ids, bases, piece, values);
     f.store(outputs, bases, piece, values);
@@ -106,7 +111,8 @@ OwningOpRef<ModuleOp> emit_gpu(MLIRContext& context, const KernelIR& kernel, con
     b.setInsertionPointToStart(module->getBody());
     auto device = gpu::GPUModuleOp::create(b, kGpuModule);
     b.setInsertionPointToStart(device.getBody());
-    auto function = gpu::GPUFuncOp::create(b, kKernelSymbol, b.getFunctionType(parameters_of(b, kernel), {}));
+    auto function =
+        gpu::GPUFuncOp::create(b, kKernelSymbol, b.getFunctionType(parameters_of(b, kernel), {}));
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
     function.setKnownBlockSize(ArrayRef<int32_t>{plan.threads, 1, 1});
     Block& entry = function.getBody().front();

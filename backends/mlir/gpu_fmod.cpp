@@ -1,5 +1,5 @@
-// C's fmod of two f32 by long division of mantissas: 40 bits of the difference of exponents at a time, in 64-bit
-// integers. Every step is exact, and so is the result.
+// C's fmod of two f32 by long division of mantissas: 40 bits of the difference of exponents at a
+// time, in 64-bit integers. Every step is exact, and so is the result.
 #include "backends/mlir/gpu_emit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -29,10 +29,11 @@ public:
         const Value rest = long_division(mantissa(size_x), divisor, distance);
 
         // rest * 2^(exponent_y - 150) is an f32, so that f64 holds it too.
-        const Value scale =
-            arith::ShLIOp::create(b_, arith::AddIOp::create(b_, exponent_y, number(1023 - 150)), number(52));
-        const Value exact = arith::MulFOp::create(b_, arith::UIToFPOp::create(b_, b_.getF64Type(), rest),
-                                                  arith::BitcastOp::create(b_, b_.getF64Type(), scale));
+        const Value scale = arith::ShLIOp::create(
+            b_, arith::AddIOp::create(b_, exponent_y, number(1023 - 150)), number(52));
+        const Value exact =
+            arith::MulFOp::create(b_, arith::UIToFPOp::create(b_, b_.getF64Type(), rest),
+                                  arith::BitcastOp::create(b_, b_.getF64Type(), scale));
         const Value magnitude = wide(arith::TruncFOp::create(b_, b_.getF32Type(), exact));
         const Value remainder = arith::OrIOp::create(b_, magnitude, both(bits_x, 0x80000000));
 
@@ -40,16 +41,22 @@ public:
         const Value is_finite = arith::CmpIOp::create(b_, ICmp::ult, size_x, number(0x7F800000));
         const Value is_number = arith::CmpIOp::create(b_, ICmp::ule, size_y, number(0x7F800000));
         const Value is_some = arith::CmpIOp::create(b_, ICmp::ne, size_y, number(0));
-        const Value is_defined = arith::AndIOp::create(b_, is_finite, arith::AndIOp::create(b_, is_number, is_some));
+        const Value is_defined =
+            arith::AndIOp::create(b_, is_finite, arith::AndIOp::create(b_, is_number, is_some));
         const Value result = arith::SelectOp::create(b_, is_small, bits_x, remainder);
         const Value bits = arith::SelectOp::create(b_, is_defined, result, number(0x7FC00000));
-        return arith::BitcastOp::create(b_, b_.getF32Type(), arith::TruncIOp::create(b_, b_.getI32Type(), bits));
+        return arith::BitcastOp::create(b_, b_.getF32Type(),
+                                        arith::TruncIOp::create(b_, b_.getI32Type(), bits));
     }
 
 private:
-    Value number(int64_t value) { return arith::ConstantOp::create(b_, b_.getI64IntegerAttr(value)); }
+    Value number(int64_t value) {
+        return arith::ConstantOp::create(b_, b_.getI64IntegerAttr(value));
+    }
     Value both(Value bits, int64_t mask) { return arith::AndIOp::create(b_, bits, number(mask)); }
-    Value wide(Value x) { return arith::ExtUIOp::create(b_, i64_, arith::BitcastOp::create(b_, b_.getI32Type(), x)); }
+    Value wide(Value x) {
+        return arith::ExtUIOp::create(b_, i64_, arith::BitcastOp::create(b_, b_.getI32Type(), x));
+    }
     // With that of denormals as of the least normal numbers.
     Value exponent(Value size) {
         return arith::MaxUIOp::create(b_, arith::ShRUIOp::create(b_, size, number(23)), number(1));
@@ -63,12 +70,13 @@ private:
     // mantissa * 2^distance modulo divisor.
     Value long_division(Value mantissa, Value divisor, Value distance) {
         const Value first = arith::RemUIOp::create(b_, mantissa, divisor);
-        auto loop = scf::ForOp::create(b_, number(0), distance, number(kBitsAtOnce), ValueRange{first});
+        auto loop =
+            scf::ForOp::create(b_, number(0), distance, number(kBitsAtOnce), ValueRange{first});
         const OpBuilder::InsertionGuard restore(b_);
         b_.setInsertionPointToStart(loop.getBody());
         const Value left = arith::SubIOp::create(b_, distance, loop.getInductionVar());
-        const Value moved = arith::ShLIOp::create(b_, loop.getRegionIterArgs()[0],
-                                                  arith::MinSIOp::create(b_, left, number(kBitsAtOnce)));
+        const Value moved = arith::ShLIOp::create(
+            b_, loop.getRegionIterArgs()[0], arith::MinSIOp::create(b_, left, number(kBitsAtOnce)));
         scf::YieldOp::create(b_, ValueRange{arith::RemUIOp::create(b_, moved, divisor)});
         return loop.getResult(0);
     }
@@ -79,8 +87,8 @@ private:
 
 void define_fmod(ImplicitLocOpBuilder& b) {
     const Type f32 = b.getF32Type();
-    auto function =
-        LLVM::LLVMFuncOp::create(b, kFmod, LLVM::LLVMFunctionType::get(f32, {f32, f32}), LLVM::Linkage::Internal);
+    auto function = LLVM::LLVMFuncOp::create(b, kFmod, LLVM::LLVMFunctionType::get(f32, {f32, f32}),
+                                             LLVM::Linkage::Internal);
     Block* entry = function.addEntryBlock(b);
     const OpBuilder::InsertionGuard restore(b);
     b.setInsertionPointToStart(entry);
@@ -104,7 +112,8 @@ void emit_gpu_fmod(ImplicitLocOpBuilder& b, Operation* module) {
             const Value x = vector::ExtractOp::create(b, op.getLhs(), lane),
                         y = vector::ExtractOp::create(b, op.getRhs(), lane);
             lanes.push_back(
-                LLVM::CallOp::create(b, TypeRange{type.getElementType()}, kFmod, ValueRange{x, y}).getResult());
+                LLVM::CallOp::create(b, TypeRange{type.getElementType()}, kFmod, ValueRange{x, y})
+                    .getResult());
         }
         op.replaceAllUsesWith(vector::FromElementsOp::create(b, type, lanes).getResult());
         op.erase();

@@ -38,8 +38,9 @@ struct GpuLowering::State {
 
     State() {
         DialectRegistry registry;
-        registry.insert<arith::ArithDialect, cf::ControlFlowDialect, gpu::GPUDialect, LLVM::LLVMDialect,
-                        NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect, vector::VectorDialect>();
+        registry
+            .insert<arith::ArithDialect, cf::ControlFlowDialect, gpu::GPUDialect, LLVM::LLVMDialect,
+                    NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect, vector::VectorDialect>();
         registerBuiltinDialectTranslation(registry);
         registerGPUDialectTranslation(registry);
         registerLLVMDialectTranslation(registry);
@@ -66,7 +67,8 @@ struct GpuLowering::State {
 GpuLowering::GpuLowering() : state_(std::make_unique<State>()) {}
 GpuLowering::~GpuLowering() = default;
 
-std::unique_ptr<llvm::Module> GpuLowering::lower(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+std::unique_ptr<llvm::Module> GpuLowering::lower(const codegen::KernelIR& kernel,
+                                                 const codegen::GpuPlan& plan,
                                                  llvm::LLVMContext& context) {
     std::string said;
     const ScopedDiagnosticHandler listen(&state_->context, [&](Diagnostic& diagnostic) {
@@ -75,7 +77,8 @@ std::unique_ptr<llvm::Module> GpuLowering::lower(const codegen::KernelIR& kernel
     });
     OwningOpRef<ModuleOp> module = emit_gpu(state_->context, kernel, plan);
     const auto device = module->lookupSymbol<gpu::GPUModuleOp>(kGpuModule);
-    // What has an intrinsic goes first: the patterns of the gpu dialect would call libdevice for it.
+    // What has an intrinsic goes first: the patterns of the gpu dialect would call libdevice for
+    // it.
     ConversionTarget has_intrinsics(state_->context);
     has_intrinsics.addIllegalDialect<math::MathDialect>();
     has_intrinsics.addIllegalOp<arith::MaxNumFOp>();
@@ -87,7 +90,8 @@ std::unique_ptr<llvm::Module> GpuLowering::lower(const codegen::KernelIR& kernel
         failed(applyFullConversion(device, legal, state_->all)))
         throw runtime::InternalError("MLIR: cannot lower a kernel to the nvvm dialect: " + said);
     std::unique_ptr<llvm::Module> result = translateModuleToLLVMIR(device, context, "megjit");
-    if (!result) throw runtime::InternalError("MLIR: cannot translate a kernel to LLVM IR: " + said);
+    if (!result)
+        throw runtime::InternalError("MLIR: cannot translate a kernel to LLVM IR: " + said);
     return result;
 }
 

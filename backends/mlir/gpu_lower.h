@@ -1,4 +1,5 @@
-// backends/mlir/gpu_lower.h -- from KernelIR to LLVM IR for NVIDIA GPUs, by way of MLIR's gpu and nvvm dialects.
+// backends/mlir/gpu_lower.h -- from KernelIR to LLVM IR for NVIDIA GPUs, by way of MLIR's gpu and
+// nvvm dialects.
 #pragma once
 
 #include <memory>
@@ -18,9 +19,10 @@ class GpuLowering {
 public:
     GpuLowering();
     ~GpuLowering();
-    // The kernel as unoptimized LLVM IR with NVVM intrinsics. Throws InternalError with MLIR's diagnostics.
-    std::unique_ptr<llvm::Module> lower(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
-                                        llvm::LLVMContext& context);
+    // The kernel as unoptimized LLVM IR with NVVM intrinsics. Throws InternalError with MLIR's
+    // diagnostics.
+    std::unique_ptr<llvm::Module> lower(const codegen::KernelIR& kernel,
+                                        const codegen::GpuPlan& plan, llvm::LLVMContext& context);
 
 private:
     struct State;

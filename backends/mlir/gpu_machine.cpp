@@ -23,8 +23,8 @@ namespace {
 
 using runtime::cat;
 
-// The oldest version of PTX that knows the architecture, but at least 8.0 (CUDA 12.0): drivers read what is older than
-// they are.
+// The oldest version of PTX that knows the architecture, but at least 8.0 (CUDA 12.0): drivers read
+// what is older than they are.
 struct Arch {
     int number;
     int ptx;
@@ -41,23 +41,24 @@ std::unique_ptr<llvm::TargetMachine> machine_for(int arch) {
         return true;
     }();
     (void)is_initialized;
-    const auto newer = std::upper_bound(std::begin(kArchs), std::end(kArchs), arch,
-                                        [](int number, const Arch& it) { return number < it.number; });
+    const auto newer =
+        std::upper_bound(std::begin(kArchs), std::end(kArchs), arch,
+                         [](int number, const Arch& it) { return number < it.number; });
     if (newer == std::begin(kArchs))
-        throw runtime::DeviceError(
-            cat("MLIR: kernels are not compiled for sm_", arch, "; the oldest is sm_", std::begin(kArchs)->number));
+        throw runtime::DeviceError(cat("MLIR: kernels are not compiled for sm_", arch,
+                                       "; the oldest is sm_", std::begin(kArchs)->number));
     const Arch& chosen = newer[-1];
     const llvm::Triple triple("nvptx64-nvidia-cuda");
     std::string why;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
     if (!target) throw runtime::DeviceError("LLVM: " + why);
-    // Strict: every addition and multiplication is marked as rounded by itself, so that the driver contracts none
-    // either.
+    // Strict: every addition and multiplication is marked as rounded by itself, so that the driver
+    // contracts none either.
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-    return std::unique_ptr<llvm::TargetMachine>(
-        target->createTargetMachine(triple, cat("sm_", chosen.number), cat("+ptx", chosen.ptx), options, std::nullopt,
-                                    std::nullopt, llvm::CodeGenOptLevel::Default));
+    return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+        triple, cat("sm_", chosen.number), cat("+ptx", chosen.ptx), options, std::nullopt,
+        std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void optimize(llvm::Module& module, llvm::TargetMachine& target) {

@@ -1,5 +1,7 @@
-// Rows and columns: a team of threads shares one index of the kept axes. Thread `lane` takes pieces lane, lane + team,
-// ... of the reduced axes, element after element into accumulators of its own, which are merged over the team at last.
+// Rows and columns: a team of threads shares one index of the kept axes. Thread `lane` takes pieces
+// lane, lane + team,
+// ... of the reduced axes, element after element into accumulators of its own, which are merged
+// over the team at last.
 #include "backends/mlir/gpu_team.h"
 #include "backends/mlir/passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -34,19 +36,23 @@ public:
         const auto emit_it = [&] { emit_row(moved_to(f_.bases, 0, kept, row)); };
         if (gpu_.plan.slots() == 1) return emit_it();
         Value rows = f_.index(1);
-        for (int axis = 0; axis < kept; ++axis) rows = f_.mul(rows, f_.extents[static_cast<size_t>(axis)]);
-        f_.branch(f_.less(row, rows), emit_it);  // whole warps: nobody waits for those that have none
+        for (int axis = 0; axis < kept; ++axis)
+            rows = f_.mul(rows, f_.extents[static_cast<size_t>(axis)]);
+        f_.branch(f_.less(row, rows),
+                  emit_it);  // whole warps: nobody waits for those that have none
     }
 
 private:
-    // Threads behind the last column do as if they stood on it, but walk over no element of it and store nothing.
+    // Threads behind the last column do as if they stood on it, but walk over no element of it and
+    // store nothing.
     void emit_column() {
         const int axis = gpu_.kernel.lane_axis();
         const int64_t slots = gpu_.plan.slots();
         const Value columns = f_.extents[static_cast<size_t>(axis)];
-        const Value blocks = arith::DivUIOp::create(b_, f_.add(columns, f_.index(slots - 1)), f_.index(slots));
-        const Value column =
-            f_.add(f_.mul(arith::RemUIOp::create(b_, gpu_.block, blocks), f_.index(slots)), team_.slot());
+        const Value blocks =
+            arith::DivUIOp::create(b_, f_.add(columns, f_.index(slots - 1)), f_.index(slots));
+        const Value column = f_.add(
+            f_.mul(arith::RemUIOp::create(b_, gpu_.block, blocks), f_.index(slots)), team_.slot());
         is_active_ = f_.less(column, columns);
         row_piece_ = {f_.smaller(column, f_.sub(columns, f_.index(1)))};
         emit_row(moved_to(f_.bases, 0, axis, arith::DivUIOp::create(b_, gpu_.block, blocks)));
@@ -62,24 +68,29 @@ private:
         elements_ = row_elements(f_);
         const int64_t width = gpu_.plan.vector, stride = gpu_.plan.team * width;
         const Value ahead = f_.sub(elements_, f_.mul(team_.lane(), f_.index(width)));
-        const Value some = arith::MaxSIOp::create(b_, f_.add(ahead, f_.index(stride - 1)), f_.index(0));
-        pieces_ =
-            arith::SelectOp::create(b_, is_active_, arith::DivUIOp::create(b_, some, f_.index(stride)), f_.index(0));
+        const Value some =
+            arith::MaxSIOp::create(b_, f_.add(ahead, f_.index(stride - 1)), f_.index(0));
+        pieces_ = arith::SelectOp::create(
+            b_, is_active_, arith::DivUIOp::create(b_, some, f_.index(stride)), f_.index(0));
         for (const Pass& pass : passes_) {
             f_.evaluate(pass.row, bases_, row_piece_, values_);
             if (pass.walks()) emit_pass(pass);
         }
         const SmallVector<size_t> outputs = row_outputs(gpu_.kernel);
         if (outputs.empty()) return;
-        team_.barrier();  // an output may lie on an input of the row, which all threads have read by now
-        const Value is_first = arith::CmpIOp::create(b_, arith::CmpIPredicate::eq, team_.lane(), f_.index(0));
+        team_.barrier();  // an output may lie on an input of the row, which all threads have read
+                          // by now
+        const Value is_first =
+            arith::CmpIOp::create(b_, arith::CmpIPredicate::eq, team_.lane(), f_.index(0));
         f_.branch(arith::AndIOp::create(b_, is_first, is_active_), [&] {
-            if (gpu_.plan.cover == Cover::columns) return f_.store(outputs, bases_, row_piece_, values_);
+            if (gpu_.plan.cover == Cover::columns)
+                return f_.store(outputs, bases_, row_piece_, values_);
             for (const size_t k : outputs) f_.store_lane0(k, bases_, values_);
         });
     }
 
-    // One reducer for each reduction: they share the walk, but are merged one after the other, in little shared memory.
+    // One reducer for each reduction: they share the walk, but are merged one after the other, in
+    // little shared memory.
     void emit_pass(const Pass& pass) {
         std::vector<Reducer> reducers;
         for (const int r : pass.reductions) reducers.emplace_back(scalar_, ArrayRef<int>(r));
@@ -90,8 +101,10 @@ private:
             loses_digits = loses_digits || reducer.loses_digits();
         }
         if (loses_digits) {
-            totals = f_.loop(f_.index(0), pieces_, kPiecesAtOnce, totals, [&](Value from, const Values& state) {
-                return emit_block(pass, reducers, from, f_.smaller(pieces_, f_.add(from, f_.index(kPiecesAtOnce))),
+            totals = f_.loop(f_.index(0), pieces_, kPiecesAtOnce, totals,
+                             [&](Value from, const Values& state) {
+                return emit_block(pass, reducers, from,
+                                  f_.smaller(pieces_, f_.add(from, f_.index(kPiecesAtOnce))),
                                   state);
             });
         } else {
@@ -102,20 +115,23 @@ private:
         for (size_t n = 0; n < reducers.size(); ++n) {
             const size_t states = reducers[n].total_states();
             const Values merged = team_.merged(reducers[n], slice(totals, first, states));
-            results.push_back(f_.splat(vector::ExtractOp::create(b_, reducers[n].results(merged, elements_)[0], 0)));
+            results.push_back(f_.splat(
+                vector::ExtractOp::create(b_, reducers[n].results(merged, elements_)[0], 0)));
             first += states;
         }
         set_results(gpu_.kernel, pass, results, values_);
     }
 
     // Pieces from..to of this thread.
-    Values emit_block(const Pass& pass, std::vector<Reducer>& reducers, Value from, Value to, const Values& totals) {
+    Values emit_block(const Pass& pass, std::vector<Reducer>& reducers, Value from, Value to,
+                      const Values& totals) {
         Values start;
         for (Reducer& reducer : reducers) start.append(reducer.start());
         const Values parts = f_.loop(from, to, 1, start, [&](Value piece, const Values& state) {
             return emit_piece(pass, reducers, piece, f_.sub(piece, from), state);
         });
-        const Value count = scalar_.splat(f32_of(f_.mul(f_.sub(to, from), f_.index(gpu_.plan.vector))));
+        const Value count =
+            scalar_.splat(f32_of(f_.mul(f_.sub(to, from), f_.index(gpu_.plan.vector))));
         Values next;
         size_t part = 0, total = 0;
         for (Reducer& reducer : reducers) {
@@ -158,12 +174,13 @@ private:
     }
 
     // One element: that in `lane` of the values.
-    Values emit_step(const Pass& pass, std::vector<Reducer>& reducers, int64_t lane, const Values& values,
-                     const Values& parts, const Reducer::Step& step) {
+    Values emit_step(const Pass& pass, std::vector<Reducer>& reducers, int64_t lane,
+                     const Values& values, const Values& parts, const Reducer::Step& step) {
         Values single(values.size()), next;
         size_t first = 0;
         for (size_t n = 0; n < reducers.size(); ++n) {
-            const auto arg = static_cast<size_t>(gpu_.kernel.reductions[static_cast<size_t>(pass.reductions[n])].arg);
+            const auto arg = static_cast<size_t>(
+                gpu_.kernel.reductions[static_cast<size_t>(pass.reductions[n])].arg);
             single[arg] = scalar_.splat(vector::ExtractOp::create(b_, values[arg], lane));
             next.append(reducers[n].step(slice(parts, first, reducers[n].states()), single, step));
             first += reducers[n].states();
@@ -174,20 +191,22 @@ private:
     static Values slice(const Values& all, size_t first, size_t count) {
         return Values(ArrayRef<Value>(all).slice(first, count));
     }
-    Value f32_of(Value number) { return arith::SIToFPOp::create(b_, b_.getF32Type(), f_.i32_of(number)); }
+    Value f32_of(Value number) {
+        return arith::SIToFPOp::create(b_, b_.getF32Type(), f_.i32_of(number));
+    }
 
     const GpuFrame& gpu_;
     ImplicitLocOpBuilder& b_;
-    Frame f_;       // of vectors
+    Frame f_;  // of vectors
     Frame scalar_;  // of single values
     GpuTeam team_;
     const std::vector<Pass> passes_;
-    Values values_;     // per instruction: values of the row so far
-    Values bases_;      // of the row
-    Piece row_piece_;   // its place on the lane axis
-    Value is_active_;   // is there a row for this thread?
-    Value elements_;    // of the row
-    Value pieces_;      // of them for this thread
+    Values values_;  // per instruction: values of the row so far
+    Values bases_;  // of the row
+    Piece row_piece_;  // its place on the lane axis
+    Value is_active_;  // is there a row for this thread?
+    Value elements_;  // of the row
+    Value pieces_;  // of them for this thread
 };
 
 }  // namespace

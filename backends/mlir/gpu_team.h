@@ -1,4 +1,5 @@
-// backends/mlir/gpu_team.h -- the threads of a block that share a row: a warp, the block, or every 32nd thread of it.
+// backends/mlir/gpu_team.h -- the threads of a block that share a row: a warp, the block, or every
+// 32nd thread of it.
 #pragma once
 
 #include "backends/mlir/gpu_emit.h"
@@ -13,8 +14,8 @@ public:
 
     mlir::Value lane() const { return lane_; }  // i64: of this thread in its team
     mlir::Value slot() const { return slot_; }  // i64: of the team in its block
-    // Totals of one lane, over the threads of the team. Parts are merged in the order of their threads: all get the
-    // same bits.
+    // Totals of one lane, over the threads of the team. Parts are merged in the order of their
+    // threads: all get the same bits.
     Values merged(Reducer& reducer, const Values& total);
     void barrier();  // what the team has read may be written behind it
 
@@ -25,7 +26,8 @@ private:
     Values over_columns(Reducer& reducer, Values total);
 
     mlir::Value number(int64_t value) { return f_.index(value); }
-    mlir::Value from_lane(mlir::Value state, int32_t mask);  // of the lane whose number differs in `mask`
+    mlir::Value from_lane(mlir::Value state,
+                          int32_t mask);  // of the lane whose number differs in `mask`
     mlir::Value word_from_lane(mlir::Value word, int32_t mask);
     mlir::Value place_in_scratch(size_t state, mlir::Value index);
     void put(const Values& states, mlir::Value index);

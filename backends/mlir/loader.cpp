@@ -10,7 +10,9 @@ using runtime::DeviceError;
 
 namespace {
 
-void keep(void* to, const char* data, size_t bytes) { static_cast<std::string*>(to)->assign(data, bytes); }
+void keep(void* to, const char* data, size_t bytes) {
+    static_cast<std::string*>(to)->assign(data, bytes);
+}
 
 }  // namespace
 
@@ -29,7 +31,8 @@ codegen::KernelFn MlirCompiler::load(const std::string& object) {
 std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel,
                                       const codegen::GpuPlan& plan, int arch) const {
     const auto answer = reinterpret_cast<decltype(&megjit_mlir_gpu_compile)>(function(suffix));
-    const megjit_mlir_gpu gpu{static_cast<int32_t>(plan.cover), plan.vector, plan.threads, plan.team, arch};
+    const megjit_mlir_gpu gpu{static_cast<int32_t>(plan.cover), plan.vector, plan.threads,
+                              plan.team, arch};
     const std::string text = print(kernel);
     std::string result;
     if (answer(text.data(), text.size(), &gpu, keep, &result) != 0)
@@ -37,13 +40,13 @@ std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::Ke
     return result;
 }
 
-std::string MlirCompiler::compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
-                                          int arch) const {
+std::string MlirCompiler::compile_for_gpu(const codegen::KernelIR& kernel,
+                                          const codegen::GpuPlan& plan, int arch) const {
     return ask_for_gpu("_gpu_compile", kernel, plan, arch);
 }
 
-std::string MlirCompiler::source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
-                                         int arch) const {
+std::string MlirCompiler::source_for_gpu(const codegen::KernelIR& kernel,
+                                         const codegen::GpuPlan& plan, int arch) const {
     return ask_for_gpu("_gpu_source", kernel, plan, arch);
 }
 

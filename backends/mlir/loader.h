@@ -14,12 +14,14 @@ public:
     explicit MlirCompiler(std::filesystem::path plugin);
     codegen::KernelFn load(const std::string& object) override;
     // For GPUs, of expanded kernels: PTX, and readable LLVM IR.
-    std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan, int arch) const;
-    std::string source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan, int arch) const;
+    std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+                                int arch) const;
+    std::string source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+                               int arch) const;
 
 private:
-    std::string ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
-                            int arch) const;
+    std::string ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel,
+                            const codegen::GpuPlan& plan, int arch) const;
 };
 
 }  // namespace megjit::mlir_backend

@@ -1,6 +1,8 @@
 #include "backends/mlir/lower.h"
 
 #include "backends/mlir/emit.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
@@ -18,8 +20,6 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
-#include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/Module.h"
 #include "runtime/error.h"
 
 namespace megjit::mlir_backend {
@@ -33,8 +33,8 @@ struct Lowering::State {
 
     State() {
         DialectRegistry registry;
-        registry.insert<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
-                        vector::VectorDialect>();
+        registry.insert<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect,
+                        math::MathDialect, scf::SCFDialect, vector::VectorDialect>();
         registerBuiltinDialectTranslation(registry);
         registerLLVMDialectTranslation(registry);
         context.appendDialectRegistry(registry);
@@ -54,7 +54,8 @@ struct Lowering::State {
 Lowering::Lowering() : state_(std::make_unique<State>()) {}
 Lowering::~Lowering() = default;
 
-std::unique_ptr<llvm::Module> Lowering::lower(const codegen::KernelIR& kernel, const VectorTarget& target,
+std::unique_ptr<llvm::Module> Lowering::lower(const codegen::KernelIR& kernel,
+                                              const VectorTarget& target,
                                               llvm::LLVMContext& context) {
     std::string said;
     const ScopedDiagnosticHandler listen(&state_->context, [&](Diagnostic& diagnostic) {
@@ -67,7 +68,8 @@ std::unique_ptr<llvm::Module> Lowering::lower(const codegen::KernelIR& kernel, c
     if (failed(applyFullConversion(module->getOperation(), legal, state_->patterns)))
         throw runtime::InternalError("MLIR: cannot lower a kernel to the llvm dialect: " + said);
     std::unique_ptr<llvm::Module> result = translateModuleToLLVMIR(*module, context, "megjit");
-    if (!result) throw runtime::InternalError("MLIR: cannot translate a kernel to LLVM IR: " + said);
+    if (!result)
+        throw runtime::InternalError("MLIR: cannot translate a kernel to LLVM IR: " + said);
     return result;
 }
 

@@ -21,7 +21,8 @@ public:
     Lowering();
     ~Lowering();
     // The kernel as unoptimized LLVM IR. Throws InternalError with MLIR's diagnostics.
-    std::unique_ptr<llvm::Module> lower(const codegen::KernelIR& kernel, const VectorTarget& target, llvm::LLVMContext& context);
+    std::unique_ptr<llvm::Module> lower(const codegen::KernelIR& kernel, const VectorTarget& target,
+                                        llvm::LLVMContext& context);
 
 private:
     struct State;

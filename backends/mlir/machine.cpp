@@ -46,7 +46,8 @@ llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
 
 }  // namespace
 
-// What code generation may call where the CPU has no instruction for it; nothing else is visible to a kernel.
+// What code generation may call where the CPU has no instruction for it; nothing else is visible to
+// a kernel.
 extern "C" {
 float __extendhfsf2(uint16_t);
 uint16_t __truncsfhf2(float);
@@ -64,14 +65,16 @@ struct Machine::State {
         llvm::InitializeNativeTarget();
         llvm::InitializeNativeTargetAsmPrinter();
         auto host = target_of(isa);
-        // The default of a JIT is the large code model: a 64-bit address in registers for every constant.
+        // The default of a JIT is the large code model: a 64-bit address in registers for every
+        // constant.
         host.setCodeModel(llvm::CodeModel::Small);
         host.setRelocationModel(llvm::Reloc::PIC_);
         host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
         host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
         target = must(host.createTargetMachine(), "making a code generator for this CPU");
         vectors = {isa >= runtime::Isa::avx512 ? 16 : 8, true};
-        version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ", std::hash<std::string>()(host.getFeatures().getString()));
+        version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ",
+                      std::hash<std::string>()(host.getFeatures().getString()));
         jit = must(llvm::orc::LLJITBuilder()
                        .setJITTargetMachineBuilder(std::move(host))
                        .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
@@ -81,8 +84,8 @@ struct Machine::State {
         define_functions();
     }
 
-    // Addresses are sums of a base and an index already, and the CPU itself reorders instructions: a quarter of the time
-    // of compiling goes into passes that gain nothing here.
+    // Addresses are sums of a base and an index already, and the CPU itself reorders instructions:
+    // a quarter of the time of compiling goes into passes that gain nothing here.
     static void set_options() {
         const char* const arguments[] = {"megjit", "-disable-lsr", "-disable-post-ra"};
         llvm::cl::ParseCommandLineOptions(static_cast<int>(std::size(arguments)), arguments);
@@ -91,8 +94,9 @@ struct Machine::State {
     void define_functions() {
         llvm::orc::SymbolMap symbols;
         const auto define = [&](const char* name, auto* function) {
-            symbols[jit->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(function),
-                                                   llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+            symbols[jit->mangleAndIntern(name)] = {
+                llvm::orc::ExecutorAddr::fromPtr(function),
+                llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
         };
         using Unary = float (*)(float);
         define("fmodf", static_cast<float (*)(float, float)>(std::fmod));
@@ -101,17 +105,20 @@ struct Machine::State {
         define("floorf", static_cast<Unary>(std::floor));
         define("ceilf", static_cast<Unary>(std::ceil));
         define("truncf", static_cast<Unary>(std::trunc));
-        define("roundevenf", static_cast<Unary>(std::nearbyint));  // in the default rounding mode the same
+        define("roundevenf",
+               static_cast<Unary>(std::nearbyint));  // in the default rounding mode the same
         define("floor", static_cast<double (*)(double)>(std::floor));
         define("memcpy", &std::memcpy);
         define("memset", &std::memset);
         define("__extendhfsf2", &__extendhfsf2);
         define("__truncsfhf2", &__truncsfhf2);
-        must(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))), "defining functions");
+        must(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))),
+             "defining functions");
     }
 };
 
-Machine::Machine(runtime::Isa isa) : state_(std::make_unique<State>(std::min(isa, runtime::machine_isa()))) {}
+Machine::Machine(runtime::Isa isa)
+    : state_(std::make_unique<State>(std::min(isa, runtime::machine_isa()))) {}
 Machine::~Machine() = default;
 const VectorTarget& Machine::vectors() const { return state_->vectors; }
 std::string Machine::version() const { return state_->version; }
@@ -128,7 +135,8 @@ void Machine::optimize(llvm::Module& module) {
         function.addFnAttr("no-trapping-math", "true");
         function.setDoesNotThrow();
     }
-    // The code is vectors already, and uniform values stand before the loops: only peepholes are left.
+    // The code is vectors already, and uniform values stand before the loops: only peepholes are
+    // left.
     llvm::LoopAnalysisManager loops;
     llvm::FunctionAnalysisManager functions;
     llvm::CGSCCAnalysisManager sccs;
@@ -161,7 +169,8 @@ std::string Machine::to_assembly(llvm::Module& module) {
     llvm::SmallVector<char, 0> text;
     llvm::raw_svector_ostream out(text);
     llvm::legacy::PassManager passes;
-    if (state_->target->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true))
+    if (state_->target->addPassesToEmitFile(
+            passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true))
         throw DeviceError("LLVM: this CPU has no printer of assembly");
     passes.run(module);
     return {text.data(), text.size()};
@@ -173,7 +182,8 @@ void* Machine::load(const std::string& object) {
     // A library of its own: all kernels have the same symbol.
     llvm::orc::JITDylib& library = must(jit.createJITDylib(name), "making room for a kernel");
     library.addToLinkOrder(jit.getMainJITDylib());
-    must(jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object, name)), "reading object code");
+    must(jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object, name)),
+         "reading object code");
     return must(jit.lookup(library, kKernelSymbol), "linking a kernel").toPtr<void*>();
 }
 

@@ -9,17 +9,21 @@ using runtime::ScalarOp;
 
 namespace {
 
-bool reads_reduction(const KernelIR& kernel, const ScalarInst& inst) { return inst.op == ScalarOp::input && inst.bits >= kernel.inputs.size(); }
+bool reads_reduction(const KernelIR& kernel, const ScalarInst& inst) {
+    return inst.op == ScalarOp::input && inst.bits >= kernel.inputs.size();
+}
 
 // The instructions without a value a row that `roots` need, in their order.
-SmallVector<int> needed_elements(const KernelIR& kernel, const std::vector<KernelIR::Level>& levels, ArrayRef<int> roots) {
+SmallVector<int> needed_elements(const KernelIR& kernel, const std::vector<KernelIR::Level>& levels,
+                                 ArrayRef<int> roots) {
     std::vector<bool> needed(levels.size());
     for (const int root : roots) needed[static_cast<size_t>(root)] = true;
     for (size_t id = levels.size(); id-- > 0;) {
         needed[id] = needed[id] && !levels[id].per_row;
         if (!needed[id]) continue;
         const ScalarInst& inst = kernel.program[static_cast<int>(id)];
-        for (int k = 0; k < runtime::arity_of(inst.op); ++k) needed[static_cast<size_t>(inst.args[k])] = true;
+        for (int k = 0; k < runtime::arity_of(inst.op); ++k)
+            needed[static_cast<size_t>(inst.args[k])] = true;
     }
     SmallVector<int> ids;
     for (size_t id = 0; id < levels.size(); ++id)
@@ -48,7 +52,9 @@ std::vector<Pass> plan_passes(const KernelIR& kernel) {
             roots.push_back(kernel.results[k]);
         }
         for (int id = 0; id < kernel.program.size(); ++id)
-            if (level_of(id).per_row && level_of(id).pass == number && !reads_reduction(kernel, kernel.program[id])) pass.row.push_back(id);
+            if (level_of(id).per_row && level_of(id).pass == number &&
+                !reads_reduction(kernel, kernel.program[id]))
+                pass.row.push_back(id);
         pass.elements = needed_elements(kernel, levels, roots);
     }
     return passes;
@@ -74,12 +80,14 @@ namespace {
 
 class RunLoops {
 public:
-    RunLoops(Frame& frame, int64_t block, const RunBody& run) : f_(frame), block_(block), run_(run) {}
+    RunLoops(Frame& frame, int64_t block, const RunBody& run)
+        : f_(frame), block_(block), run_(run) {}
 
     Values over(int axis, const Values& bases, Value place, const Values& totals) {
         const Value extent = f_.extents[static_cast<size_t>(axis)];
         place = f_.mul(place, extent);
-        if (axis + 1 == f_.kernel.rank) return over_blocks({bases, place, f_.index(0), extent}, totals);
+        if (axis + 1 == f_.kernel.rank)
+            return over_blocks({bases, place, f_.index(0), extent}, totals);
         return f_.loop(f_.index(0), extent, 1, totals, [&](Value at, const Values& state) {
             return over(axis + 1, f_.along(bases, axis, at), f_.add(place, at), state);
         });
@@ -89,7 +97,9 @@ private:
     Values over_blocks(const Run& all, const Values& totals) {
         if (block_ == 0) return run_(all, totals);
         return f_.loop(all.from, all.to, block_, totals, [&](Value at, const Values& state) {
-            return run_({all.bases, all.place, at, f_.smaller(all.to, f_.add(at, f_.index(block_)))}, state);
+            return run_(
+                {all.bases, all.place, at, f_.smaller(all.to, f_.add(at, f_.index(block_)))},
+                state);
         });
     }
 
@@ -100,13 +110,15 @@ private:
 
 }  // namespace
 
-Values for_runs(Frame& f, const Values& bases, int64_t block, const Values& totals, const RunBody& run) {
+Values for_runs(Frame& f, const Values& bases, int64_t block, const Values& totals,
+                const RunBody& run) {
     return RunLoops(f, block, run).over(f.kernel.kept(), bases, f.index(0), totals);
 }
 
 Value row_elements(Frame& f) {
     Value elements = f.index(1);
-    for (int axis = f.kernel.kept(); axis < f.kernel.rank; ++axis) elements = f.mul(elements, f.extents[static_cast<size_t>(axis)]);
+    for (int axis = f.kernel.kept(); axis < f.kernel.rank; ++axis)
+        elements = f.mul(elements, f.extents[static_cast<size_t>(axis)]);
     return elements;
 }
 

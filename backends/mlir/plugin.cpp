@@ -14,12 +14,12 @@
 #include "llvm/Support/raw_ostream.h"
 #include "runtime/error.h"
 
-namespace megjit::mlir_backend {
-namespace {
+namespace megjit::mlir_backend { namespace {
 
 codegen::KernelIR sound_kernel(std::string_view text) {
     const codegen::KernelIR kernel = codegen::parse_kernel(text);
-    if (const std::string fault = fault_of(kernel); !fault.empty()) throw runtime::InternalError("unsound kernel: " + fault);
+    if (const std::string fault = fault_of(kernel); !fault.empty())
+        throw runtime::InternalError("unsound kernel: " + fault);
     for (const runtime::ScalarInst& inst : kernel.program.insts())
         if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
             throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
@@ -61,7 +61,10 @@ struct GpuPart {
     template <class Finish>
     std::string run(std::string_view text, const megjit_mlir_gpu& gpu, const Finish& finish) {
         const codegen::KernelIR kernel = sound_kernel(text);
-        const codegen::GpuPlan plan{.cover = static_cast<codegen::Cover>(gpu.cover), .vector = gpu.vector, .threads = gpu.threads, .team = gpu.team};
+        const codegen::GpuPlan plan{.cover = static_cast<codegen::Cover>(gpu.cover),
+                                    .vector = gpu.vector,
+                                    .threads = gpu.threads,
+                                    .team = gpu.team};
         const std::lock_guard lock(mutex);
         llvm::LLVMContext context;
         return finish(*lowering.lower(kernel, plan, context));
@@ -89,8 +92,7 @@ int answer(megjit_mlir_sink sink, void* to, const Make& make) noexcept {
     }
 }
 
-}  // namespace
-}  // namespace megjit::mlir_backend
+}}  // namespace megjit::mlir_backend
 
 #define MEGJIT_EXPORT __attribute__((visibility("default")))
 using megjit::mlir_backend::answer;
@@ -108,7 +110,8 @@ MEGJIT_EXPORT void megjit_mlir_version(megjit_mlir_sink sink, void* to) {
     answer(sink, to, [] { return Compiler::instance().machine.version(); });
 }
 
-MEGJIT_EXPORT int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink,
+                                      void* to) {
     return answer(sink, to, [&] {
         Compiler& compiler = Compiler::instance();
         const std::lock_guard lock(compiler.mutex);
@@ -117,7 +120,8 @@ MEGJIT_EXPORT int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_m
     });
 }
 
-MEGJIT_EXPORT int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink,
+                                     void* to) {
     return answer(sink, to, [&] {
         Compiler& compiler = Compiler::instance();
         const std::lock_guard lock(compiler.mutex);
@@ -126,7 +130,8 @@ MEGJIT_EXPORT int megjit_mlir_source(const char* kernel, size_t bytes, megjit_ml
     });
 }
 
-MEGJIT_EXPORT int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink,
+                                       void* to) {
     return answer(sink, to, [&] {
         Compiler& compiler = Compiler::instance();
         const std::lock_guard lock(compiler.mutex);
@@ -135,10 +140,13 @@ MEGJIT_EXPORT int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_
     });
 }
 
-MEGJIT_EXPORT void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to) {
+MEGJIT_EXPORT void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink,
+                                     void* to) {
     void* address = nullptr;
     std::string why;
-    const auto keep = [](void* text, const char* data, size_t size) { static_cast<std::string*>(text)->assign(data, size); };
+    const auto keep = [](void* text, const char* data, size_t size) {
+        static_cast<std::string*>(text)->assign(data, size);
+    };
     const int failed = answer(keep, &why, [&] {
         Compiler& compiler = Compiler::instance();
         const std::lock_guard lock(compiler.mutex);
@@ -150,13 +158,19 @@ MEGJIT_EXPORT void* megjit_mlir_load(const char* object, size_t bytes, megjit_ml
     return nullptr;
 }
 
-MEGJIT_EXPORT int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_mlir_gpu_compile(const char* kernel, size_t bytes,
+                                          const megjit_mlir_gpu* gpu, megjit_mlir_sink sink,
+                                          void* to) {
     return answer(sink, to, [&] {
-        return GpuPart::instance().run({kernel, bytes}, *gpu, [&](llvm::Module& module) { return megjit::mlir_backend::to_ptx(module, gpu->arch); });
+        return GpuPart::instance().run({kernel, bytes}, *gpu, [&](llvm::Module& module) {
+            return megjit::mlir_backend::to_ptx(module, gpu->arch);
+        });
     });
 }
 
-MEGJIT_EXPORT int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu, megjit_mlir_sink sink, void* to) {
+MEGJIT_EXPORT int megjit_mlir_gpu_source(const char* kernel, size_t bytes,
+                                         const megjit_mlir_gpu* gpu, megjit_mlir_sink sink,
+                                         void* to) {
     return answer(sink, to, [&] {
         return GpuPart::instance().run({kernel, bytes}, *gpu, [&](llvm::Module& module) {
             megjit::mlir_backend::optimize_for_gpu(module, gpu->arch);

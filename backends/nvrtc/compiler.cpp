@@ -17,15 +17,18 @@ using runtime::DeviceError;
 GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
     GpuImage image;
     image.cover = plan.cover;
-    image.per_block = plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    image.per_block =
+        plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
     image.block[0] = static_cast<uint32_t>(plan.threads);
     image.parts = static_cast<uint32_t>(plan.parts);
-    if (plan.parts > 1) image.part_bytes = static_cast<uint32_t>(plan.slots() * part_words(kernel)) * 4;
+    if (plan.parts > 1)
+        image.part_bytes = static_cast<uint32_t>(plan.slots() * part_words(kernel)) * 4;
     return image;
 }
 
 NvrtcCompiler::NvrtcCompiler() : NvrtcCompiler(Library::candidates()) {}
-NvrtcCompiler::NvrtcCompiler(std::vector<std::filesystem::path> candidates) : candidates_(std::move(candidates)) {}
+NvrtcCompiler::NvrtcCompiler(std::vector<std::filesystem::path> candidates)
+    : candidates_(std::move(candidates)) {}
 NvrtcCompiler::~NvrtcCompiler() = default;
 
 const Library& NvrtcCompiler::library() const {
@@ -42,10 +45,12 @@ std::string NvrtcCompiler::version_key() const {
     return cat("nvrtc ", library().version(), " ", std::hash<std::string_view>()(prelude()));
 }
 
-// With a hash of the text, so that a printer which prints better never meets what an older one left in the cache.
+// With a hash of the text, so that a printer which prints better never meets what an older one left
+// in the cache.
 std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
     const GpuPlan plan = gpu_plan_of(kernel, launch);
-    return cat(print(plan), " ", std::hash<std::string>()(print_kernel(kernel, plan, GpuImage().entry)));
+    return cat(print(plan), " ",
+               std::hash<std::string>()(print_kernel(kernel, plan, GpuImage().entry)));
 }
 
 std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int) {
@@ -58,16 +63,18 @@ GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launc
     const std::vector<int>& known = nvrtc.archs();
     const auto newest = std::upper_bound(known.begin(), known.end(), arch);
     if (newest == known.begin())
-        throw DeviceError(
-            cat("NVRTC ", nvrtc.version(), " no longer compiles for sm_", arch, "; its oldest is sm_", known.front()));
+        throw DeviceError(cat("NVRTC ", nvrtc.version(), " no longer compiles for sm_", arch,
+                              "; its oldest is sm_", known.front()));
     const bool is_known = newest[-1] == arch;
     if (!is_known)
-        warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch, "; kernels are compiled for compute_",
-                      newest[-1], " and finished by the driver"));
+        warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch,
+                      "; kernels are compiled for compute_", newest[-1],
+                      " and finished by the driver"));
 
     const GpuPlan plan = gpu_plan_of(kernel, launch);
     GpuImage image = image_of(kernel, plan);
-    image.code = nvrtc.compile(source(kernel, launch, arch), cat(is_known ? "sm_" : "compute_", newest[-1]));
+    image.code =
+        nvrtc.compile(source(kernel, launch, arch), cat(is_known ? "sm_" : "compute_", newest[-1]));
     image.is_ptx = !is_known;
     return image;
 }

@@ -33,7 +33,8 @@ struct Library::Functions {
     Result (*arch_count)(int*);
     Result (*archs)(int*);
     const char* (*error_text)(Result);
-    Result (*create)(Program*, const char* text, const char* name, int headers, const char* const*, const char* const*);
+    Result (*create)(Program*, const char* text, const char* name, int headers, const char* const*,
+                     const char* const*);
     Result (*destroy)(Program*);
     Result (*compile)(Program, int options, const char* const*);
     Result (*log_size)(Program, size_t*);
@@ -66,8 +67,8 @@ struct Library::Functions {
         if (result != 0) throw DeviceError(cat("NVRTC: ", call, " failed: ", error_text(result)));
     }
     // A text whose size is asked for first.
-    std::string read(Program program, Result (*size_of)(Program, size_t*), Result (*get)(Program, char*),
-                     const char* call) const {
+    std::string read(Program program, Result (*size_of)(Program, size_t*),
+                     Result (*get)(Program, char*), const char* call) const {
         size_t size = 0;
         check(size_of(program, &size), call);
         std::string bytes(size, '\0');
@@ -79,15 +80,19 @@ struct Library::Functions {
 std::vector<fs::path> Library::candidates() {
     if (const std::string& named = runtime::debug().nvrtc; !named.empty()) return {named};
     const fs::path packages = site_packages();
-    std::vector<fs::path> paths = {"libnvrtc.so.13", "libnvrtc.so.12", packages / "nvidia/cu13/lib/libnvrtc.so.13",
+    std::vector<fs::path> paths = {"libnvrtc.so.13", "libnvrtc.so.12",
+                                   packages / "nvidia/cu13/lib/libnvrtc.so.13",
                                    packages / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"};
     std::vector<fs::path> toolkits;
     std::error_code ignored;
-    for (fs::directory_iterator it("/usr/local", ignored), end; !ignored && it != end; it.increment(ignored))
-        if (it->path().filename().string().starts_with("cuda")) toolkits.push_back(it->path() / "lib64");
+    for (fs::directory_iterator it("/usr/local", ignored), end; !ignored && it != end;
+         it.increment(ignored))
+        if (it->path().filename().string().starts_with("cuda"))
+            toolkits.push_back(it->path() / "lib64");
     std::sort(toolkits.rbegin(), toolkits.rend());
     for (const fs::path& toolkit : toolkits)
-        for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) paths.push_back(toolkit / name);
+        for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
+            paths.push_back(toolkit / name);
     return paths;
 }
 
@@ -122,18 +127,22 @@ void Library::open(const fs::path& path) {
 std::string Library::compile(const std::string& text, const std::string& target) const {
     const Functions& nvrtc = *functions_;
     Program program = nullptr;
-    nvrtc.check(nvrtc.create(&program, text.c_str(), "megjit_kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
+    nvrtc.check(nvrtc.create(&program, text.c_str(), "megjit_kernel.cu", 0, nullptr, nullptr),
+                "nvrtcCreateProgram");
     const auto destroy = [&](OpaqueProgram*) { nvrtc.destroy(&program); };
     const std::unique_ptr<OpaqueProgram, decltype(destroy)> owner(program, destroy);
     const std::string arch = "--gpu-architecture=" + target;
     // The bits of eager kernels: nothing contracted, flushed or approximated.
     const char* const options[] = {arch.c_str(),  "--std=c++17",     "--fmad=false",
                                    "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
-    if (const Result result = nvrtc.compile(program, static_cast<int>(std::size(options)), options); result != 0)
-        throw DeviceError(cat("NVRTC: cannot compile a kernel for ", target, ": ", nvrtc.error_text(result), "\n",
-                              nvrtc.read(program, nvrtc.log_size, nvrtc.log, "nvrtcGetProgramLog").c_str(), "\n",
-                              text));
-    if (target.starts_with("sm_")) return nvrtc.read(program, nvrtc.cubin_size, nvrtc.cubin, "nvrtcGetCUBIN");
+    if (const Result result = nvrtc.compile(program, static_cast<int>(std::size(options)), options);
+        result != 0)
+        throw DeviceError(
+            cat("NVRTC: cannot compile a kernel for ", target, ": ", nvrtc.error_text(result), "\n",
+                nvrtc.read(program, nvrtc.log_size, nvrtc.log, "nvrtcGetProgramLog").c_str(), "\n",
+                text));
+    if (target.starts_with("sm_"))
+        return nvrtc.read(program, nvrtc.cubin_size, nvrtc.cubin, "nvrtcGetCUBIN");
     return nvrtc.read(program, nvrtc.ptx_size, nvrtc.ptx, "nvrtcGetPTX");
 }
 

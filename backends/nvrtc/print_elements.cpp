@@ -25,7 +25,8 @@ void ElementPrinter::value(int id, const std::string& text) {
 
 std::string ElementPrinter::product(int first, int last) const {
     std::string text;
-    for (int axis = first; axis < last; ++axis) text += cat(axis > first ? " * " : "", "Index(n", axis, ")");
+    for (int axis = first; axis < last; ++axis)
+        text += cat(axis > first ? " * " : "", "Index(n", axis, ")");
     return text.empty() ? "1" : text;
 }
 
@@ -55,7 +56,8 @@ void ElementPrinter::coordinates(const std::string& linear, int first, int last)
 // Is the index by which the input is gathered the same for neighbours on the lane axis?
 bool ElementPrinter::is_gathered_once(size_t input) const {
     const int by = kernel_.inputs[input].by;
-    return by >= 0 && (!is_walked(by) || kernel_.inputs[static_cast<size_t>(by)].inner == Inner::broadcast);
+    return by >= 0 &&
+           (!is_walked(by) || kernel_.inputs[static_cast<size_t>(by)].inner == Inner::broadcast);
 }
 
 // Instructions whose value differs from element to element and is needed in the pass.
@@ -77,7 +79,8 @@ std::vector<bool> ElementPrinter::needed_in(int pass) const {
 std::vector<bool> ElementPrinter::read_inputs(const std::vector<bool>& needed) const {
     std::vector<bool> read(kernel_.inputs.size(), false);
     for (int id = 0; id < kernel_.program.size(); ++id)
-        if (const ScalarInst& inst = kernel_.program[id]; needed[static_cast<size_t>(id)] && inst.op == ScalarOp::input)
+        if (const ScalarInst& inst = kernel_.program[id];
+            needed[static_cast<size_t>(id)] && inst.op == ScalarOp::input)
             read[inst.bits] = true;
     return read;
 }
@@ -92,7 +95,9 @@ void ElementPrinter::offsets(const std::vector<bool>& read, int pass) {
         if (!used[at]) continue;
         const bool is_row_major = kernel_.reduced == 0 && is_output(kernel_, at);
         line(cat("const Index e", at, " = ",
-                 is_row_major ? "j" : offset(kernel_.reduced ? cat("o", at) : "", at, first_walked_, kernel_.rank),
+                 is_row_major
+                     ? "j"
+                     : offset(kernel_.reduced ? cat("o", at) : "", at, first_walked_, kernel_.rank),
                  ";"));
     }
 }
@@ -109,7 +114,8 @@ void ElementPrinter::packs(const std::vector<bool>& read, int pass) {
     }
     for (size_t k = 0; k < kernel_.outputs.size(); ++k)
         if (const size_t at = kernel_.inputs.size() + k; stores_in(k, pass) && is_packed(at))
-            line(cat("Pack<", plan_.vector, ", ", storage_name(kernel_.outputs[k].dtype), "> p", at, ";"));
+            line(cat("Pack<", plan_.vector, ", ", storage_name(kernel_.outputs[k].dtype), "> p", at,
+                     ";"));
 }
 
 void ElementPrinter::store_packs(int pass) {
@@ -138,7 +144,8 @@ std::string ElementPrinter::element_of(size_t i) const {
     std::string gathered;
     if (is_gathered_once(i)) gathered = cat(" + t", i);
     else if (input.by >= 0)
-        gathered = cat(" + in", input.by, "[e", input.by, lane_offset(static_cast<size_t>(input.by)), "] * g", i);
+        gathered = cat(" + in", input.by, "[e", input.by,
+                       lane_offset(static_cast<size_t>(input.by)), "] * g", i);
     return widened(input.dtype, cat("in", i, "[", place, gathered, "]"));
 }
 
@@ -146,15 +153,18 @@ void ElementPrinter::lanes(const std::vector<bool>& needed, int pass) {
     for (int id = 0; id < kernel_.program.size(); ++id) {
         if (!needed[static_cast<size_t>(id)]) continue;
         const ScalarInst& inst = kernel_.program[id];
-        value(id, inst.op == ScalarOp::input ? element_of(inst.bits) : expression(kernel_.program, id));
+        value(id,
+              inst.op == ScalarOp::input ? element_of(inst.bits) : expression(kernel_.program, id));
     }
     for (size_t r = 0; r < kernel_.reductions.size(); ++r)
         if (reduces_in(r, pass))
-            line(cat("a", r, ".add(v", kernel_.reductions[r].arg, ", (int)j", plan_.vector > 1 ? " + k" : "", ");"));
+            line(cat("a", r, ".add(v", kernel_.reductions[r].arg, ", (int)j",
+                     plan_.vector > 1 ? " + k" : "", ");"));
     for (size_t k = 0; k < kernel_.outputs.size(); ++k) {
         if (!stores_in(k, pass)) continue;
         const size_t at = kernel_.inputs.size() + k;
-        const std::string to = is_packed(at) ? cat("p", at, ".at[k]") : cat("out", k, "[e", at, lane_offset(at), "]");
+        const std::string to =
+            is_packed(at) ? cat("p", at, ".at[k]") : cat("out", k, "[e", at, lane_offset(at), "]");
         line(cat(to, " = ", narrowed(kernel_.outputs[k].dtype, cat("v", kernel_.results[k])), ";"));
     }
 }
@@ -163,7 +173,9 @@ void ElementPrinter::elements(int pass) {
     const std::vector<bool> needed = needed_in(pass), read = read_inputs(needed);
     coordinates("j", first_walked_, kernel_.rank);
     offsets(read, pass);
-    if (has_tail()) line(cat("const int some = count - j < ", plan_.vector, " ? int(count - j) : ", plan_.vector, ";"));
+    if (has_tail())
+        line(cat("const int some = count - j < ", plan_.vector,
+                 " ? int(count - j) : ", plan_.vector, ";"));
     packs(read, pass);
     if (plan_.vector == 1) return lanes(needed, pass);
     text_ += "#pragma unroll\n";

@@ -1,5 +1,5 @@
-// backends/nvrtc/print_elements.h -- the part of a kernel's text that is about elements: what the loop over
-// them holds. print_kernel.cpp puts the loops, the rows and the function around it.
+// backends/nvrtc/print_elements.h -- the part of a kernel's text that is about elements: what the
+// loop over them holds. print_kernel.cpp puts the loops, the rows and the function around it.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace megjit::nvrtc {
 
-// Names in the text: inK, outK addresses; nA extents; sO_A strides of operand O; gI gather strides; iA
-// coordinates; oO, eO offsets of a row and of an element; tI gathered offsets; pO packs; vID values of the
-// program; aR, rR reductions, while they are accumulated and after.
+// Names in the text: inK, outK addresses; nA extents; sO_A strides of operand O; gI gather strides;
+// iA coordinates; oO, eO offsets of a row and of an element; tI gathered offsets; pO packs; vID
+// values of the program; aR, rR reductions, while they are accumulated and after.
 class ElementPrinter {
 public:
     ElementPrinter(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan);
@@ -39,7 +39,8 @@ protected:
     const codegen::GpuPlan& plan_;
     const std::vector<codegen::KernelIR::Level> levels_;
     const size_t operands_;
-    const int first_walked_;  // the axes from here on are walked by a loop; those before are a row's
+    const int
+        first_walked_;  // the axes from here on are walked by a loop; those before are a row's
     std::string text_;
     int depth_ = 1;
 

@@ -1,5 +1,5 @@
-// backends/nvrtc/print_kernel.h -- a kernel as CUDA C++. The same text compiles as C++ for the host beside
-// tests/backends/cuda_emulation.h, which is how it is tested without a GPU.
+// backends/nvrtc/print_kernel.h -- a kernel as CUDA C++. The same text compiles as C++ for the host
+// beside tests/backends/cuda_emulation.h, which is how it is tested without a GPU.
 #pragma once
 
 #include <string>
@@ -15,7 +15,9 @@ std::string_view prelude();
 // What a block leaves for each row that it shares with others, in words of 4 bytes.
 int part_words(const codegen::KernelIR& kernel);
 
-// One function, extern "C" and named `entry`. DeviceError when it has more parameters than a launch takes.
-std::string print_kernel(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan, std::string_view entry);
+// One function, extern "C" and named `entry`. DeviceError when it has more parameters than a launch
+// takes.
+std::string print_kernel(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
+                         std::string_view entry);
 
 }  // namespace megjit::nvrtc

@@ -1,5 +1,5 @@
-// backends/nvrtc/print_scalar.h -- scalar instructions and storage types as CUDA C++. Nothing of the user's
-// text reaches it: instructions are enums, numbers are bits.
+// backends/nvrtc/print_scalar.h -- scalar instructions and storage types as CUDA C++. Nothing of
+// the user's text reaches it: instructions are enums, numbers are bits.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace megjit::nvrtc {
 
-std::string_view type_name(runtime::ScalarType type);     // "float"
-std::string_view storage_name(runtime::DType dtype);      // "unsigned short"
+std::string_view type_name(runtime::ScalarType type);  // "float"
+std::string_view storage_name(runtime::DType dtype);  // "unsigned short"
 // A value of memory as a value of its compute type, and back.
 std::string widened(runtime::DType dtype, const std::string& value);
 std::string narrowed(runtime::DType dtype, const std::string& value);

@@ -1,8 +1,8 @@
 // Activations of convolutions, pooling and batch norm lie channels-last (N, spatial..., C) between
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
-// runtime/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal ones are shared.
-// Those of the program go: results have the layout that they had, anything else what is best.
-// A graph without a convolution stays as it is: there is nothing to win.
+// runtime/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
+// ones are shared. Those of the program go: results have the layout that they had, anything else
+// what is best. A graph without a convolution stays as it is: there is nothing to win.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
@@ -14,7 +14,9 @@ namespace {
 using runtime::Layout;
 
 bool is_convolution(const Node& node) {
-    return node.kind == NodeKind::op && (node.op->name == "conv" || node.op->name == "conv_epilogue" || node.op->name == "conv_backward_data");
+    return node.kind == NodeKind::op &&
+           (node.op->name == "conv" || node.op->name == "conv_epilogue" ||
+            node.op->name == "conv_backward_data");
 }
 
 class LayoutAssigner {
@@ -23,7 +25,8 @@ public:
 
     Graph run() {
         for (const Node& node : rewrite_.from.nodes()) place(node);
-        for (ValueId output : rewrite_.from.outputs) rewrite_.replace(output, as(output, rewrite_.from.type(output).layout));
+        for (ValueId output : rewrite_.from.outputs)
+            rewrite_.replace(output, as(output, rewrite_.from.type(output).layout));
         return rewrite_.finish();
     }
 
@@ -38,7 +41,10 @@ private:
         if (!other) {
             Type wanted = rewrite_.to.type(now);
             wanted.layout = layout;
-            Node node{.kind = NodeKind::op, .op = &runtime::find_op("relayout"), .inputs = {now}, .role = rewrite_.to.producer(now).role};
+            Node node{.kind = NodeKind::op,
+                      .op = &runtime::find_op("relayout"),
+                      .inputs = {now},
+                      .role = rewrite_.to.producer(now).role};
             node.attrs.emplace_back(to_string(layout));
             other = rewrite_.to.add(std::move(node), {&wanted, 1})[0];
         }
@@ -47,10 +53,12 @@ private:
 
     void place(const Node& node) {
         if (node.kind != NodeKind::op) return rewrite_.copy(node);
-        if (node.op->name == "relayout") return rewrite_.replace(node.outputs[0], rewrite_.map(node.inputs[0]));
+        if (node.op->name == "relayout")
+            return rewrite_.replace(node.outputs[0], rewrite_.map(node.inputs[0]));
         std::vector<Type> operands;
         for (ValueId input : node.inputs) operands.push_back(type(input));
-        const std::vector<Layout> layouts = runtime::operand_layouts(*node.op, operands, runtime::ChannelsLast::everywhere);
+        const std::vector<Layout> layouts =
+            runtime::operand_layouts(*node.op, operands, runtime::ChannelsLast::everywhere);
         Node fresh = node;
         for (size_t i = 0; i < node.inputs.size(); ++i) {
             fresh.inputs[i] = as(node.inputs[i], layouts[i]);
@@ -62,7 +70,8 @@ private:
     }
 
     Rewriter rewrite_;
-    std::vector<std::optional<ValueId>> other_;  // by old value: the copy in the layout it was not made in
+    std::vector<std::optional<ValueId>>
+        other_;  // by old value: the copy in the layout it was not made in
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Fused nodes that run the same kernel, one after the other and independent of each other, become one node with
-// several launches: the updates of all parameters of a model are one step of the program, whose work all threads
-// share, instead of hundreds of small ones. Nodes are delayed to the end of the run of kernels in which they stand,
-// never past another op: what they read lives until then anyhow.
+// Fused nodes that run the same kernel, one after the other and independent of each other, become
+// one node with several launches: the updates of all parameters of a model are one step of the
+// program, whose work all threads share, instead of hundreds of small ones. Nodes are delayed to
+// the end of the run of kernels in which they stand, never past another op: what they read lives
+// until then anyhow.
 #include <string>
 #include <unordered_map>
 
@@ -12,19 +13,22 @@ namespace {
 
 class Batcher {
 public:
-    explicit Batcher(const Graph& graph) : graph_(graph), rewrite_(graph), is_pending_(graph.nodes().size()) {}
+    explicit Batcher(const Graph& graph)
+        : graph_(graph), rewrite_(graph), is_pending_(graph.nodes().size()) {}
 
     Graph run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
             const Node& node = graph_.nodes()[id];
             const bool is_leaf = node.kind == NodeKind::input || node.kind == NodeKind::constant;
             const bool is_view = node.kind == NodeKind::op && node.op->is_view;
-            if (reads_pending(node) || !(is_leaf || is_view || node.kind == NodeKind::fused)) flush();
+            if (reads_pending(node) || !(is_leaf || is_view || node.kind == NodeKind::fused))
+                flush();
             if (node.kind != NodeKind::fused) {
                 rewrite_.copy(node);
                 continue;
             }
-            const auto [found, is_new] = batch_of_.try_emplace(codegen::print(node.kernel->kernel), batches_.size());
+            const auto [found, is_new] =
+                batch_of_.try_emplace(codegen::print(node.kernel->kernel), batches_.size());
             if (is_new) batches_.emplace_back();
             batches_[found->second].push_back(static_cast<NodeId>(id));
             is_pending_[id] = true;

@@ -1,6 +1,8 @@
-// Fixed weights become inputs of their own, which the prologue computes and packs. A node takes part when
+// Fixed weights become inputs of their own, which the prologue computes and packs. A node takes
+// part when
 //   1. operand 1 is fixed, and the device packs it for this node;
-//   2. so it is for all that read it: where gradients need the weights as they are, packed ones would be a second copy.
+//   2. so it is for all that read it: where gradients need the weights as they are, packed ones
+//   would be a second copy.
 // Its further operands that are computed of fixed values go, too.
 #include <algorithm>
 
@@ -11,7 +13,8 @@ namespace megjit::jit {
 using runtime::Layout;
 
 bool may_bind(const PipelineOptions& options) {
-    return options.device && !options.memory.limit && !options.memory.is_sublinear && !options.memory.only_looks &&
+    return options.device && !options.memory.limit && !options.memory.is_sublinear &&
+           !options.memory.only_looks &&
            std::find(options.fixed.begin(), options.fixed.end(), true) != options.fixed.end();
 }
 
@@ -19,9 +22,13 @@ std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& option
     std::vector<bool> fixed(graph.value_count());
     for (const Node& node : graph.nodes()) {
         bool is_fixed = node.kind == NodeKind::constant;
-        if (node.kind == NodeKind::input) is_fixed = static_cast<size_t>(node.slot) < options.fixed.size() && options.fixed[static_cast<size_t>(node.slot)];
+        if (node.kind == NodeKind::input)
+            is_fixed = static_cast<size_t>(node.slot) < options.fixed.size() &&
+                       options.fixed[static_cast<size_t>(node.slot)];
         if (node.kind == NodeKind::op)
-            is_fixed = !node.inputs.empty() && std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return fixed[at(input)]; });
+            is_fixed = !node.inputs.empty() &&
+                       std::all_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return fixed[at(input)]; });
         for (ValueId output : node.outputs) fixed[at(output)] = is_fixed;
     }
     return fixed;
@@ -32,46 +39,64 @@ namespace {
 class WeightBinder {
 public:
     WeightBinder(const Graph& graph, const PipelineOptions& options)
-        : from_(graph), options_(options), fixed_(fixed_values(graph, options)), copied_(graph.value_count()), bound_(graph.value_count()), rewrite_(graph) {
+        : from_(graph),
+          options_(options),
+          fixed_(fixed_values(graph, options)),
+          copied_(graph.value_count()),
+          bound_(graph.value_count()),
+          rewrite_(graph) {
         std::vector<int> others(graph.value_count());  // readers that take it as it is
         for (ValueId output : graph.outputs) ++others[at(output)];
         for (const Node& node : graph.nodes()) {
             packed_.push_back(packed_layout(node));
-            for (size_t i = 0; i < node.inputs.size(); ++i) others[at(node.inputs[i])] += i != 1 || packed_.back() == Layout::row_major;
+            for (size_t i = 0; i < node.inputs.size(); ++i)
+                others[at(node.inputs[i])] += i != 1 || packed_.back() == Layout::row_major;
         }
         for (size_t id = 0; id < packed_.size(); ++id)
-            if (packed_[id] != Layout::row_major && others[at(graph.nodes()[id].inputs[1])]) packed_[id] = Layout::row_major;
+            if (packed_[id] != Layout::row_major && others[at(graph.nodes()[id].inputs[1])])
+                packed_[id] = Layout::row_major;
     }
 
     Graph run() {
         for (size_t id = 0; id < packed_.size(); ++id) {
             const Node& node = from_.nodes()[id];
             Node fresh = node;
-            for (size_t i = 0; i < node.inputs.size(); ++i) fresh.inputs[i] = rewrite_.map(node.inputs[i]);
+            for (size_t i = 0; i < node.inputs.size(); ++i)
+                fresh.inputs[i] = rewrite_.map(node.inputs[i]);
             if (packed_[id] != Layout::row_major) bind_operands(node, fresh, packed_[id]);
-            const std::vector<ValueId> outputs = rewrite_.to.add(std::move(fresh), from_.types(node.outputs));
-            for (size_t i = 0; i < outputs.size(); ++i) rewrite_.replace(node.outputs[i], outputs[i]);
+            const std::vector<ValueId> outputs =
+                rewrite_.to.add(std::move(fresh), from_.types(node.outputs));
+            for (size_t i = 0; i < outputs.size(); ++i)
+                rewrite_.replace(node.outputs[i], outputs[i]);
         }
         Graph result = rewrite_.finish();
-        if (!prologue_.outputs.empty()) result.prologue = std::make_shared<const Graph>(std::move(prologue_));
+        if (!prologue_.outputs.empty())
+            result.prologue = std::make_shared<const Graph>(std::move(prologue_));
         return result;
     }
 
 private:
-    bool is_computed(ValueId id) const { return fixed_[at(id)] && from_.producer(id).kind == NodeKind::op; }
+    bool is_computed(ValueId id) const {
+        return fixed_[at(id)] && from_.producer(id).kind == NodeKind::op;
+    }
 
-    // How the device wants operand 1 of the node; row-major if that does not come from the prologue.
+    // How the device wants operand 1 of the node; row-major if that does not come from the
+    // prologue.
     Layout packed_layout(const Node& node) const {
-        if (node.kind != NodeKind::op || node.inputs.size() < 2 || !fixed_[at(node.inputs[1])] || fixed_[at(node.inputs[0])]) return Layout::row_major;
+        if (node.kind != NodeKind::op || node.inputs.size() < 2 || !fixed_[at(node.inputs[1])] ||
+            fixed_[at(node.inputs[0])])
+            return Layout::row_major;
         if (from_.type(node.inputs[1]).layout != Layout::row_major) return Layout::row_major;
-        const std::vector<Type> inputs = from_.types(node.inputs), outputs = from_.types(node.outputs);
+        const std::vector<Type> inputs = from_.types(node.inputs),
+                                outputs = from_.types(node.outputs);
         return options_.device->packed_layout({*node.op, node.attrs, inputs}, outputs, 1);
     }
 
     void bind_operands(const Node& node, Node& fresh, Layout layout) {
         fresh.inputs[1] = bound(node.inputs[1], layout);
         for (size_t i = 2; i < node.inputs.size(); ++i)
-            if (is_computed(node.inputs[i])) fresh.inputs[i] = bound(node.inputs[i], from_.type(node.inputs[i]).layout);
+            if (is_computed(node.inputs[i]))
+                fresh.inputs[i] = bound(node.inputs[i], from_.type(node.inputs[i]).layout);
     }
 
     // The input of the program that holds the value in that layout.
@@ -83,7 +108,10 @@ private:
         Type type = from_.type(id);
         if (type.layout != layout) {
             type.layout = layout;
-            Node relayout{.kind = NodeKind::op, .op = &runtime::find_op("relayout"), .inputs = {made}, .where = from_.producer(id).where};
+            Node relayout{.kind = NodeKind::op,
+                          .op = &runtime::find_op("relayout"),
+                          .inputs = {made},
+                          .where = from_.producer(id).where};
             relayout.attrs.emplace_back(to_string(layout));
             made = prologue_.add(std::move(relayout), {&type, 1})[0];
         }
@@ -99,7 +127,8 @@ private:
         const Node& node = from_.producer(id);
         Node fresh = node;
         for (ValueId& input : fresh.inputs) input = copied(input);
-        const std::vector<ValueId> outputs = prologue_.add(std::move(fresh), from_.types(node.outputs));
+        const std::vector<ValueId> outputs =
+            prologue_.add(std::move(fresh), from_.types(node.outputs));
         for (size_t i = 0; i < outputs.size(); ++i) copied_[at(node.outputs[i])] = outputs[i];
         return *copied_[at(id)];
     }
@@ -107,9 +136,10 @@ private:
     const Graph& from_;
     const PipelineOptions& options_;
     std::vector<bool> fixed_;
-    std::vector<Layout> packed_;                                  // by node: of operand 1
-    std::vector<std::optional<ValueId>> copied_;                  // by value: in the prologue
-    std::vector<std::vector<std::pair<Layout, ValueId>>> bound_;  // by value: inputs of the new graph
+    std::vector<Layout> packed_;  // by node: of operand 1
+    std::vector<std::optional<ValueId>> copied_;  // by value: in the prologue
+    std::vector<std::vector<std::pair<Layout, ValueId>>>
+        bound_;  // by value: inputs of the new graph
     Rewriter rewrite_;
     Graph prologue_;
 };

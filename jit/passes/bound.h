@@ -1,4 +1,5 @@
-// jit/passes/bound.h -- values that hang on fixed slots alone: for the passes that move them into the prologue.
+// jit/passes/bound.h -- values that hang on fixed slots alone: for the passes that move them into
+// the prologue.
 #pragma once
 
 #include <vector>

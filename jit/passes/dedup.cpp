@@ -6,11 +6,12 @@ namespace megjit::jit {
 namespace {
 
 struct Key {
-    const Node* node = nullptr;      // op and attributes
-    std::vector<ValueId> inputs;     // in the new graph
+    const Node* node = nullptr;  // op and attributes
+    std::vector<ValueId> inputs;  // in the new graph
     size_t hash = 0;
     bool operator==(const Key& other) const {
-        return hash == other.hash && node->op == other.node->op && inputs == other.inputs && runtime::same(node->attrs, other.node->attrs);
+        return hash == other.hash && node->op == other.node->op && inputs == other.inputs &&
+               runtime::same(node->attrs, other.node->attrs);
     }
 };
 struct KeyHash {
@@ -24,7 +25,8 @@ Key key_of(const Node& node, std::vector<ValueId> inputs) {
 }
 
 bool same_bytes(const TensorRef& a, const TensorRef& b) {
-    return a == b || (a->type() == b->type() && a->type().bytes() <= 4096 && std::memcmp(a->data(), b->data(), a->type().bytes()) == 0);
+    return a == b || (a->type() == b->type() && a->type().bytes() <= 4096 &&
+                      std::memcmp(a->data(), b->data(), a->type().bytes()) == 0);
 }
 
 }  // namespace
@@ -37,9 +39,12 @@ Graph dedup(const Graph& graph) {
         if (node.kind == NodeKind::constant) {
             const TensorRef& tensor = node.constant;
             size_t hash = runtime::hash_value(tensor->type(), 0);
-            for (size_t i = 0; i < std::min<size_t>(tensor->type().bytes(), 64); ++i) hash = hash * 31 + tensor->as<uint8_t>()[i];
+            for (size_t i = 0; i < std::min<size_t>(tensor->type().bytes(), 64); ++i)
+                hash = hash * 31 + tensor->as<uint8_t>()[i];
             auto [first, last] = constants.equal_range(hash);
-            for (; first != last && !same_bytes(rewrite.to.producer(first->second).constant, tensor); ++first) {}
+            for (;
+                 first != last && !same_bytes(rewrite.to.producer(first->second).constant, tensor);
+                 ++first) {}
             if (first != last) {
                 rewrite.replace(node.outputs[0], first->second);
             } else {
@@ -57,7 +62,8 @@ Graph dedup(const Graph& graph) {
             rewrite.copy(node);
             continue;
         }
-        for (size_t i = 0; i < node.outputs.size(); ++i) rewrite.replace(node.outputs[i], rewrite.map(found->second->outputs[i]));
+        for (size_t i = 0; i < node.outputs.size(); ++i)
+            rewrite.replace(node.outputs[i], rewrite.map(found->second->outputs[i]));
     }
     return rewrite.finish();
 }

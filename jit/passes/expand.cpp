@@ -1,6 +1,6 @@
-// An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can put them into
-// one kernel with what stands around them. The op itself says when that is no good (a few long rows, which
-// the eager kernel shares among threads better).
+// An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can
+// put them into one kernel with what stands around them. The op itself says when that is no good (a
+// few long rows, which the eager kernel shares among threads better).
 #include <unordered_map>
 
 #include "jit/passes/passes.h"
@@ -12,7 +12,11 @@ namespace {
 // Writes what is dispatched while it lives into a graph.
 class GraphWriter final : public runtime::Tracer {
 public:
-    GraphWriter(Graph& graph, const Node& composite) : graph_(graph), where_(composite.where), role_(composite.role), outer_(runtime::context().tracer) {
+    GraphWriter(Graph& graph, const Node& composite)
+        : graph_(graph),
+          where_(composite.where),
+          role_(composite.role),
+          outer_(runtime::context().tracer) {
         runtime::context().tracer = this;
     }
     ~GraphWriter() override { runtime::context().tracer = outer_; }
@@ -30,12 +34,14 @@ public:
         return found->second;
     }
 
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) override {
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs,
+                           std::span<const TensorRef> inputs) override {
         Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_, .role = role_};
         for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
         const std::vector<Type> types = graph_.types(node.inputs);
         runtime::Tensors outputs;
-        for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types}))) outputs.push_back(placeholder(output));
+        for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types})))
+            outputs.push_back(placeholder(output));
         return outputs;
     }
 
@@ -49,8 +55,8 @@ private:
     std::unordered_map<uint64_t, ValueId> values_;  // by the tensor's id
 };
 
-// Picking one place from each line pays where a kernel computes the lines anyhow, and putting one value on each
-// where nothing was there before. Else the op's own kernel touches less memory.
+// Picking one place from each line pays where a kernel computes the lines anyhow, and putting one
+// value on each where nothing was there before. Else the op's own kernel touches less memory.
 bool pays(const Graph& graph, const Node& node) {
     if (node.op->name == "gather") {
         const Node& lines = graph.producer(node.inputs[0]);
@@ -69,7 +75,8 @@ bool expand_node(const Node& node, Rewriter& rewrite) {
     runtime::Tensors inputs;
     for (ValueId input : node.inputs) inputs.push_back(writer.placeholder(rewrite.map(input)));
     const runtime::Tensors outputs = node.op->expand({*node.op, node.attrs, types}, inputs);
-    for (size_t i = 0; i < outputs.size(); ++i) rewrite.replace(node.outputs[i], writer.value_of(outputs[i]));
+    for (size_t i = 0; i < outputs.size(); ++i)
+        rewrite.replace(node.outputs[i], writer.value_of(outputs[i]));
     return !outputs.empty();
 }
 

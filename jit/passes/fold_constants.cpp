@@ -16,13 +16,15 @@ Graph fold_constants(const Graph& graph) {
             foldable = producer.kind == NodeKind::constant;
             operands.push_back(producer.constant);
         }
-        for (ValueId output : node.outputs) foldable = foldable && graph.type(output).bytes() <= kLargestResult;
+        for (ValueId output : node.outputs)
+            foldable = foldable && graph.type(output).bytes() <= kLargestResult;
         if (!foldable) {
             rewrite.copy(node);
             continue;
         }
         const auto results = runtime::compute(*node.op, node.attrs, operands);
-        for (size_t i = 0; i < results.size(); ++i) rewrite.replace(node.outputs[i], rewrite.to.add_constant(results[i]));
+        for (size_t i = 0; i < results.size(); ++i)
+            rewrite.replace(node.outputs[i], rewrite.to.add_constant(results[i]));
     }
     return rewrite.finish();
 }

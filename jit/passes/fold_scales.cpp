@@ -1,5 +1,5 @@
-// y = fma3(conv(x, w) [+ b], scale, shift) with fixed w, b, scale and shift, one of each a channel, becomes
-// conv(x, w * scale) + (b * scale + shift). A chain is taken when
+// y = fma3(conv(x, w) [+ b], scale, shift) with fixed w, b, scale and shift, one of each a channel,
+// becomes conv(x, w * scale) + (b * scale + shift). A chain is taken when
 //   1. nobody else reads what lies between, and the graph does not return it;
 //   2. all are float32;
 //   3. scale, shift and b lie along the channels: [1, c, 1...] or b [c, 1...].
@@ -20,7 +20,11 @@ struct Chain {
 
 class ScaleFolder {
 public:
-    ScaleFolder(const Graph& graph, std::vector<bool> fixed) : rewrite_(graph), fixed_(std::move(fixed)), readers_(graph.value_count()), taken_(graph.nodes().size()) {
+    ScaleFolder(const Graph& graph, std::vector<bool> fixed)
+        : rewrite_(graph),
+          fixed_(std::move(fixed)),
+          readers_(graph.value_count()),
+          taken_(graph.nodes().size()) {
         for (const Node& node : graph.nodes())
             for (ValueId input : node.inputs) ++readers_[at(input)];
         for (ValueId output : graph.outputs) ++readers_[at(output)];
@@ -38,28 +42,39 @@ public:
     }
 
 private:
-    bool is_op(const Node& node, std::string_view name) const { return node.kind == NodeKind::op && node.op->name == name; }
-    bool is_fixed_float(ValueId id) const { return fixed_[at(id)] && rewrite_.from.type(id).dtype == DType::f32; }
+    bool is_op(const Node& node, std::string_view name) const {
+        return node.kind == NodeKind::op && node.op->name == name;
+    }
+    bool is_fixed_float(ValueId id) const {
+        return fixed_[at(id)] && rewrite_.from.type(id).dtype == DType::f32;
+    }
 
     // Does it have one number a channel of y, [n, c, ...]?
     bool is_per_channel(ValueId id, const Shape& y) const {
         const Shape& shape = rewrite_.from.type(id).shape;
         const int channel = shape.rank() - (y.rank() - 1);
-        return is_fixed_float(id) && channel >= 0 && shape.numel() == y[1] && shape[channel] == y[1];
+        return is_fixed_float(id) && channel >= 0 && shape.numel() == y[1] &&
+               shape[channel] == y[1];
     }
 
     std::optional<Chain> chain_of(const Node& node) {
         if (!is_op(node, "fma3")) return {};
         const Type& y = rewrite_.from.type(node.outputs[0]);
-        if (y.shape.rank() < 3 || !is_per_channel(node.inputs[1], y.shape) || !is_per_channel(node.inputs[2], y.shape)) return {};
+        if (y.shape.rank() < 3 || !is_per_channel(node.inputs[1], y.shape) ||
+            !is_per_channel(node.inputs[2], y.shape))
+            return {};
         Chain chain;
         ValueId inner = node.inputs[0];
-        if (const Node& add = rewrite_.from.producer(inner); is_op(add, "add") && readers_[at(inner)] == 1 && is_per_channel(add.inputs[1], y.shape)) {
+        if (const Node& add = rewrite_.from.producer(inner);
+            is_op(add, "add") && readers_[at(inner)] == 1 &&
+            is_per_channel(add.inputs[1], y.shape)) {
             chain.bias = add.inputs[1];
             inner = add.inputs[0];
         }
         const Node& conv = rewrite_.from.producer(inner);
-        if (!is_op(conv, "conv") || readers_[at(inner)] != 1 || !is_fixed_float(conv.inputs[1]) || !(rewrite_.from.type(inner).shape == y.shape)) return {};
+        if (!is_op(conv, "conv") || readers_[at(inner)] != 1 || !is_fixed_float(conv.inputs[1]) ||
+            !(rewrite_.from.type(inner).shape == y.shape))
+            return {};
         chain.conv = &conv;
         taken_[at(rewrite_.from.value(inner).producer)] = true;
         if (chain.bias) taken_[at(rewrite_.from.value(node.inputs[0]).producer)] = true;
@@ -67,33 +82,44 @@ private:
     }
 
     ValueId make(std::string_view op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        Node node{.kind = NodeKind::op, .op = &runtime::find_op(op), .attrs = std::move(attrs), .inputs = std::move(inputs), .where = like.where, .role = like.role};
-        const std::vector<Type> types = runtime::infer({*node.op, node.attrs, rewrite_.to.types(node.inputs)});
+        Node node{.kind = NodeKind::op,
+                  .op = &runtime::find_op(op),
+                  .attrs = std::move(attrs),
+                  .inputs = std::move(inputs),
+                  .where = like.where,
+                  .role = like.role};
+        const std::vector<Type> types =
+            runtime::infer({*node.op, node.attrs, rewrite_.to.types(node.inputs)});
         return rewrite_.to.add(std::move(node), types)[0];
     }
 
     void place(const Node& fma, const Chain& chain) {
-        const ValueId weights = rewrite_.map(chain.conv->inputs[1]), scale = rewrite_.map(fma.inputs[1]);
+        const ValueId weights = rewrite_.map(chain.conv->inputs[1]),
+                      scale = rewrite_.map(fma.inputs[1]);
         std::vector<int64_t> first(static_cast<size_t>(rewrite_.to.type(weights).rank()), 1);
         first[0] = rewrite_.to.type(weights).shape[0];
-        const ValueId scaled = make("mul", {weights, make("reshape", {scale}, {first}, fma)}, {}, fma);
+        const ValueId scaled =
+            make("mul", {weights, make("reshape", {scale}, {first}, fma)}, {}, fma);
         ValueId shift = rewrite_.map(fma.inputs[2]);
         if (chain.bias) {
-            // A view, like that of normalization's own shift: fuse_epilogues takes no addend that a kernel could keep in registers.
+            // A view, like that of normalization's own shift: fuse_epilogues takes no addend that a
+            // kernel could keep in registers.
             const Shape& shape = rewrite_.to.type(shift).shape;
             shift = make("fma3", {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
-            shift = make("reshape", {shift}, {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
+            shift =
+                make("reshape", {shift}, {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
         }
         Node conv = *chain.conv;
         conv.inputs = {rewrite_.map(conv.inputs[0]), scaled};
-        const ValueId product = rewrite_.to.add(std::move(conv), {&rewrite_.from.type(chain.conv->outputs[0]), 1})[0];
+        const ValueId product =
+            rewrite_.to.add(std::move(conv), {&rewrite_.from.type(chain.conv->outputs[0]), 1})[0];
         rewrite_.replace(fma.outputs[0], make("add", {product, shift}, {}, fma));
     }
 
     Rewriter rewrite_;
     std::vector<bool> fixed_;
-    std::vector<int> readers_;   // by value; the graph's outputs count
-    std::vector<bool> taken_;    // by node: is part of a chain
+    std::vector<int> readers_;  // by value; the graph's outputs count
+    std::vector<bool> taken_;  // by node: is part of a chain
 };
 
 }  // namespace

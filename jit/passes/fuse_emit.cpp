@@ -1,5 +1,5 @@
-// From a group of nodes to its kernel: each node's expression goes into one scalar program, each operand
-// becomes an access by strides over the group's space.
+// From a group of nodes to its kernel: each node's expression goes into one scalar program, each
+// operand becomes an access by strides over the group's space.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -37,7 +37,8 @@ Part part_of(const Node& node) {
     const std::string_view name = node.op->name;
     if (name == "broadcast_to") return Part::broadcast;
     if (name == "reshape") return Part::reshape;
-    for (std::string_view reduction : {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin"})
+    for (std::string_view reduction : {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max",
+                                       "reduce_min", "argmax", "argmin"})
         if (name == reduction) return Part::reduction;
     return Part::none;
 }
@@ -56,11 +57,14 @@ namespace {
 
 constexpr int64_t kManyElements = 16384;
 
-bool is_op(const Node& node, std::string_view name) { return node.kind == NodeKind::op && node.op->name == name; }
+bool is_op(const Node& node, std::string_view name) {
+    return node.kind == NodeKind::op && node.op->name == name;
+}
 
 // One value for all elements, known now.
 std::optional<double> number_of(const Node& node) {
-    if (node.kind == NodeKind::constant && node.constant->type().numel() == 1 && node.constant->dtype() != runtime::DType::c64)
+    if (node.kind == NodeKind::constant && node.constant->type().numel() == 1 &&
+        node.constant->dtype() != runtime::DType::c64)
         return runtime::item_as_double(*node.constant);
     if (is_op(node, "full")) return std::get<double>(node.attrs[1]);
     return {};
@@ -68,9 +72,10 @@ std::optional<double> number_of(const Node& node) {
 
 int constant_in(ScalarProgram& program, runtime::DType dtype, double value) {
     const ScalarType type = runtime::compute_type(dtype);
-    const uint32_t bits = type == ScalarType::f32 ? std::bit_cast<uint32_t>(static_cast<float>(value))
-                          : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
-                                                   : static_cast<uint32_t>(static_cast<int64_t>(value));
+    const uint32_t bits =
+        type == ScalarType::f32  ? std::bit_cast<uint32_t>(static_cast<float>(value))
+        : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
+                                 : static_cast<uint32_t>(static_cast<int64_t>(value));
     return program.constant(type, bits);
 }
 
@@ -78,29 +83,35 @@ int constant_in(ScalarProgram& program, runtime::DType dtype, double value) {
 
 Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
     const Graph& graph = grouping.graph;
-    Access direct{id, broadcast_strides(graph.type(id).shape, dense_strides(graph.type(id)), space)};
+    Access direct{id,
+                  broadcast_strides(graph.type(id).shape, dense_strides(graph.type(id)), space)};
     if (!grouping.fold_dimshuffle) return direct;
     const Node& node = graph.producer(id);
     if (!is_op(node, "transpose") && !is_op(node, "broadcast_to")) return direct;
     // The copy is made in any case: to read it lets go of its source.
     if (is_op(node, "transpose") && grouping.stored[at(id)]) return direct;
     // A broadcast may be part of a kernel, which gives its source to nobody else then.
-    if (const int own = grouping.group_of_value(id); own != kNoGroup && own == grouping.group_of_value(node.inputs[0])) return direct;
+    if (const int own = grouping.group_of_value(id);
+        own != kNoGroup && own == grouping.group_of_value(node.inputs[0]))
+        return direct;
     const Type &source = graph.type(node.inputs[0]), &result = graph.type(id);
     if (source.layout != Layout::row_major || result.layout != Layout::row_major) return direct;
     const std::vector<int64_t> from = dense_strides(source);
     std::vector<int64_t> own(static_cast<size_t>(result.rank()));
     if (is_op(node, "transpose")) {
         const auto& perm = std::get<std::vector<int64_t>>(node.attrs[0]);
-        for (size_t axis = 0; axis < own.size(); ++axis) own[axis] = from[static_cast<size_t>(perm[axis])];
+        for (size_t axis = 0; axis < own.size(); ++axis)
+            own[axis] = from[static_cast<size_t>(perm[axis])];
     } else {
         own = broadcast_strides(source.shape, from, result.shape);
     }
     Access folded{node.inputs[0], broadcast_strides(result.shape, own, space)};
-    // A walk across the memory's order costs more than the copy that it saves, unless the tensor is small.
+    // A walk across the memory's order costs more than the copy that it saves, unless the tensor is
+    // small.
     for (int axis = space.rank() - 1; axis >= 0; --axis) {
         if (space[axis] == 1) continue;
-        return folded.strides[static_cast<size_t>(axis)] <= 1 || result.bytes() <= 4096 ? folded : direct;
+        return folded.strides[static_cast<size_t>(axis)] <= 1 || result.bytes() <= 4096 ? folded
+                                                                                        : direct;
     }
     return folded;
 }
@@ -114,7 +125,11 @@ void copy_nodes(const Graph& graph, const Group& group, Rewriter& rewrite) {
 class Emitter {
 public:
     Emitter(const Grouping& grouping, int g, Rewriter& rewrite)
-        : grouping_(grouping), graph_(grouping.graph), group_(grouping.groups[static_cast<size_t>(g)]), id_(g), rewrite_(rewrite) {
+        : grouping_(grouping),
+          graph_(grouping.graph),
+          group_(grouping.groups[static_cast<size_t>(g)]),
+          id_(g),
+          rewrite_(rewrite) {
         for (int axis : memory_order(group_.layout, group_.shape.rank()))
             if (!(group_.reduced >> axis & 1u)) axes_.push_back(axis);
         kept_ = axes_.size();
@@ -141,9 +156,11 @@ public:
         }
         fused.inputs = rewrite_.map(sources_);
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
-        if (group_.layout == Layout::row_major && grouping_.refused && grouping_.refused->contains(print(fused.kernel->kernel)))
+        if (group_.layout == Layout::row_major && grouping_.refused &&
+            grouping_.refused->contains(print(fused.kernel->kernel)))
             return copy_nodes(graph_, group_, rewrite_);
-        const std::vector<ValueId> outputs = rewrite_.to.add(std::move(fused), graph_.types(escaping));
+        const std::vector<ValueId> outputs =
+            rewrite_.to.add(std::move(fused), graph_.types(escaping));
         for (size_t i = 0; i < escaping.size(); ++i) rewrite_.replace(escaping[i], outputs[i]);
     }
 
@@ -153,8 +170,8 @@ private:
     // A row_drop operand is aligned with the kept axes, every other one with the whole space.
     bool is_dropped(NodeId reader) const { return grouping_.form_of[at(reader)] == Form::row_drop; }
 
-    // Every operand gets its place before the first reduction, whose value comes after the operands'; coordinates
-    // come after what lies in memory.
+    // Every operand gets its place before the first reduction, whose value comes after the
+    // operands'; coordinates come after what lies in memory.
     void collect_operands() {
         for (const bool coordinates : {false, true})
             for (NodeId id : group_.nodes) collect_operands_of(id, coordinates);
@@ -166,28 +183,37 @@ private:
         for (ValueId value : node.inputs) {
             const auto key = std::pair(value, dropped);
             const Node& producer = graph_.producer(value);
-            if (is_inside(value) || inputs_.contains(key) || number_of(producer) || is_op(producer, "coordinates") != coordinates) continue;
+            if (is_inside(value) || inputs_.contains(key) || number_of(producer) ||
+                is_op(producer, "coordinates") != coordinates)
+                continue;
             inputs_[key] = static_cast<int>(spec_.inputs.size());
             const Shape space = dropped ? group_.row_shape(Form::row_drop) : group_.shape;
             if (coordinates) {
                 std::vector<int64_t> own(static_cast<size_t>(graph_.type(value).rank()), 0);
                 own[static_cast<size_t>(std::get<int64_t>(producer.attrs[1]))] = 1;
-                spec_.inputs.push_back({.dtype = runtime::DType::i32, .strides = in_space(broadcast_strides(graph_.type(value).shape, own, space), dropped), .is_offset = true});
+                spec_.inputs.push_back(
+                    {.dtype = runtime::DType::i32,
+                     .strides =
+                         in_space(broadcast_strides(graph_.type(value).shape, own, space), dropped),
+                     .is_offset = true});
             } else {
                 const Access access = access_of(grouping_, value, space);
-                spec_.inputs.push_back({.dtype = graph_.type(value).dtype, .strides = in_space(access.strides, dropped),
+                spec_.inputs.push_back({.dtype = graph_.type(value).dtype,
+                                        .strides = in_space(access.strides, dropped),
                                         .is_scalar = graph_.type(value).rank() == 0});
                 sources_.push_back(access.source);
             }
         }
     }
 
-    // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the kernel's space.
+    // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the
+    // kernel's space.
     std::vector<int64_t> in_space(const std::vector<int64_t>& strides, bool dropped) const {
         std::vector<int64_t> result(axes_.size(), 0);
         if (dropped) std::copy(strides.begin(), strides.end(), result.begin());
         else
-            for (size_t i = 0; i < axes_.size(); ++i) result[i] = strides[static_cast<size_t>(axes_[i])];
+            for (size_t i = 0; i < axes_.size(); ++i)
+                result[i] = strides[static_cast<size_t>(axes_[i])];
         return result;
     }
 
@@ -206,9 +232,11 @@ private:
 
     int value_for(NodeId reader, ValueId value) {
         if (is_inside(value)) return values_.at(at(value));
-        if (const auto number = number_of(graph_.producer(value))) return constant_in(spec_.program, graph_.type(value).dtype, *number);
+        if (const auto number = number_of(graph_.producer(value)))
+            return constant_in(spec_.program, graph_.type(value).dtype, *number);
         const bool dropped = is_dropped(reader) && part_of(graph_.node(reader)) != Part::reduction;
-        return spec_.program.input(inputs_.at({value, dropped}), runtime::compute_type(graph_.type(value).dtype));
+        return spec_.program.input(inputs_.at({value, dropped}),
+                                   runtime::compute_type(graph_.type(value).dtype));
     }
 
     int add(NodeId id, const Node& node) {
@@ -218,7 +246,8 @@ private:
             case Part::elementwise: {
                 ScalarProgram one;
                 const std::vector<Type> inputs = graph_.types(node.inputs);
-                const int result = runtime::build_expr({*node.op, node.attrs, inputs}, graph_.type(node.outputs[0]).dtype, one);
+                const int result = runtime::build_expr({*node.op, node.attrs, inputs},
+                                                       graph_.type(node.outputs[0]).dtype, one);
                 return spec_.program.inline_program(one, result, args);
             }
             case Part::reduction: return add_reduction(node, args[0]);
@@ -245,7 +274,8 @@ private:
         spec_.reductions.push_back({kind, value.id()});
         runtime::Expr reduced(&spec_.program, spec_.program.input(at_input, type));
         if (name == "reduce_mean" && kind == Reduce::sum)  // integers are added exactly
-            reduced = to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements()));
+            reduced =
+                to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements()));
         return narrow(reduced, result).id();
     }
 
@@ -263,9 +293,10 @@ private:
     std::vector<int> axes_;  // of the group's shape, in the order of the kernel's space
     size_t kept_ = 0;
     KernelSpec spec_;
-    std::vector<ValueId> sources_;                   // by input
-    std::map<std::pair<ValueId, bool>, int> inputs_;  // (operand, aligned with the kept axes) -> input
-    std::map<size_t, int> values_;                   // value -> id in the program
+    std::vector<ValueId> sources_;  // by input
+    std::map<std::pair<ValueId, bool>, int>
+        inputs_;  // (operand, aligned with the kept axes) -> input
+    std::map<size_t, int> values_;  // value -> id in the program
 };
 
 }  // namespace
@@ -275,12 +306,15 @@ void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
     int parts = 0;
     for (NodeId id : group.nodes) {
         const Part part = part_of(grouping.graph.node(id));
-        parts += part == Part::elementwise || part == Part::reduction || (part == Part::broadcast && group.nodes.size() > 1);
+        parts += part == Part::elementwise || part == Part::reduction ||
+                 (part == Part::broadcast && group.nodes.size() > 1);
     }
-    // A long expression is computed faster by code of its own than step by step, if there is enough of it.
+    // A long expression is computed faster by code of its own than step by step, if there is enough
+    // of it.
     const bool is_worth_alone = group.heavy > 0 && group.shape.numel() >= kManyElements;
     // The eager kernels know row-major only.
-    if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major) return copy_nodes(grouping.graph, group, rewrite);
+    if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major)
+        return copy_nodes(grouping.graph, group, rewrite);
     Emitter(grouping, g, rewrite).run();
 }
 

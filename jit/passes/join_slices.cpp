@@ -1,6 +1,7 @@
-// The gradient of a slice is zeros with a part set; a tensor of which many slices were taken (the steps of a
-// recurrent network, the heads of a transformer) adds up as many of them, each of full size. Where the parts do not
-// overlap, they are set one after the other in one tensor of zeros: the work falls from slices times size to size.
+// The gradient of a slice is zeros with a part set; a tensor of which many slices were taken (the
+// steps of a recurrent network, the heads of a transformer) adds up as many of them, each of full
+// size. Where the parts do not overlap, they are set one after the other in one tensor of zeros:
+// the work falls from slices times size to size.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
@@ -21,13 +22,16 @@ struct Sparse {
     std::string where;
 };
 
-bool is_op(const Node& node, std::string_view name) { return node.kind == NodeKind::op && node.op->name == name; }
+bool is_op(const Node& node, std::string_view name) {
+    return node.kind == NodeKind::op && node.op->name == name;
+}
 
 // First and last place of a region along an axis.
 std::pair<int64_t, int64_t> span_of(const Node& setter, size_t axis) {
     const auto part = [&](size_t attr) { return std::get<Ints>(setter.attrs[attr])[axis]; };
     const int64_t begin = part(0), end = part(1), step = part(2);
-    const int64_t count = step > 0 ? (end - begin + step - 1) / step : (begin - end - step - 1) / -step;
+    const int64_t count =
+        step > 0 ? (end - begin + step - 1) / step : (begin - end - step - 1) / -step;
     const int64_t last = begin + (std::max<int64_t>(count, 1) - 1) * step;
     return {std::min(begin, last), std::max(begin, last)};
 }
@@ -43,11 +47,17 @@ bool overlap(const Node& a, const Node& b) {
 
 class Joiner {
 public:
-    explicit Joiner(const Graph& graph) : graph_(graph), rewrite_(graph), sparse_(graph.value_count()), readers_(graph.value_count()), adder_(graph.value_count()) {
+    explicit Joiner(const Graph& graph)
+        : graph_(graph),
+          rewrite_(graph),
+          sparse_(graph.value_count()),
+          readers_(graph.value_count()),
+          adder_(graph.value_count()) {
         for (const Node& node : graph.nodes())
             for (ValueId input : node.inputs) {
                 ++readers_[at(input)];
-                adder_[at(input)] = is_op(node, "add") && graph.type(node.outputs[0]) == graph.type(input);
+                adder_[at(input)] =
+                    is_op(node, "add") && graph.type(node.outputs[0]) == graph.type(input);
             }
         for (ValueId output : graph.outputs) ++readers_[at(output)], adder_[at(output)] = false;
     }
@@ -61,7 +71,8 @@ private:
     void place(const Node& node) {
         if (std::optional<Sparse> made = sparse_of(node)) {
             const ValueId output = node.outputs[0];
-            if (readers_[at(output)] == 1 && adder_[at(output)]) sparse_[at(output)] = std::move(made);
+            if (readers_[at(output)] == 1 && adder_[at(output)])
+                sparse_[at(output)] = std::move(made);
             else if (made->parts.size() > 1) write(output, *made);
             else rewrite_.copy(node);
             return;
@@ -78,10 +89,12 @@ private:
         if (is_op(node, "slice_set")) {
             const Node& base = graph_.producer(node.inputs[0]);
             if (!is_op(base, "full") || std::get<double>(base.attrs[1]) != 0) return {};
-            return Sparse{graph_.value(node.inputs[0]).producer, {{node.inputs[1], &node}}, node.where};
+            return Sparse{
+                graph_.value(node.inputs[0]).producer, {{node.inputs[1], &node}}, node.where};
         }
         if (!is_op(node, "add") || node.inputs[0] == node.inputs[1]) return {};
-        const std::optional<Sparse>&a = sparse_[at(node.inputs[0])], &b = sparse_[at(node.inputs[1])];
+        const std::optional<Sparse>&a = sparse_[at(node.inputs[0])],
+              &b = sparse_[at(node.inputs[1])];
         if (!a || !b) return {};
         for (const Sparse::Part& x : a->parts)
             for (const Sparse::Part& y : b->parts)

@@ -1,4 +1,5 @@
-// Moves marked values to the host's memory as soon as they are there, and back before backward reads them.
+// Moves marked values to the host's memory as soon as they are there, and back before backward
+// reads them.
 #include <map>
 #include <set>
 
@@ -16,10 +17,13 @@ std::set<ValueId> values_that_leave(const Graph& graph) {
         if (node.marks.is_offloaded)
             for (ValueId output : node.outputs) marked.insert(viewed_by(graph, output));
     for (ValueId output : graph.outputs) marked.erase(viewed_by(graph, output));
-    std::erase_if(marked, [&](ValueId value) { return !is_op(graph.producer(value)) || graph.producer(value).role.is_backward; });
+    std::erase_if(marked, [&](ValueId value) {
+        return !is_op(graph.producer(value)) || graph.producer(value).role.is_backward;
+    });
     for (const Node& node : graph.nodes())
         for (ValueId input : node.inputs)
-            if (node.role.is_backward && marked.contains(viewed_by(graph, input))) leaving.insert(viewed_by(graph, input));
+            if (node.role.is_backward && marked.contains(viewed_by(graph, input)))
+                leaving.insert(viewed_by(graph, input));
     return leaving;
 }
 
@@ -38,13 +42,18 @@ Graph offload(const Graph& graph, const PipelineOptions& options) {
             const auto stored = on_host.extract(viewed_by(graph, input));
             if (!stored) continue;
             const ValueId value = stored.key();
-            list.read_from(value, list.add({.op = &from_host(), .where = graph.producer(value).where, .role = {.is_backward = true}}, stored.mapped(), graph.type(value)));
+            list.read_from(value, list.add({.op = &from_host(),
+                                            .where = graph.producer(value).where,
+                                            .role = {.is_backward = true}},
+                                           stored.mapped(), graph.type(value)));
         }
         list.run(node);
         // In the region of what it stores: it would be computed again for a step elsewhere.
         for (ValueId output : node.outputs)
             if (leaving.contains(output))
-                on_host[output] = list.add({.op = &to_host(), .where = node.where, .marks = {.region = node.marks.region}}, list.last_copy(output), graph.type(output));
+                on_host[output] = list.add(
+                    {.op = &to_host(), .where = node.where, .marks = {.region = node.marks.region}},
+                    list.last_copy(output), graph.type(output));
     }
     return list.finish();
 }

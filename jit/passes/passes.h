@@ -14,32 +14,37 @@ namespace megjit::jit {
 
 // What a traced function may take of memory.
 struct MemoryOptions {
-    size_t limit = 0;             // bytes of a call: inputs, results and arena; 0: none
-    bool is_sublinear = false;    // recompute, at about the cost of one more forward pass
-    size_t enough_bytes = 0;      // is_sublinear: of values alive at once; less is not looked for
-    bool only_looks = false;      // search for the curve of plans; what runs stays as it is
+    size_t limit = 0;  // bytes of a call: inputs, results and arena; 0: none
+    bool is_sublinear = false;  // recompute, at about the cost of one more forward pass
+    size_t enough_bytes = 0;  // is_sublinear: of values alive at once; less is not looked for
+    bool only_looks = false;  // search for the curve of plans; what runs stays as it is
     memory::RematSearch search = {};
 };
 
 struct PipelineOptions {
     int opt_level = 2;
-    bool exact = false;            // numerics="exact": only passes that keep every bit
-    bool fuse = false;             // generate kernels below level 3 too
-    bool fuse_reduce = true;       // may kernels hold reductions?
-    bool fuse_dimshuffle = true;   // may they read through transposes?
-    const std::set<std::string>* refused = nullptr;  // printed kernels that cannot be had: their groups stay as they are
+    bool exact = false;  // numerics="exact": only passes that keep every bit
+    bool fuse = false;  // generate kernels below level 3 too
+    bool fuse_reduce = true;  // may kernels hold reductions?
+    bool fuse_dimshuffle = true;  // may they read through transposes?
+    const std::set<std::string>* refused =
+        nullptr;  // printed kernels that cannot be had: their groups stay as they are
     MemoryOptions memory = {};
-    runtime::Device* device = nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
-    bool measured_costs = false;        // recomputation costs what profiled runs took, where that is known
-    std::vector<bool> donatable = {};   // by slot: the caller gives its last reference
-    std::vector<bool> fixed = {};       // by slot: from outside, no argument and not updated: the same tensor in most calls
+    runtime::Device* device =
+        nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
+    bool measured_costs =
+        false;  // recomputation costs what profiled runs took, where that is known
+    std::vector<bool> donatable = {};  // by slot: the caller gives its last reference
+    std::vector<bool> fixed =
+        {};  // by slot: from outside, no argument and not updated: the same tensor in most calls
     // Which steps run, and which of them again. None, or nothing: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&)> choose_plan = {};
 };
 
-// Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the same
-// type, reshape of reshape, log(exp(x)), exp(log(x)), x/x. Why: users and gradients write them;
-// values may differ where the literal form overflows or divides 0 by 0 (opt_level 1 allows that).
+// Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the
+// same type, reshape of reshape, log(exp(x)), exp(log(x)), x/x. Why: users and gradients write
+// them; values may differ where the literal form overflows or divides 0 by 0 (opt_level 1 allows
+// that).
 Graph simplify(const Graph& graph);
 
 // Replaces each node whose inputs are all constants by its value. Why: tracing records shape
@@ -52,33 +57,35 @@ Graph dedup(const Graph& graph);
 // Leaves out nodes that no output needs.
 Graph drop_dead(const Graph& graph);
 
-// Where the device's memory is apart from the host's: what jit.offload marks waits in the host's memory between forward
-// and backward. Keeps the bits.
+// Where the device's memory is apart from the host's: what jit.offload marks waits in the host's
+// memory between forward and backward. Keeps the bits.
 Graph offload(const Graph& graph, const PipelineOptions& options);
 
-// Lets go of values and computes them again where they are needed, as options.choose_plan says; without it, only
-// the order of ops is chosen for the peak. Keeps the bits.
+// Lets go of values and computes them again where they are needed, as options.choose_plan says;
+// without it, only the order of ops is chosen for the peak. Keeps the bits.
 Graph rematerialize(const Graph& graph, const PipelineOptions& options);
 
-// Computes again what costs next to nothing instead of keeping it, where the caller said nothing of memory. Keeps the bits.
+// Computes again what costs next to nothing instead of keeping it, where the caller said nothing of
+// memory. Keeps the bits.
 Graph recompute_cheap(const Graph& graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(const Graph& graph);
 
-// Biases and residuals that are added to convolutions and matrix products become steps of them. Why: the
-// products have each element in a register once. Keeps the bits.
+// Biases and residuals that are added to convolutions and matrix products become steps of them.
+// Why: the products have each element in a register once. Keeps the bits.
 Graph fuse_epilogues(const Graph& graph);
 
 // The same with relu, which then may give NaN for -inf.
 Graph fuse_relu(const Graph& graph);
 
-// Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in inference has one. Why:
-// that is computed once, and what is left is a bias.
+// Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in
+// inference has one. Why: that is computed once, and what is left is a bias.
 Graph fold_scales(const Graph& graph, const PipelineOptions& options);
 
-// Fixed weights of convolutions and products go, packed as the device wants them, into the prologue, with all that they are
-// computed from. Not under a limit of memory: the packed weights stay beside the others.
+// Fixed weights of convolutions and products go, packed as the device wants them, into the
+// prologue, with all that they are computed from. Not under a limit of memory: the packed weights
+// stay beside the others.
 Graph bind_weights(const Graph& graph, const PipelineOptions& options);
 
 // Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop

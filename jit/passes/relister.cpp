@@ -8,10 +8,15 @@ ValueId viewed_by(const Graph& graph, ValueId value) {
 }
 
 Relister::Relister(const Graph& graph)
-    : from_(graph), is_output_(graph.value_count()), has_run_(graph.value_count()), now_(graph.value_count()), viewed_(graph.value_count()) {
+    : from_(graph),
+      is_output_(graph.value_count()),
+      has_run_(graph.value_count()),
+      now_(graph.value_count()),
+      viewed_(graph.value_count()) {
     for (ValueId output : graph.outputs) is_output_[at(viewed_by(graph, output))] = true;
     for (const Node& node : graph.nodes()) {
-        if (node.kind == NodeKind::input) set(node.outputs[0], to_.add_input(graph.type(node.outputs[0]), node.slot));
+        if (node.kind == NodeKind::input)
+            set(node.outputs[0], to_.add_input(graph.type(node.outputs[0]), node.slot));
         if (node.kind == NodeKind::constant) set(node.outputs[0], to_.add_constant(node.constant));
     }
 }
@@ -48,7 +53,8 @@ ValueId Relister::latest(ValueId old) {
     if (now_[at(old)] && viewed_[at(old)] == viewed) return *now_[at(old)];
     Node copy = producer;
     copy.inputs = {viewed};
-    for (size_t i = 1; i < producer.inputs.size(); ++i) copy.inputs.push_back(latest(producer.inputs[i]));
+    for (size_t i = 1; i < producer.inputs.size(); ++i)
+        copy.inputs.push_back(latest(producer.inputs[i]));
     copy.outputs.clear();
     viewed_[at(old)] = viewed;
     now_[at(old)] = to_.add(std::move(copy), from_.types(producer.outputs))[0];

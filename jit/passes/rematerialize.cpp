@@ -1,5 +1,6 @@
-// Lists the ops anew so that some run twice and their results need not be kept meanwhile. What runs again, and
-// when, is the search's matter (memory/rematerialize.h); here a graph becomes its problem, and the answer a graph.
+// Lists the ops anew so that some run twice and their results need not be kept meanwhile. What runs
+// again, and when, is the search's matter (memory/rematerialize.h); here a graph becomes its
+// problem, and the answer a graph.
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// What may be computed again without being asked for: so many times the time of everything, in graphs of up to so many steps.
+// What may be computed again without being asked for: so many times the time of everything, in
+// graphs of up to so many steps.
 constexpr double kCheap = 1.0125;
 constexpr size_t kMostCheapSteps = 20'000;
 
@@ -25,7 +27,11 @@ enum class Repeats : uint8_t { anything, cheap };
 // Views cost nothing and hold no bytes of their own: to the search a view is what it views.
 class Problem {
 public:
-    Problem(const Graph& graph, const PipelineOptions& options, Repeats repeats) : graph_(graph), options_(options), repeats_(repeats), storage_(graph.value_count(), kNone) {
+    Problem(const Graph& graph, const PipelineOptions& options, Repeats repeats)
+        : graph_(graph),
+          options_(options),
+          repeats_(repeats),
+          storage_(graph.value_count(), kNone) {
         for (ValueId output : graph.outputs) outputs_.insert(output);
         find_what_stays_inside();
         for (const Node& node : graph.nodes()) {
@@ -38,8 +44,11 @@ public:
             }
             for (ValueId output : node.outputs) {
                 storage_[at(output)] = static_cast<uint32_t>(problem.values.size());
-                problem.values.push_back({.bytes = graph.type(output).bytes(), .is_kept = !is_op(node) || node.op == &to_host(), .must_stay = node.marks.stays,
-                                          .region = node.marks.leaves_region ? 0 : region_of(node)});
+                problem.values.push_back(
+                    {.bytes = graph.type(output).bytes(),
+                     .is_kept = !is_op(node) || node.op == &to_host(),
+                     .must_stay = node.marks.stays,
+                     .region = node.marks.leaves_region ? 0 : region_of(node)});
             }
             if (is_op(node)) add_step(node);
         }
@@ -52,42 +61,59 @@ public:
 
 private:
     // What is marked has been taken care of before what is cheap.
-    uint32_t region_of(const Node& node) const { return repeats_ == Repeats::anything ? node.marks.region : 0; }
+    uint32_t region_of(const Node& node) const {
+        return repeats_ == Repeats::anything ? node.marks.region : 0;
+    }
 
     void find_what_stays_inside() {
         stays_inside_.resize(graph_.value_count());
         for (const Node& node : graph_.nodes()) {
             const bool is_elementwise = node.kind == NodeKind::op && node.op->is_elementwise();
-            for (ValueId output : node.outputs) stays_inside_[at(output)] = is_elementwise && !outputs_.contains(output);
+            for (ValueId output : node.outputs)
+                stays_inside_[at(output)] = is_elementwise && !outputs_.contains(output);
             if (!is_elementwise)
                 for (ValueId input : node.inputs) stays_inside_[at(input)] = false;
         }
     }
 
     void add_step(const Node& node) {
-        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values, .region = region_of(node)};
+        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values,
+                               .region = region_of(node)};
         for (ValueId input : node.inputs)
-            if (const uint32_t value = storage_[at(input)]; std::find(step.reads.begin(), step.reads.end(), value) == step.reads.end()) step.reads.push_back(value);
+            if (const uint32_t value = storage_[at(input)];
+                std::find(step.reads.begin(), step.reads.end(), value) == step.reads.end())
+                step.reads.push_back(value);
         for (ValueId output : node.outputs) step.writes.push_back(storage_[at(output)]);
         if (node.kind == NodeKind::op) {
             const std::vector<Type> types = graph_.types(node.inputs);
-            const runtime::Cost cost = runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs));
+            const runtime::Cost cost =
+                runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs));
             step.cost = times_.seconds({*node.op, node.attrs, types}, graph_.types(node.outputs));
             if (repeats_ == Repeats::cheap) {
-                step.repeatable = step.repeatable && cost.flops * kSecondsPerFlop <= cost.bytes * kSecondsPerByte;
-                if (node.op->is_elementwise()) step.cost = bytes_in_a_kernel(node) * kSecondsPerByte;
+                step.repeatable =
+                    step.repeatable && cost.flops * kSecondsPerFlop <= cost.bytes * kSecondsPerByte;
+                if (node.op->is_elementwise())
+                    step.cost = bytes_in_a_kernel(node) * kSecondsPerByte;
             }
             step.in_place = node.op->is_elementwise();
-            if (step.in_place && outputs_.contains(node.outputs[0])) step.overwrites = donated_operand(node);
-            if (options_.device && !is_host_copy(node)) step.scratch = options_.device->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))->workspace_bytes();
+            if (step.in_place && outputs_.contains(node.outputs[0]))
+                step.overwrites = donated_operand(node);
+            if (options_.device && !is_host_copy(node))
+                step.scratch =
+                    options_.device
+                        ->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))
+                        ->workspace_bytes();
         }
         nodes.push_back(&node);
         problem.steps.push_back(std::move(step));
     }
 
-    // Element-wise neighbours become one kernel: what passes between them is neither written nor read.
+    // Element-wise neighbours become one kernel: what passes between them is neither written nor
+    // read.
     double bytes_in_a_kernel(const Node& node) const {
-        const auto bytes = [&](ValueId value) { return static_cast<double>(graph_.type(value).bytes()); };
+        const auto bytes = [&](ValueId value) {
+            return static_cast<double>(graph_.type(value).bytes());
+        };
         double sum = stays_inside_[at(node.outputs[0])] ? 0 : bytes(node.outputs[0]);
         for (ValueId input : node.inputs)
             if (!stays_inside_[at(input)]) sum += bytes(input);
@@ -99,7 +125,8 @@ private:
         for (ValueId input : node.inputs) {
             const Node& producer = graph_.producer(input);
             const auto slot = static_cast<size_t>(producer.slot);
-            if (producer.kind == NodeKind::input && slot < options_.donatable.size() && options_.donatable[slot] &&
+            if (producer.kind == NodeKind::input && slot < options_.donatable.size() &&
+                options_.donatable[slot] &&
                 graph_.type(input).bytes() == graph_.type(node.outputs[0]).bytes())
                 return {storage_[at(input)]};
         }
@@ -108,9 +135,12 @@ private:
 
     // As the planner has it: nothing lies over an input that a failing call must give back.
     void keep_inputs_until_no_step_can_fail() {
-        const auto last = std::find_if(nodes.rbegin(), nodes.rend(), [](const Node* node) { return node->op && node->op->checks_values; });
+        const auto last = std::find_if(nodes.rbegin(), nodes.rend(), [](const Node* node) {
+            return node->op && node->op->checks_values;
+        });
         if (last == nodes.rend()) return;
-        std::vector<uint32_t>& reads = problem.steps[static_cast<size_t>(nodes.rend() - last) - 1].reads;
+        std::vector<uint32_t>& reads =
+            problem.steps[static_cast<size_t>(nodes.rend() - last) - 1].reads;
         for (const Node& node : graph_.nodes()) {
             if (node.kind != NodeKind::input) continue;
             const uint32_t value = storage_[at(node.outputs[0])];
@@ -121,8 +151,11 @@ private:
     const Graph& graph_;
     const PipelineOptions& options_;
     Repeats repeats_;
-    const StepTimes::Snapshot times_ = options_.measured_costs && repeats_ == Repeats::anything ? StepTimes::instance().snapshot() : StepTimes::Snapshot{};
-    std::vector<bool> stays_inside_;  // by value of the graph: made and read by element-wise nodes alone
+    const StepTimes::Snapshot times_ = options_.measured_costs && repeats_ == Repeats::anything
+                                           ? StepTimes::instance().snapshot()
+                                           : StepTimes::Snapshot{};
+    std::vector<bool>
+        stays_inside_;  // by value of the graph: made and read by element-wise nodes alone
     std::vector<uint32_t> storage_;  // by value of the graph
     std::set<ValueId> outputs_;
 };
@@ -133,15 +166,17 @@ Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint3
     return list.finish();
 }
 
-// Each op once, in another order where that saves so many bytes and such a part of the peak. Why a limit: updates
-// that stand together are launched together.
+// Each op once, in another order where that saves so many bytes and such a part of the peak. Why a
+// limit: updates that stand together are launched together.
 std::vector<uint32_t> worthwhile_order(const memory::RematProblem& problem) {
     constexpr size_t kWorthwhile = size_t{1} << 20, kPart = 20;
     std::vector<uint32_t> order = memory::order_for_peak(problem), plain = order;
     std::sort(plain.begin(), plain.end());
     if (order == plain) return {};
-    const size_t before = memory::measure(problem, plain).peak_bytes, after = memory::measure(problem, order).peak_bytes;
-    return before - after >= std::max(kWorthwhile, before / kPart) ? order : std::vector<uint32_t>{};
+    const size_t before = memory::measure(problem, plain).peak_bytes,
+                 after = memory::measure(problem, order).peak_bytes;
+    return before - after >= std::max(kWorthwhile, before / kPart) ? order
+                                                                   : std::vector<uint32_t>{};
 }
 
 Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
@@ -149,7 +184,8 @@ Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
     if (std::any_of(graph.nodes().begin(), graph.nodes().end(), is_host_copy)) return graph;
     PipelineOptions without_scratch = options;  // asking for it takes most of the time
     without_scratch.device = nullptr;
-    if (worthwhile_order(Problem(graph, without_scratch, Repeats::anything).problem).empty()) return graph;
+    if (worthwhile_order(Problem(graph, without_scratch, Repeats::anything).problem).empty())
+        return graph;
     const Problem problem(graph, options, Repeats::anything);
     const std::vector<uint32_t> order = worthwhile_order(problem.problem);
     return order.empty() ? graph : relist(graph, problem, order);
@@ -159,7 +195,8 @@ Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
 
 Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
     const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
-    const bool is_marked_anywhere = std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
+    const bool is_marked_anywhere =
+        std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
     if (!options.choose_plan && !is_marked_anywhere) return order_for_peak(graph, options);
     const Problem problem(graph, options, Repeats::anything);
     std::vector<uint32_t> order;

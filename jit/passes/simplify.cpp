@@ -12,8 +12,11 @@ public:
 
     Graph run() {
         for (const Node& node : rewrite_.from.nodes()) {
-            const std::optional<ValueId> same = node.kind == NodeKind::op && node.outputs.size() == 1 ? replacement(node) : std::nullopt;
-            if (same && same_type(*same, rewrite_.from.type(node.outputs[0]))) rewrite_.replace(node.outputs[0], *same);
+            const std::optional<ValueId> same =
+                node.kind == NodeKind::op && node.outputs.size() == 1 ? replacement(node)
+                                                                      : std::nullopt;
+            if (same && same_type(*same, rewrite_.from.type(node.outputs[0])))
+                rewrite_.replace(node.outputs[0], *same);
             else rewrite_.copy(node);
         }
         return rewrite_.finish();
@@ -23,20 +26,28 @@ private:
     bool same_type(ValueId id, const Type& type) const { return rewrite_.to.type(id) == type; }
 
     // The new graph's node that makes operand i of `node`.
-    const Node& producer(const Node& node, size_t i) const { return rewrite_.to.producer(rewrite_.map(node.inputs[i])); }
+    const Node& producer(const Node& node, size_t i) const {
+        return rewrite_.to.producer(rewrite_.map(node.inputs[i]));
+    }
     bool made_by(const Node& node, size_t i, std::string_view op) const {
         const Node& p = producer(node, i);
         return p.kind == NodeKind::op && p.op->name == op;
     }
     bool is_number(const Node& node, size_t i, double value) const {
         const Node& p = producer(node, i);
-        return p.kind == NodeKind::constant && p.constant->type().numel() == 1 && p.constant->dtype() != runtime::DType::c64 &&
+        return p.kind == NodeKind::constant && p.constant->type().numel() == 1 &&
+               p.constant->dtype() != runtime::DType::c64 &&
                runtime::item_as_double(*p.constant) == value;
     }
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
     ValueId make(std::string_view op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        Node node{.kind = NodeKind::op, .op = &runtime::find_op(op), .attrs = std::move(attrs), .inputs = std::move(inputs), .where = like.where, .role = like.role};
+        Node node{.kind = NodeKind::op,
+                  .op = &runtime::find_op(op),
+                  .attrs = std::move(attrs),
+                  .inputs = std::move(inputs),
+                  .where = like.where,
+                  .role = like.role};
         const Type type = rewrite_.from.type(like.outputs[0]);
         return rewrite_.to.add(std::move(node), {&type, 1})[0];
     }
@@ -63,10 +74,13 @@ private:
         } else if (op == "exp") {
             if (made_by(node, 0, "log")) return producer(node, 0).inputs[0];
         } else if (op == "cast" || op == "broadcast_to" || op == "identity") {
-            if (same_type(operand(node, 0), rewrite_.from.type(node.outputs[0]))) return operand(node, 0);
+            if (same_type(operand(node, 0), rewrite_.from.type(node.outputs[0])))
+                return operand(node, 0);
         } else if (op == "reshape") {
-            if (same_type(operand(node, 0), rewrite_.from.type(node.outputs[0]))) return operand(node, 0);
-            if (made_by(node, 0, "reshape")) return make("reshape", {producer(node, 0).inputs[0]}, node.attrs, node);
+            if (same_type(operand(node, 0), rewrite_.from.type(node.outputs[0])))
+                return operand(node, 0);
+            if (made_by(node, 0, "reshape"))
+                return make("reshape", {producer(node, 0).inputs[0]}, node.attrs, node);
         } else if (op == "transpose") {
             return simpler_transpose(node);
         }
@@ -84,14 +98,16 @@ private:
             source = inner.inputs[0];
         }
         bool identity = true;
-        for (size_t i = 0; i < perm.size(); ++i) identity = identity && perm[i] == static_cast<int64_t>(i);
+        for (size_t i = 0; i < perm.size(); ++i)
+            identity = identity && perm[i] == static_cast<int64_t>(i);
         if (identity) return source;
         if (twice) return make("transpose", {source}, {perm}, node);
         return std::nullopt;
     }
 
     static Attrs full_attrs(const Type& type, double value) {
-        return {std::vector<int64_t>(type.shape.begin(), type.shape.end()), value, std::string(runtime::info(type.dtype).name)};
+        return {std::vector<int64_t>(type.shape.begin(), type.shape.end()), value,
+                std::string(runtime::info(type.dtype).name)};
     }
 
     Rewriter rewrite_;

@@ -17,7 +17,8 @@ using runtime::Tape;
 // None: a null reference.
 Tensors tensors_from(nb::handle list) {
     Tensors result;
-    for (nb::handle item : list) result.push_back(item.is_none() ? TensorRef{} : value_of(item.ptr()));
+    for (nb::handle item : list)
+        result.push_back(item.is_none() ? TensorRef{} : value_of(item.ptr()));
     return result;
 }
 
@@ -32,9 +33,13 @@ nb::list list_from(const Tensors& tensors) {
 class PyTape {
 public:
     PyTape() { tape->is_closed = true; }
-    ~PyTape() { close(); tape->clear(); }
+    ~PyTape() {
+        close();
+        tape->clear();
+    }
     void open(uint64_t group) {
-        if (is_open()) runtime::user_error({.what = "this tape is already open"}, runtime::ErrorKind::runtime);
+        if (is_open())
+            runtime::user_error({.what = "this tape is already open"}, runtime::ErrorKind::runtime);
         drop_closed();
         tape->group = group;
         tape->is_closed = false;
@@ -45,13 +50,16 @@ public:
         drop_closed();
     }
     static void drop_closed() {
-        std::erase_if(runtime::context().tapes, [](const runtime::TapeRef& other) { return other->is_closed; });
+        std::erase_if(runtime::context().tapes,
+                      [](const runtime::TapeRef& other) { return other->is_closed; });
     }
     bool is_open() const { return !tape->is_closed; }
     nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list) {
-        const Tensors ys = values_of(ys_list), dys = values_of(dys_list), wanted = values_of(wanted_list);
+        const Tensors ys = values_of(ys_list), dys = values_of(dys_list),
+                      wanted = values_of(wanted_list);
         if (ys.size() != dys.size())
-            runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ", dys.size(), " gradients dy")});
+            runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ",
+                                                      dys.size(), " gradients dy")});
         jit::Session* session = running_session();
         if (!session) return list_from(tape->backward(ys, dys, wanted));
         if (auto replayed = session->replay_backward(ys, dys, wanted)) {
@@ -77,7 +85,10 @@ public:
 class PausedTapes {
 public:
     void enter() { saved_.swap(runtime::context().tapes); }
-    void exit() { saved_.swap(runtime::context().tapes); saved_.clear(); }
+    void exit() {
+        saved_.swap(runtime::context().tapes);
+        saved_.clear();
+    }
 
 private:
     std::vector<runtime::TapeRef> saved_;
@@ -90,7 +101,8 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
     for (const TensorRef& output : values_of(output_list)) {
         const runtime::WithoutTapes pause;
         const auto& shape = output->shape();
-        outputs.push_back(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&output, 1})[0]);
+        outputs.push_back(runtime::apply(
+            reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&output, 1})[0]);
     }
     const auto call = std::make_shared<nb::callable>(std::move(backward));
     for (const runtime::TapeRef& tape : runtime::context().tapes)
@@ -99,7 +111,8 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
             for (const TensorRef& grad : out_grads) grads.append(grad ? wrap(grad) : nb::none());
             return tensors_from((*call)(grads));
         });
-    if (jit::Session* session = running_session(); session && !runtime::context().tapes.empty()) session->note_open_backward();
+    if (jit::Session* session = running_session(); session && !runtime::context().tapes.empty())
+        session->note_open_backward();
     return list_from(outputs);
 }
 
@@ -109,39 +122,49 @@ void bind_autodiff(nb::module_& m) {
     nb::class_<PyTape>(m, "Tape", "What a GradManager records.")
         .def(nb::init<>())
         .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value); })
-        .def("watches", [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value); })
+        .def("watches",
+             [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value); })
         .def("open", [](PyTape& self) { self.open(0); })
         .def("close", &PyTape::close)
         .def("clear", [](PyTape& self) { self.tape->clear(); })
         .def_prop_ro("is_open", &PyTape::is_open)
         .def("backward", &PyTape::backward, nb::arg("ys"), nb::arg("dys"), nb::arg("wanted"))
         .def_static("open_group", [](nb::list tapes) {
-            static std::atomic<uint64_t> next{1};
-            const uint64_t group = next++;
-            for (nb::handle tape : tapes)
-                if (!nb::isinstance<PyTape>(tape)) runtime::user_error({.what = "open_group takes Tapes"}, runtime::ErrorKind::type);
-            for (nb::handle tape : tapes) nb::cast<PyTape&>(tape).open(group);
-        });
+        static std::atomic<uint64_t> next{1};
+        const uint64_t group = next++;
+        for (nb::handle tape : tapes)
+            if (!nb::isinstance<PyTape>(tape))
+                runtime::user_error({.what = "open_group takes Tapes"}, runtime::ErrorKind::type);
+        for (nb::handle tape : tapes) nb::cast<PyTape&>(tape).open(group);
+    });
     nb::class_<PausedTapes>(m, "pause_tapes", "Within this block no tape records.")
         .def(nb::init<>())
         .def("__enter__", &PausedTapes::enter)
         .def("__exit__", [](PausedTapes& self, nb::args) { self.exit(); });
-    m.def("custom_apply", &custom_apply, nb::arg("inputs"), nb::arg("outputs"), nb::arg("backward"));
+    m.def("custom_apply", &custom_apply, nb::arg("inputs"), nb::arg("outputs"),
+          nb::arg("backward"));
 
     using runtime::RandomState;
-    nb::class_<RandomState>(m, "RandomState", "Counter-based random stream: a seed, and how many keys were drawn.")
-        .def("__init__", [](RandomState* self, uint64_t seed) {
-            if (Capture* capture = Capture::current()) capture->note_unrepeatable("the body makes a random stream");
-            new (self) RandomState(seed);
-        }, nb::arg("seed") = 0)
-        .def("key", [](RandomState& self) { return wrap(self.key()); }, "int32[4] Tensor; the counter goes up by one.")
-        .def("seed", [](RandomState& self, uint64_t seed) {
-            if (Capture* capture = Capture::current()) capture->note_unrepeatable("the body seeds a random stream");
-            self.seed(seed);
-        })
+    nb::class_<RandomState>(m, "RandomState",
+                            "Counter-based random stream: a seed, and how many keys were drawn.")
+        .def("__init__",
+             [](RandomState* self, uint64_t seed) {
+        if (Capture* capture = Capture::current())
+            capture->note_unrepeatable("the body makes a random stream");
+        new (self) RandomState(seed);
+    }, nb::arg("seed") = 0)
+        .def("key", [](RandomState& self) { return wrap(self.key()); },
+             "int32[4] Tensor; the counter goes up by one.")
+        .def("seed",
+             [](RandomState& self, uint64_t seed) {
+        if (Capture* capture = Capture::current())
+            capture->note_unrepeatable("the body seeds a random stream");
+        self.seed(seed);
+    })
         .def_prop_ro("current_seed", &RandomState::current_seed)
         .def_prop_ro("counter", &RandomState::counter);
-    m.def("default_random_state", [] { return &runtime::default_random_state(); }, nb::rv_policy::reference);
+    m.def("default_random_state", [] { return &runtime::default_random_state(); },
+          nb::rv_policy::reference);
 }
 
 }  // namespace megjit::python

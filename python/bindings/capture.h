@@ -1,6 +1,6 @@
-// python/bindings/capture.h -- what a recording must remember so that later calls can do without the
-// Python body (trace's without_host): which Python object each outside tensor came from, and which
-// objects were rebound.
+// python/bindings/capture.h -- what a recording must remember so that later calls can do without
+// the Python body (trace's without_host): which Python object each outside tensor came from, and
+// which objects were rebound.
 #pragma once
 
 #include <unordered_map>
@@ -14,7 +14,9 @@
 namespace megjit::python {
 
 // The trace that runs in this thread, or null.
-inline jit::Session* running_session() { return dynamic_cast<jit::Session*>(runtime::context().tracer); }
+inline jit::Session* running_session() {
+    return dynamic_cast<jit::Session*>(runtime::context().tracer);
+}
 
 // Where the value of an outside slot comes from in a call without the body.
 struct SlotSource {
@@ -33,17 +35,22 @@ public:
     explicit Capture(uint64_t first_inside_id) : first_inside_id_(first_inside_id) {}
 
     void note_operand(PyObject* tensor);
-    void note_rebound(PyObject* tensor) { remember(rebound_, reinterpret_cast<uint64_t>(tensor), tensor); }
+    void note_rebound(PyObject* tensor) {
+        remember(rebound_, reinterpret_cast<uint64_t>(tensor), tensor);
+    }
     // The body read the value of a tensor from outside: later calls could not.
     void note_read(const runtime::Tensor& tensor);
     // Why calls without the body cannot do what it did, or "".
     void note_unrepeatable(std::string reason) { unrepeatable_ = std::move(reason); }
     const std::string& unrepeatable() const { return unrepeatable_; }
     const std::string& read_at() const { return read_at_; }  // where a value was read, or ""
-    // Pairs of objects that held one value when it was first used: one input of the program stands for both.
+    // Pairs of objects that held one value when it was first used: one input of the program stands
+    // for both.
     const std::vector<std::pair<nb::object, nb::object>>& twins() const { return twins_; }
 
-    void note_getter(const TensorRef& tensor, nb::object getter) { getters_.emplace(tensor->id(), std::move(getter)); }
+    void note_getter(const TensorRef& tensor, nb::object getter) {
+        getters_.emplace(tensor->id(), std::move(getter));
+    }
 
     // To be called before the session ends: lets go of objects that nobody else holds.
     void drop_temporaries();
@@ -54,7 +61,10 @@ public:
 
 private:
     static uint64_t id_of(PyObject* tensor) { return handle_of(tensor).value->id(); }
-    static void remember(std::unordered_map<uint64_t, nb::object>& map, uint64_t key, PyObject* object) { map.emplace(key, nb::borrow(object)); }
+    static void remember(std::unordered_map<uint64_t, nb::object>& map, uint64_t key,
+                         PyObject* object) {
+        map.emplace(key, nb::borrow(object));
+    }
     std::unordered_map<uint64_t, nb::object> handles_;  // by tensor id at first use
     std::unordered_map<uint64_t, nb::object> rebound_;  // by address
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id

@@ -20,12 +20,14 @@ nb::object numpy() { return nb::module_::import_("numpy"); }
 // np.dtype objects by DType; made at first use and kept for the life of the process.
 PyObject* dtype_objects[runtime::kDTypeCount] = {};
 
-// A view of an ndarray's bytes. Extension dtypes such as bfloat16 have no buffer: they are seen as bytes.
+// A view of an ndarray's bytes. Extension dtypes such as bfloat16 have no buffer: they are seen as
+// bytes.
 class ArrayBytes {
 public:
     ArrayBytes(nb::handle array, bool writable) {
         nb::object bytes = array.attr("reshape")(-1).attr("view")("uint8");
-        if (PyObject_GetBuffer(bytes.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) throw nb::python_error();
+        if (PyObject_GetBuffer(bytes.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0)
+            throw nb::python_error();
     }
     ~ArrayBytes() { PyBuffer_Release(&view_); }
     void* data() const { return view_.buf; }
@@ -47,7 +49,9 @@ double number_value(PyObject* object) {
 }
 
 DType default_dtype(runtime::Category category) {
-    return category == runtime::Category::boolean ? DType::b8 : category == runtime::Category::integer ? DType::i32 : DType::f32;
+    return category == runtime::Category::boolean   ? DType::b8
+           : category == runtime::Category::integer ? DType::i32
+                                                    : DType::f32;
 }
 
 TensorRef number_tensor(PyObject* object, DType dtype, bool constant) {
@@ -63,23 +67,34 @@ bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(
 void set_tensor_class(nb::handle type) {
     result_class = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
     base_class = reinterpret_cast<PyTypeObject*>(nb::type<Handle>().ptr());
-    user_location();  // finds the package's folder once, before threads could wait for each other there
+    user_location();  // finds the package's folder once, before threads could wait for each other
+                      // there
 }
 
 PyTypeObject* tensor_class() { return result_class; }
 
 bool is_tensor(PyObject* object) {
-    return Py_TYPE(object) == result_class || (base_class && PyObject_TypeCheck(object, base_class));
+    return Py_TYPE(object) == result_class ||
+           (base_class && PyObject_TypeCheck(object, base_class));
 }
 
 Handle& handle_of(PyObject* object) { return *nb::inst_ptr<Handle>(nb::handle(object)); }
 
 const TensorRef& value_of(PyObject* object) {
-    if (!is_tensor(object)) runtime::user_error({.what = runtime::cat("a Tensor is wanted, not a ", nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(object)))))}, runtime::ErrorKind::type);
+    if (!is_tensor(object))
+        runtime::user_error(
+            {.what =
+                 runtime::cat("a Tensor is wanted, not a ",
+                              nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(object)))))},
+            runtime::ErrorKind::type);
     // Instances of the base alone begin as raw memory; those of Python classes as zeros.
     static const TensorRef none;
-    const TensorRef& value = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object)) ? handle_of(object).value : none;
-    if (!value) runtime::user_error({.what = "this Tensor has no value: its __init__ did not run"}, runtime::ErrorKind::type);
+    const TensorRef& value = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object))
+                                 ? handle_of(object).value
+                                 : none;
+    if (!value)
+        runtime::user_error({.what = "this Tensor has no value: its __init__ did not run"},
+                            runtime::ErrorKind::type);
     return value;
 }
 
@@ -92,12 +107,14 @@ Tensors values_of(nb::handle list) {
 void set_variables(nb::object of_link) { variables = of_link.release().ptr(); }
 
 PyObject* wrap_new(TensorRef value) {
-    if (value->trace.is_edited()) [[unlikely]] return nb::borrow(variables)(value->trace.session, value->trace.value).release().ptr();
+    if (value->trace.is_edited()) [[unlikely]]
+        return nb::borrow(variables)(value->trace.session, value->trace.value).release().ptr();
     return wrap_as(result_class, std::move(value));
 }
 
 PyObject* wrap_as(PyTypeObject* type, TensorRef value) {
-    PyObject* object = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(type))).release().ptr();
+    PyObject* object =
+        nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(type))).release().ptr();
     new (nb::inst_ptr<Handle>(nb::handle(object))) Handle{std::move(value)};
     nb::inst_mark_ready(nb::handle(object));
     return object;
@@ -108,15 +125,17 @@ nb::object wrap(TensorRef value) { return nb::steal(wrap_new(std::move(value)));
 nb::object wrap_all(const Tensors& values) {
     if (values.size() == 1) return wrap(values[0]);
     nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
-    for (size_t i = 0; i < values.size(); ++i) PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), wrap_new(values[i]));
+    for (size_t i = 0; i < values.size(); ++i)
+        PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), wrap_new(values[i]));
     return tuple;
 }
 
 nb::object numpy_dtype(DType dtype) {
     PyObject*& known = dtype_objects[static_cast<int>(dtype)];
     if (!known) {
-        nb::object name = dtype == DType::bf16 ? nb::object(nb::module_::import_("ml_dtypes").attr("bfloat16"))
-                                               : nb::object(nb::str(std::string(info(dtype).name).c_str()));
+        nb::object name = dtype == DType::bf16
+                              ? nb::object(nb::module_::import_("ml_dtypes").attr("bfloat16"))
+                              : nb::object(nb::str(std::string(info(dtype).name).c_str()));
         known = numpy().attr("dtype")(name).release().ptr();
     }
     return nb::borrow(known);
@@ -125,7 +144,8 @@ nb::object numpy_dtype(DType dtype) {
 DType dtype_from(nb::handle dtype) {
     for (int i = 0; i < runtime::kDTypeCount; ++i)
         if (dtype_objects[i] == dtype.ptr()) return static_cast<DType>(i);
-    if (nb::isinstance<nb::str>(dtype)) return runtime::dtype_from_name(nb::cast<std::string>(dtype));
+    if (nb::isinstance<nb::str>(dtype))
+        return runtime::dtype_from_name(nb::cast<std::string>(dtype));
     nb::object made = numpy().attr("dtype")(dtype);
     return runtime::dtype_from_name(nb::cast<std::string>(made.attr("name")));
 }
@@ -148,16 +168,24 @@ TensorRef new_tensor(const Type& type) {
 TensorRef tensor_from_numpy(nb::handle value, bool constant) {
     nb::object array = numpy().attr("asarray")(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
-    if (name == "object" && (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())))  // from 1.24 on NumPy refuses ragged ones itself
-        runtime::user_error({.what = "a Tensor cannot be made of a list that is ragged or holds other things than numbers",
-                             .fix = "give all rows one length"});
-    const bool is_empty_list = nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
+    if (name == "object" &&
+        (PyList_Check(value.ptr()) ||
+         PyTuple_Check(value.ptr())))  // from 1.24 on NumPy refuses ragged ones itself
+        runtime::user_error(
+            {.what =
+                 "a Tensor cannot be made of a list that is ragged or holds other things than numbers",
+             .fix = "give all rows one length"});
+    const bool is_empty_list =
+        nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
     // There is no 64-bit tensor.
     if (name == "float64" || is_empty_list) name = "float32";
     else if (name == "int64" || name == "uint64" || name == "uint32") name = "int32";
     else if (name == "complex128") name = "complex64";
     const DType dtype = runtime::dtype_from_name(name);
-    array = numpy().attr("ascontiguousarray")(array.attr("astype")(numpy_dtype(dtype), nb::arg("copy") = false)).attr("reshape")(array.attr("shape"));
+    array = numpy()
+                .attr("ascontiguousarray")(
+                    array.attr("astype")(numpy_dtype(dtype), nb::arg("copy") = false))
+                .attr("reshape")(array.attr("shape"));
     Type type{.dtype = dtype};
     for (nb::handle extent : array.attr("shape")) type.shape.push_back(nb::cast<int64_t>(extent));
     TensorRef tensor = new_tensor(type);
@@ -168,9 +196,12 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant) {
 
 TensorRef tensor_from(nb::handle value, bool constant) {
     if (is_tensor(value.ptr())) return value_of(value.ptr());
-    if (is_number(value.ptr())) return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant);
+    if (is_number(value.ptr()))
+        return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant);
     if (value.is_none())
-        runtime::user_error({.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"}, runtime::ErrorKind::type);
+        runtime::user_error(
+            {.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"},
+            runtime::ErrorKind::type);
     return tensor_from_numpy(value, constant);
 }
 
@@ -194,7 +225,8 @@ nb::object to_numpy(const TensorRef& given) {
     const void* data = value->data();
     const Type& type = value->type();
     nb::object shape = nb::steal(PyTuple_New(type.rank()));
-    for (int axis = 0; axis < type.rank(); ++axis) PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));
+    for (int axis = 0; axis < type.rank(); ++axis)
+        PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));
     nb::object array = numpy().attr("empty")(shape, numpy_dtype(type.dtype));
     if (type.bytes()) std::memcpy(ArrayBytes(array, true).data(), data, type.bytes());
     return array;
@@ -238,13 +270,19 @@ void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op
         if (!result[i]) highest = std::max(highest, category_of_number(args[i]));
     if (op.promotion == runtime::Promotion::none || !any_tensor || highest > info(dtype).category) {
         const DType numbers = default_dtype(highest);
-        dtype = any_tensor && op.promotion != runtime::Promotion::none ? runtime::promote(dtype, numbers) : numbers;
+        dtype = any_tensor && op.promotion != runtime::Promotion::none
+                    ? runtime::promote(dtype, numbers)
+                    : numbers;
         if (any_tensor && highest > info(dtype).category) dtype = numbers;
     }
     for (size_t i = 0; i < count; ++i)
         if (!result[i]) {
             // int32 + 1.5: the scalar is a float32, whatever its neighbour becomes.
-            result[i] = number_tensor(args[i], op.promotion == runtime::Promotion::none ? default_dtype(category_of_number(args[i])) : dtype, true);
+            result[i] = number_tensor(args[i],
+                                      op.promotion == runtime::Promotion::none
+                                          ? default_dtype(category_of_number(args[i]))
+                                          : dtype,
+                                      true);
         }
 }
 
@@ -264,8 +302,11 @@ std::string user_location() {
         return path.substr(0, path.rfind('/') + 1);
     }();
     // By attributes: the stable ABI knows no fields.
-    static const auto& [co_filename, co_name, f_back] = *new std::array<nb::object, 3>{interned("co_filename"), interned("co_name"), interned("f_back")};
-    const auto get = [](nb::handle of, nb::handle name) { return nb::steal(PyObject_GetAttr(of.ptr(), name.ptr())); };
+    static const auto& [co_filename, co_name, f_back] = *new std::array<nb::object, 3>{
+        interned("co_filename"), interned("co_name"), interned("f_back")};
+    const auto get = [](nb::handle of, nb::handle name) {
+        return nb::steal(PyObject_GetAttr(of.ptr(), name.ptr()));
+    };
     nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
     std::string result;
     for (; frame.is_valid() && !frame.is_none(); frame = get(frame, f_back)) {

@@ -6,7 +6,8 @@
 #include "runtime/user_line.h"
 
 #ifdef Py_LIMITED_API
-extern "C" int PyGILState_Check();  // public, and in every CPython from 3.4 on, but not declared for the stable ABI
+extern "C" int PyGILState_Check();  // public, and in every CPython from 3.4 on, but not declared
+                                    // for the stable ABI
 #endif
 
 namespace megjit::python {
@@ -37,17 +38,23 @@ void set_error(const runtime::UserError& error) {
 
 void set_memory_error(const runtime::OutOfMemory& error) {
     using runtime::bytes_text;
-    std::string cap = error.cap == runtime::kNoCap ? "the system has no more" : "the cap is " + bytes_text(error.cap);
+    std::string cap = error.cap == runtime::kNoCap ? "the system has no more"
+                                                   : "the cap is " + bytes_text(error.cap);
     if (error.is_threshold)
-        cap = runtime::cat("and nothing is left to evict: dtr.eviction_threshold of ", bytes_text(error.cap), " is too small by ",
+        cap = runtime::cat("and nothing is left to evict: dtr.eviction_threshold of ",
+                           bytes_text(error.cap), " is too small by ",
                            bytes_text(error.in_use + error.bytes - error.cap));
     const std::string what_for = error.what_for(), holders = error.holders();
-    runtime::Message message{.what = runtime::cat("out of memory: ", what_for, what_for.empty() ? "" : " needs ", bytes_text(error.bytes), ", ",
-                                                  bytes_text(error.in_use), " are in use, ", cap),
-                             .why = holders.empty() ? "" : "the largest tensors alive: " + holders,
-                             .fix = error.is_threshold ? "raise dtr.eviction_threshold, lower dtr.evictee_minimum_size, or free tensors that are no longer needed"
-                                                       : "use smaller inputs, free tensors that are no longer needed, or trace with memory_limit",
-                             .at = runtime::user_line()};
+    runtime::Message message{
+        .what = runtime::cat("out of memory: ", what_for, what_for.empty() ? "" : " needs ",
+                             bytes_text(error.bytes), ", ", bytes_text(error.in_use),
+                             " are in use, ", cap),
+        .why = holders.empty() ? "" : "the largest tensors alive: " + holders,
+        .fix =
+            error.is_threshold
+                ? "raise dtr.eviction_threshold, lower dtr.evictee_minimum_size, or free tensors that are no longer needed"
+                : "use smaller inputs, free tensors that are no longer needed, or trace with memory_limit",
+        .at = runtime::user_line()};
     PyErr_SetString(PyExc_MemoryError, message.text().c_str());
 }
 
@@ -55,8 +62,9 @@ void set_memory_error(const runtime::OutOfMemory& error) {
 
 void bind_errors(nb::module_& m) {
     runtime::set_user_line([] { return PyGILState_Check() ? user_location() : std::string(); });
-    trace_error = PyErr_NewExceptionWithDoc("megengine.jit.TraceError", "A call of a traced function does not follow its record.",
-                                            PyExc_RuntimeError, nullptr);
+    trace_error = PyErr_NewExceptionWithDoc(
+        "megengine.jit.TraceError", "A call of a traced function does not follow its record.",
+        PyExc_RuntimeError, nullptr);
     m.attr("TraceError") = nb::handle(trace_error);
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
@@ -65,24 +73,18 @@ void bind_errors(nb::module_& m) {
             set_error(error);
         } catch (const runtime::OutOfMemory& error) {
             set_memory_error(error);
-        } catch (const runtime::Error& error) {
-            PyErr_SetString(PyExc_RuntimeError, error.what());
-        }
+        } catch (const runtime::Error& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }
     });
 }
 
 PyObject* guarded(PyObject* (*body)(void*), void* state) noexcept {
     try {
         return body(state);
-    } catch (nb::python_error& error) {
-        error.restore();
-    } catch (const runtime::UserError& error) {
+    } catch (nb::python_error& error) { error.restore(); } catch (const runtime::UserError& error) {
         set_error(error);
     } catch (const runtime::OutOfMemory& error) {
         set_memory_error(error);
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
-    } catch (const std::exception& error) {
+    } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
     }
     return nullptr;

@@ -1,6 +1,8 @@
-// python/bindings/ -- the thin border between Python and C++. Everything here converts; nothing computes.
+// python/bindings/ -- the thin border between Python and C++. Everything here converts; nothing
+// computes.
 //
-// python/bindings/handle.h -- Handle: what a Python Tensor object holds, and how Python values become tensors.
+// python/bindings/handle.h -- Handle: what a Python Tensor object holds, and how Python values
+// become tensors.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -28,14 +30,14 @@ struct Handle {
 void set_tensor_class(nb::handle type);
 PyTypeObject* tensor_class();
 bool is_tensor(PyObject* object);
-Handle& handle_of(PyObject* object);       // unchecked
+Handle& handle_of(PyObject* object);  // unchecked
 // The value of a Tensor; TypeError for anything else, and for one whose __init__ did not run.
 const TensorRef& value_of(PyObject* object);
-Tensors values_of(nb::handle list);        // of a sequence of Tensors
+Tensors values_of(nb::handle list);  // of a sequence of Tensors
 // An in-place write: the object holds another value from here. A running traced call takes note.
 void rebind(PyObject* tensor, const TensorRef& value);
-nb::object wrap(TensorRef value);          // a new megengine.Tensor
-PyObject* wrap_new(TensorRef value);       // the same, for slots
+nb::object wrap(TensorRef value);  // a new megengine.Tensor
+PyObject* wrap_new(TensorRef value);  // the same, for slots
 PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
 // `of_link(graph, value)` gives the object for a result that belongs to an edited graph.
 void set_variables(nb::object of_link);
@@ -45,16 +47,17 @@ nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
 TensorRef tensor_from(nb::handle value, bool constant);
 TensorRef tensor_from_numpy(nb::handle array, bool constant);  // anything np.asarray takes
-const void* host_read(runtime::Tensor& tensor);                // data on the host, in its layout; a running trace is told
-TensorRef host_row_major(const TensorRef& tensor);             // the same, and its elements in row-major order
-nb::object to_numpy(const TensorRef& value);                   // copies
-TensorRef cast_now(const TensorRef& value, DType dtype);       // eager, unseen by traces
+const void* host_read(
+    runtime::Tensor& tensor);  // data on the host, in its layout; a running trace is told
+TensorRef host_row_major(const TensorRef& tensor);  // the same, and its elements in row-major order
+nb::object to_numpy(const TensorRef& value);  // copies
+TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by traces
 
 // The operands of one op: tensors as they are, Python scalars in the dtype that promotion gives.
 void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result);
 
 nb::object python_value(const runtime::Attr& attr);  // a number, a str or a tuple of ints
-DType dtype_from(nb::handle dtype);    // np.dtype, type, name
+DType dtype_from(nb::handle dtype);  // np.dtype, type, name
 nb::object numpy_dtype(DType dtype);
 
 // "train.py:41 in forward": the innermost frame outside of this package.
@@ -70,11 +73,13 @@ void bind_network(nb::module_& m);
 void bind_kernels(nb::module_& m);
 void bind_system(nb::module_& m);
 
-// Runs `body` and sets the Python error that fits what it throws; for slots, which nanobind does not guard.
+// Runs `body` and sets the Python error that fits what it throws; for slots, which nanobind does
+// not guard.
 PyObject* guarded(PyObject* (*body)(void*), void* state) noexcept;
 template <class Body>
 PyObject* guard(Body&& body) noexcept {
-    return guarded([](void* state) { return (*static_cast<std::remove_reference_t<Body>*>(state))(); }, &body);
+    return guarded(
+        [](void* state) { return (*static_cast<std::remove_reference_t<Body>*>(state))(); }, &body);
 }
 
 }  // namespace megjit::python

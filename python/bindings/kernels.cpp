@@ -1,4 +1,5 @@
-// Generated kernels as Python sees them: the cache on disk, Ctrl-C while one is compiled, the end of the process.
+// Generated kernels as Python sees them: the cache on disk, Ctrl-C while one is compiled, the end
+// of the process.
 #include <nanobind/stl/pair.h>
 
 #include <map>
@@ -35,14 +36,15 @@ nb::dict cache_info() {
     return result;
 }
 
-// Ctrl-C, for waits that run without the Python lock. Only in the main thread does it find anything.
+// Ctrl-C, for waits that run without the Python lock. Only in the main thread does it find
+// anything.
 void check_signals() {
     nb::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// The thread that compiles must not meet the destructors of the libraries that it uses. A kernel takes a moment
-// as a rule, and who pressed Ctrl-C does not wait even for the others.
+// The thread that compiles must not meet the destructors of the libraries that it uses. A kernel
+// takes a moment as a rule, and who pressed Ctrl-C does not wait even for the others.
 void finish_compiling() {
     const char* const name = PY_VERSION_HEX >= 0x030C0000 ? "last_exc" : "last_value";
     PyObject* last = PySys_GetObject(name);
@@ -68,7 +70,9 @@ void bind_kernels(nb::module_& m) {
         const DiskCache::Verdict verdict = cache().verify();
         return std::pair(verdict.sound, verdict.broken);
     });
-    m.def("cache_export", [](const std::string& archive) { return export_archive(cache(), archive); }, nb::arg("archive"));
+    m.def("cache_export", [](const std::string& archive) {
+        return export_archive(cache(), archive);
+    }, nb::arg("archive"));
     m.def("cache_import", [](const std::string& archive) {
         DiskCache disk = cache();
         return import_archive(disk, archive);

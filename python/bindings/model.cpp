@@ -28,11 +28,17 @@ nb::list list_from(const std::vector<std::string>& texts) {
 std::string bytes_from(nb::bytes bytes) { return {bytes.c_str(), bytes.size()}; }
 nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs, bool optimize, bool half_storage,
-                                   int keep_value_names, bool keep_op_names, bool keep_param_names) {
-    const jit::ExportOptions options{.inputs = texts_from(inputs), .outputs = texts_from(outputs), .params = version.names,
-                                     .optimize = optimize, .half_storage = half_storage, .keep_value_names = keep_value_names,
-                                     .keep_op_names = keep_op_names, .keep_param_names = keep_param_names};
+std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs,
+                                   bool optimize, bool half_storage, int keep_value_names,
+                                   bool keep_op_names, bool keep_param_names) {
+    const jit::ExportOptions options{.inputs = texts_from(inputs),
+                                     .outputs = texts_from(outputs),
+                                     .params = version.names,
+                                     .optimize = optimize,
+                                     .half_storage = half_storage,
+                                     .keep_value_names = keep_value_names,
+                                     .keep_op_names = keep_op_names,
+                                     .keep_param_names = keep_param_names};
     nb::gil_scoped_release release;
     return std::make_unique<Model>(jit::export_model(version, options));
 }
@@ -49,7 +55,8 @@ nb::list type_row(const Type& type) {
 nb::list input_types(const Model& model) {
     std::vector<Type> types(model.inputs.size());
     for (const jit::Node& node : model.graph.nodes())
-        if (node.kind == jit::NodeKind::input) types[static_cast<size_t>(node.slot)] = model.graph.type(node.outputs[0]);
+        if (node.kind == jit::NodeKind::input)
+            types[static_cast<size_t>(node.slot)] = model.graph.type(node.outputs[0]);
     nb::list result;
     for (const Type& type : types) result.append(type_row(type));
     return result;
@@ -67,8 +74,11 @@ nb::list nodes_of(const Model& model) {
     for (size_t i = 0; i < model.graph.nodes().size(); ++i) {
         const jit::Node& node = model.graph.nodes()[i];
         nb::dict row, attrs;
-        for (size_t k = 0; k < node.attrs.size(); ++k) attrs[std::string(node.op->attrs[k].name).c_str()] = python_value(node.attrs[k]);
-        row["op"] = node.kind == jit::NodeKind::input ? "input" : node.kind == jit::NodeKind::constant ? "constant" : node.op->name;
+        for (size_t k = 0; k < node.attrs.size(); ++k)
+            attrs[std::string(node.op->attrs[k].name).c_str()] = python_value(node.attrs[k]);
+        row["op"] = node.kind == jit::NodeKind::input      ? "input"
+                    : node.kind == jit::NodeKind::constant ? "constant"
+                                                           : node.op->name;
         row["attrs"] = attrs;
         row["inputs"] = numbers(node.inputs);
         row["outputs"] = numbers(node.outputs);
@@ -82,13 +92,15 @@ nb::list nodes_of(const Model& model) {
 
 nb::list value_types(const Model& model) {
     nb::list result;
-    for (size_t i = 0; i < model.graph.value_count(); ++i) result.append(type_row(model.graph.type(jit::ValueId(i))));
+    for (size_t i = 0; i < model.graph.value_count(); ++i)
+        result.append(type_row(model.graph.type(jit::ValueId(i))));
     return result;
 }
 
 nb::list params_of(const Model& model) {
     nb::list result;
-    for (jit::ValueId id : model.params) result.append(model.node_names[jit::at(model.graph.value(id).producer)]);
+    for (jit::ValueId id : model.params)
+        result.append(model.node_names[jit::at(model.graph.value(id).producer)]);
     return result;
 }
 
@@ -97,7 +109,8 @@ nb::object used(const Model& model, bool dtypes) {
     nb::object found = nb::steal(PySet_New(nullptr));
     for (const jit::Node& node : model.graph.nodes()) {
         if (dtypes)
-            for (jit::ValueId id : node.outputs) found.attr("add")(std::string(info(model.graph.type(id).dtype).name));
+            for (jit::ValueId id : node.outputs)
+                found.attr("add")(std::string(info(model.graph.type(id).dtype).name));
         else if (node.op) found.attr("add")(jit::type_name_of(*node.op));
     }
     return found;
@@ -108,7 +121,8 @@ std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, i
     for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
     nb::gil_scoped_release release;
     const jit::Graph graph = jit::graph_for(model, wanted);
-    return std::make_unique<jit::Program>(run_pipeline(graph, {.opt_level = opt_level}), graph, runtime::default_device(), jit::LoweringOptions{});
+    return std::make_unique<jit::Program>(run_pipeline(graph, {.opt_level = opt_level}), graph,
+                                          runtime::default_device(), jit::LoweringOptions{});
 }
 
 nb::list run_program(jit::Program& program, nb::list tensors) {
@@ -129,7 +143,8 @@ nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offse
     const std::string_view all(bytes.c_str(), bytes.size());
     {
         nb::gil_scoped_release release;
-        model = std::make_unique<Model>(jit::from_bytes(all.substr(std::min(offset, all.size())), file_name, &size));
+        model = std::make_unique<Model>(
+            jit::from_bytes(all.substr(std::min(offset, all.size())), file_name, &size));
     }
     return nb::make_tuple(nb::cast(std::move(model)), size);
 }
@@ -139,9 +154,11 @@ nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offse
 void bind_model(nb::module_& m) {
     nb::class_<jit::Version>(m, "Version", "One record of a traced function.")
         .def_prop_ro("result_count", [](const jit::Version& self) { return self.results.size(); })
-        .def_prop_ro("input_count", [](const jit::Version& self) { return self.argument_slots.size(); })
-        .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"), nb::arg("optimize"), nb::arg("half_storage"),
-             nb::arg("keep_value_names"), nb::arg("keep_op_names"), nb::arg("keep_param_names"));
+        .def_prop_ro("input_count",
+                     [](const jit::Version& self) { return self.argument_slots.size(); })
+        .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
+             nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
+             nb::arg("keep_op_names"), nb::arg("keep_param_names"));
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
         .def_prop_ro("inputs", [](const Model& self) { return list_from(self.inputs); })
         .def_prop_ro("outputs", [](const Model& self) { return list_from(self.outputs); })
@@ -149,21 +166,27 @@ void bind_model(nb::module_& m) {
         .def_prop_ro("node_names", [](const Model& self) { return list_from(self.node_names); })
         .def_prop_ro("value_names", [](const Model& self) { return list_from(self.value_names); })
         .def_prop_ro("input_types", &input_types, "A dtype and a shape for each input.")
-        .def_prop_ro("nodes", &nodes_of, "A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.")
+        .def_prop_ro(
+            "nodes", &nodes_of,
+            "A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.")
         .def_prop_ro("value_types", &value_types, "A dtype and a shape for each value.")
         .def_prop_ro("output_values", [](const Model& self) { return numbers(self.graph.outputs); })
         .def_prop_ro("node_count", [](const Model& self) { return self.graph.nodes().size(); })
         .def_prop_ro("constant_bytes", &Model::constant_bytes)
         .def_prop_ro("op_types", [](const Model& self) { return used(self, false); })
         .def_prop_ro("dtypes", [](const Model& self) { return used(self, true); })
-        .def_prop_rw("metadata", [](const Model& self) { return to_python(self.metadata); }, [](Model& self, nb::bytes bytes) { self.metadata = bytes_from(bytes); })
-        .def_prop_rw("cases", [](const Model& self) { return to_python(self.cases); }, [](Model& self, nb::bytes bytes) { self.cases = bytes_from(bytes); })
+        .def_prop_rw("metadata", [](const Model& self) { return to_python(self.metadata); },
+                     [](Model& self, nb::bytes bytes) { self.metadata = bytes_from(bytes); })
+        .def_prop_rw("cases", [](const Model& self) { return to_python(self.cases); },
+                     [](Model& self, nb::bytes bytes) { self.cases = bytes_from(bytes); })
         .def("graph_text", [](const Model& self) { return print(self.graph); })
-        .def("to_bytes", [](const Model& self) { return to_python(jit::to_bytes(self)); })
-        .def("program", &program_of, nb::arg("outputs"), nb::arg("opt_level"));
+        .def("to_bytes", [](const Model& self) {
+        return to_python(jit::to_bytes(self));
+    }).def("program", &program_of, nb::arg("outputs"), nb::arg("opt_level"));
     nb::class_<jit::Program>(m, "Program", "A compiled model.")
         .def("run", &run_program, nb::arg("inputs"));
-    m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0, "A Model and the bytes that it took.");
+    m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0,
+          "A Model and the bytes that it took.");
     m.def("checksum", [](nb::bytes bytes) { return jit::checksum({bytes.c_str(), bytes.size()}); });
 
     // ---- names, while a call is recorded for dumping

@@ -23,8 +23,10 @@ namespace {
 void start() {
     runtime::isa();  // before anything is made: an older CPU and a wrong MEGJIT_ISA stop the import
     runtime::register_all_ops();
-    nb::set_leak_warnings(false);  // what a program still holds when the interpreter ends is no leak of its making
-    runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    nb::set_leak_warnings(
+        false);  // what a program still holds when the interpreter ends is no leak of its making
+    runtime::register_device(
+        std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
     codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
@@ -48,20 +50,31 @@ void bind_system(nb::module_& m) {
         result["peak_in_use"] = stats.peak_in_use;
         result["peak_reserved"] = stats.peak_reserved;
         result["allocations"] = stats.allocations;
-        result["cap"] = stats.cap == runtime::kNoCap ? nb::object(nb::none()) : nb::object(nb::int_(stats.cap));
+        result["cap"] =
+            stats.cap == runtime::kNoCap ? nb::object(nb::none()) : nb::object(nb::int_(stats.cap));
         return result;
     });
     m.def("reset_peak_memory", [] { runtime::default_device().allocator().reset_peak(); });
     m.def("trim_memory", [] { runtime::default_device().allocator().trim(); });
-    m.def("set_memory_cap", [](size_t bytes) { runtime::default_device().allocator().set_cap(bytes ? bytes : runtime::kNoCap); });
-    m.def("set_memory_growth", [](size_t least, size_t overhead, double factor) {
-        runtime::default_device().allocator().set_growth({.least = least, .overhead = overhead, .factor = factor});
+    m.def("set_memory_cap", [](size_t bytes) {
+        runtime::default_device().allocator().set_cap(bytes ? bytes : runtime::kNoCap);
     });
-    m.def("fail_allocation", [](int64_t after) {
-        runtime::default_device().allocator().fail_after(after < 0 ? runtime::Allocator::kNever : static_cast<uint64_t>(after));
-    }, nb::arg("after"), "For tests: `after` more allocations succeed and the next one fails, once; -1 takes it back.");
+    m.def("set_memory_growth", [](size_t least, size_t overhead, double factor) {
+        runtime::default_device().allocator().set_growth(
+            {.least = least, .overhead = overhead, .factor = factor});
+    });
+    m.def(
+        "fail_allocation",
+        [](int64_t after) {
+        runtime::default_device().allocator().fail_after(after < 0 ? runtime::Allocator::kNever
+                                                                   : static_cast<uint64_t>(after));
+    }, nb::arg("after"),
+        "For tests: `after` more allocations succeed and the next one fails, once; -1 takes it back.");
     m.def("set_dtr", [](bool is_on, size_t threshold, size_t least_bytes, bool samples) {
-        runtime::Rematerializer::instance().configure({.is_on = is_on, .threshold = threshold, .least_bytes = least_bytes, .samples = samples});
+        runtime::Rematerializer::instance().configure({.is_on = is_on,
+                                                       .threshold = threshold,
+                                                       .least_bytes = least_bytes,
+                                                       .samples = samples});
     }, nb::arg("is_on"), nb::arg("threshold"), nb::arg("least_bytes"), nb::arg("samples"));
     m.def("dtr_stats", [] {
         const runtime::Rematerializer::Stats stats = runtime::Rematerializer::instance().stats();
@@ -78,12 +91,14 @@ void bind_system(nb::module_& m) {
     m.def("machine_isa", [] { return std::string(runtime::name_of(runtime::machine_isa())); });
     m.def("backends", [] {
         nb::list names;
-        for (std::string_view name : codegen::KernelService::instance().backends()) names.append(std::string(name));
+        for (std::string_view name : codegen::KernelService::instance().backends())
+            names.append(std::string(name));
         return names;
     });
     m.def("switches", [] {
         nb::dict table;
-        for (const runtime::Switch& row : runtime::switches()) table[std::string(row.name).c_str()] = std::string(row.doc);
+        for (const runtime::Switch& row : runtime::switches())
+            table[std::string(row.name).c_str()] = std::string(row.doc);
         return table;
     });
     m.def("reload_debug", &runtime::reload_debug);

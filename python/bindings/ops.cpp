@@ -11,15 +11,17 @@ namespace {
 
 using runtime::Attr;
 using runtime::AttrKind;
-using runtime::AttrSpec;
 using runtime::Attrs;
+using runtime::AttrSpec;
 using runtime::OpDef;
 
 int64_t integer_from(PyObject* object) {
     if (is_tensor(object)) {
         TensorRef tensor = value_of(object);
         if (tensor->type().numel() != 1)
-            runtime::user_error({.what = runtime::cat("an attribute needs one integer, this tensor is ", to_string(tensor->type()))});
+            runtime::user_error(
+                {.what = runtime::cat("an attribute needs one integer, this tensor is ",
+                                      to_string(tensor->type()))});
         tensor = host_row_major(tensor);
         return static_cast<int64_t>(runtime::item_as_double(*tensor));
     }
@@ -42,10 +44,13 @@ Attr attr_from(PyObject* object, const AttrSpec& spec) {
         case AttrKind::integers: {
             std::vector<int64_t> list;
             if (PyLong_Check(object)) return std::vector<int64_t>{integer_from(object)};
-            nb::object sequence = nb::steal(PySequence_Fast(object, "an attribute must be a sequence of ints"));
+            nb::object sequence =
+                nb::steal(PySequence_Fast(object, "an attribute must be a sequence of ints"));
             if (!sequence.is_valid()) throw nb::python_error();
             const Py_ssize_t size = PySequence_Size(sequence.ptr());
-            for (Py_ssize_t i = 0; i < size; ++i) list.push_back(integer_from(nb::steal(PySequence_GetItem(sequence.ptr(), i)).ptr()));
+            for (Py_ssize_t i = 0; i < size; ++i)
+                list.push_back(
+                    integer_from(nb::steal(PySequence_GetItem(sequence.ptr(), i)).ptr()));
             return list;
         }
         case AttrKind::text: {
@@ -64,20 +69,26 @@ Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names) {
     for (const AttrSpec& spec : op.attrs) {
         PyObject* value = nullptr;
         for (Py_ssize_t i = 0; i < given && !value; ++i)
-            if (spec.name == PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), nullptr)) value = values[i];
+            if (spec.name == PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), nullptr))
+                value = values[i];
         if (value) {
             attrs.push_back(attr_from(value, spec));
             ++used;
         } else if (spec.fallback) {
             attrs.push_back(*spec.fallback);
         } else {
-            runtime::user_error({.what = runtime::cat(op.name, ": attribute '", spec.name, "' is missing")}, runtime::ErrorKind::type);
+            runtime::user_error(
+                {.what = runtime::cat(op.name, ": attribute '", spec.name, "' is missing")},
+                runtime::ErrorKind::type);
         }
     }
     if (used != given) {
         std::string valid;
-        for (const AttrSpec& spec : op.attrs) valid += (valid.empty() ? "" : ", ") + std::string(spec.name);
-        runtime::user_error({.what = runtime::cat(op.name, ": unknown attribute"), .fix = "valid are: " + valid}, runtime::ErrorKind::type);
+        for (const AttrSpec& spec : op.attrs)
+            valid += (valid.empty() ? "" : ", ") + std::string(spec.name);
+        runtime::user_error(
+            {.what = runtime::cat(op.name, ": unknown attribute"), .fix = "valid are: " + valid},
+            runtime::ErrorKind::type);
     }
     return attrs;
 }
@@ -88,15 +99,16 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
         Tensors operands;
         operands.reserve(static_cast<size_t>(count));
         operands_from(args, static_cast<size_t>(count), op, operands);
-        const Attrs attrs = op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names);
+        const Attrs attrs =
+            op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names);
         Tensors results = runtime::apply(op, attrs, operands);
         if (results.size() == 1) return wrap_new(std::move(results[0]));
         return wrap_all(results).release().ptr();
     });
 }
 
-// Lays operand `index` of that call as its kernel reads it best. The Tensor holds the same value then, unseen by
-// tapes and traces; while one of them records, nothing happens.
+// Lays operand `index` of that call as its kernel reads it best. The Tensor holds the same value
+// then, unseen by tapes and traces; while one of them records, nothing happens.
 void pack_operand(const std::string& name, nb::list operands, size_t index, nb::dict attributes) {
     const auto& here = runtime::context();
     if (here.tracer || !here.tapes.empty()) return;
@@ -115,10 +127,12 @@ void pack_operand(const std::string& name, nb::list operands, size_t index, nb::
         types.push_back(tensor->type());
     }
     const runtime::OpCall call{op, attrs, types};
-    const runtime::Layout layout = runtime::default_device().packed_layout(call, infer(call), static_cast<int>(index));
+    const runtime::Layout layout =
+        runtime::default_device().packed_layout(call, infer(call), static_cast<int>(index));
     if (!is_packed(layout) || layout == types.at(index).layout) return;
     const TensorRef dense = runtime::row_major(tensors[index]);
-    handle_of(operands[index].ptr()).value = runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0];
+    handle_of(operands[index].ptr()).value =
+        runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0];
 }
 
 // "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.
@@ -133,7 +147,8 @@ std::string doc_with_signature(const OpDef& op) {
     }
     for (const AttrSpec& spec : op.attrs) {
         std::string part(spec.name);
-        if (spec.fallback) part += "=" + nb::cast<std::string>(nb::repr(python_value(*spec.fallback)));
+        if (spec.fallback)
+            part += "=" + nb::cast<std::string>(nb::repr(python_value(*spec.fallback)));
         parts.push_back(part);
     }
     std::string list;
@@ -155,7 +170,8 @@ nb::list op_table() {
     nb::list table;
     for (const OpDef* op : runtime::all_ops()) {
         nb::dict row, attrs;
-        for (const AttrSpec& spec : op->attrs) attrs[std::string(spec.name).c_str()] = std::string(python_type(spec.kind));
+        for (const AttrSpec& spec : op->attrs)
+            attrs[std::string(spec.name).c_str()] = std::string(python_type(spec.kind));
         row["name"] = op->name;
         row["doc"] = op->doc;
         row["inputs"] = op->inputs.size();
@@ -177,16 +193,22 @@ nb::object python_value(const Attr& attr) {
 void bind_ops(nb::module_& m) {
     static std::deque<PyMethodDef> methods;  // functions keep pointers into it
     static std::deque<std::string> docs;
-    nb::module_ ops = m.def_submodule("ops", "Every registered op: ops.<name>(*tensors, **attributes).");
+    nb::module_ ops =
+        m.def_submodule("ops", "Every registered op: ops.<name>(*tensors, **attributes).");
     for (const OpDef* op : runtime::all_ops()) {
         docs.push_back(doc_with_signature(*op));
-        methods.push_back({op->name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)), METH_FASTCALL | METH_KEYWORDS, docs.back().c_str()});
+        methods.push_back({op->name.c_str(),
+                           reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)),
+                           METH_FASTCALL | METH_KEYWORDS, docs.back().c_str()});
         nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(op), nullptr, nullptr));
-        ops.attr(op->name.c_str()) = nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
+        ops.attr(op->name.c_str()) =
+            nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
     }
-    m.def("_pack_operand", &pack_operand, nb::arg("op"), nb::arg("operands"), nb::arg("index"), nb::arg("attributes"),
+    m.def("_pack_operand", &pack_operand, nb::arg("op"), nb::arg("operands"), nb::arg("index"),
+          nb::arg("attributes"),
           "Let operand `index` of that call lie as the kernel reads it best; its value stays.");
-    m.def("op_table", &op_table, "One row an op: name, doc, number of inputs, attributes with their kind, sample inputs.");
+    m.def("op_table", &op_table,
+          "One row an op: name, doc, number of inputs, attributes with their kind, sample inputs.");
 }
 
 }  // namespace megjit::python

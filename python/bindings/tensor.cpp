@@ -1,4 +1,5 @@
-// The Tensor base class: slots that go straight to dispatch, and what Python needs to build the rest on.
+// The Tensor base class: slots that go straight to dispatch, and what Python needs to build the
+// rest on.
 #include <cstring>
 
 #include "python/bindings/capture.h"
@@ -15,9 +16,11 @@ const runtime::OpDef& op_named(std::string_view name) { return runtime::find_op(
 PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t count) {
     return guard([&]() -> PyObject* {
         for (size_t i = 0; i < count; ++i)
-            if (!is_tensor(args[i]) && (args[i] == Py_None || PyUnicode_Check(args[i]) || PyDict_Check(args[i]))) {
+            if (!is_tensor(args[i]) &&
+                (args[i] == Py_None || PyUnicode_Check(args[i]) || PyDict_Check(args[i]))) {
                 if (args[i] == Py_None)
-                    runtime::user_error({.what = runtime::cat(op.name, ": None is not an operand")}, runtime::ErrorKind::type);
+                    runtime::user_error({.what = runtime::cat(op.name, ": None is not an operand")},
+                                        runtime::ErrorKind::type);
                 Py_RETURN_NOTIMPLEMENTED;
             }
         Tensors operands;
@@ -27,11 +30,11 @@ PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t cou
     });
 }
 
-#define MEGJIT_BINARY_SLOT(slot, name)                           \
-    PyObject* slot(PyObject* a, PyObject* b) {                   \
-        static const runtime::OpDef& op = op_named(name);        \
-        PyObject* args[2] = {a, b};                              \
-        return apply_slot(op, args, 2);                          \
+#define MEGJIT_BINARY_SLOT(slot, name) \
+    PyObject* slot(PyObject* a, PyObject* b) { \
+        static const runtime::OpDef& op = op_named(name); \
+        PyObject* args[2] = {a, b}; \
+        return apply_slot(op, args, 2); \
     }
 MEGJIT_BINARY_SLOT(slot_add, "add")
 MEGJIT_BINARY_SLOT(slot_sub, "sub")
@@ -49,10 +52,10 @@ MEGJIT_BINARY_SLOT(slot_pow2, "pow")
 
 PyObject* slot_pow(PyObject* a, PyObject* b, PyObject*) { return slot_pow2(a, b); }
 
-#define MEGJIT_UNARY_SLOT(slot, name)                            \
-    PyObject* slot(PyObject* a) {                                \
-        static const runtime::OpDef& op = op_named(name);        \
-        return apply_slot(op, &a, 1);                            \
+#define MEGJIT_UNARY_SLOT(slot, name) \
+    PyObject* slot(PyObject* a) { \
+        static const runtime::OpDef& op = op_named(name); \
+        return apply_slot(op, &a, 1); \
     }
 MEGJIT_UNARY_SLOT(slot_neg, "neg")
 MEGJIT_UNARY_SLOT(slot_abs, "abs")
@@ -71,8 +74,9 @@ PyObject* in_place(PyObject* a, PyObject* b) {
 PyObject* in_place_pow(PyObject* a, PyObject* b, PyObject*) { return in_place<slot_pow2>(a, b); }
 
 PyObject* slot_compare(PyObject* a, PyObject* b, int how) {
-    static const runtime::OpDef* ops[6] = {&op_named("less"), &op_named("less_equal"), &op_named("equal"),
-                                           &op_named("not_equal"), &op_named("greater"), &op_named("greater_equal")};
+    static const runtime::OpDef* ops[6] = {&op_named("less"),    &op_named("less_equal"),
+                                           &op_named("equal"),   &op_named("not_equal"),
+                                           &op_named("greater"), &op_named("greater_equal")};
     PyObject* args[2] = {a, b};
     return apply_slot(*ops[how], args, 2);
 }
@@ -117,21 +121,25 @@ PyType_Slot kSlots[] = {
 
 // ---- construction
 
-// The same bytes under an identity of their own, so that attaching one tensor does not attach the other.
-// What records sees an op: gradients flow through the copy.
+// The same bytes under an identity of their own, so that attaching one tensor does not attach the
+// other. What records sees an op: gradients flow through the copy.
 TensorRef copy_of(const TensorRef& value) {
     const auto& here = runtime::context();
-    if (!here.tracer && here.tapes.empty() && !value->trace.is_edited()) return runtime::make_tensor(value->type(), value->storage());
+    if (!here.tracer && here.tapes.empty() && !value->trace.is_edited())
+        return runtime::make_tensor(value->type(), value->storage());
     static const runtime::OpDef& reshape = op_named("reshape");
     const auto& shape = value->shape();
-    return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&value, 1})[0];
+    return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())},
+                          {&value, 1})[0];
 }
 
 // channels_last is for activations: anything else stays row-major.
 TensorRef in_layout(const TensorRef& value, runtime::Layout layout) {
     const Type& type = value->type();
-    const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5 && runtime::is_floating(type.dtype);
-    if (layout == runtime::Layout::channels_last && !has_spatial_axes) layout = runtime::Layout::row_major;
+    const bool has_spatial_axes =
+        type.rank() >= 3 && type.rank() <= 5 && runtime::is_floating(type.dtype);
+    if (layout == runtime::Layout::channels_last && !has_spatial_axes)
+        layout = runtime::Layout::row_major;
     if (type.layout == layout) return copy_of(value);
     static const runtime::OpDef& relayout = op_named("relayout");
     return runtime::apply(relayout, {to_string(layout)}, {&value, 1})[0];
@@ -142,8 +150,11 @@ TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
     if (is_tensor(data.ptr())) {
         value = value_of(data.ptr());
         if (!dtype.is_none() && dtype_from(dtype) != value->dtype())
-            runtime::user_error({.what = runtime::cat("Tensor: a ", info(value->dtype()).name, " tensor was given with dtype=", info(dtype_from(dtype)).name),
-                                 .fix = "convert with astype"}, runtime::ErrorKind::runtime);
+            runtime::user_error({.what = runtime::cat(
+                                     "Tensor: a ", info(value->dtype()).name,
+                                     " tensor was given with dtype=", info(dtype_from(dtype)).name),
+                                 .fix = "convert with astype"},
+                                runtime::ErrorKind::runtime);
         return copy_of(value);
     }
     value = tensor_from(data, is_const);
@@ -152,11 +163,14 @@ TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
 
 nb::object item_of(const TensorRef& given) {
     if (given->type().numel() != 1)
-        runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ", to_string(given->type())), .fix = "index it, or use tolist()"});
+        runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ",
+                                                  to_string(given->type())),
+                             .fix = "index it, or use tolist()"});
     const TensorRef tensor = host_row_major(given);
     switch (info(tensor->dtype()).category) {
         case runtime::Category::boolean: return nb::bool_(tensor->as<uint8_t>()[0] != 0);
-        case runtime::Category::integer: return nb::int_(static_cast<int64_t>(runtime::item_as_double(*tensor)));
+        case runtime::Category::integer:
+            return nb::int_(static_cast<int64_t>(runtime::item_as_double(*tensor)));
         case runtime::Category::floating: return nb::float_(runtime::item_as_double(*tensor));
         case runtime::Category::complex: break;
     }
@@ -165,7 +179,8 @@ nb::object item_of(const TensorRef& given) {
 
 nb::tuple shape_of(const TensorRef& tensor) {
     nb::object shape = nb::steal(PyTuple_New(tensor->shape().rank()));
-    for (int axis = 0; axis < tensor->shape().rank(); ++axis) PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
+    for (int axis = 0; axis < tensor->shape().rank(); ++axis)
+        PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
     return nb::cast<nb::tuple>(shape);
 }
 
@@ -184,7 +199,9 @@ nb::object convert_inputs(nb::args args) {
     for (const TensorRef& operand : operands) {
         if (operand->dtype() == dtype) result.append(wrap(operand));
         else if (operand->is_constant) result.append(wrap(cast_now(operand, dtype)));
-        else result.append(wrap(runtime::apply(cast, {std::string(info(dtype).name)}, {&operand, 1})[0]));
+        else
+            result.append(
+                wrap(runtime::apply(cast, {std::string(info(dtype).name)}, {&operand, 1})[0]));
     }
     return result;
 }
@@ -192,54 +209,80 @@ nb::object convert_inputs(nb::args args) {
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
-    nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots), "Base of megengine.Tensor: a handle to an immutable value.")
+    nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots),
+                       "Base of megengine.Tensor: a handle to an immutable value.")
         .def("__init__",
-             [](Handle* self, nb::handle data, nb::handle dtype, nb::handle, bool is_const, bool, nb::handle, nb::handle) {
-                 new (self) Handle{construct(data, dtype, is_const)};
-             },
-             nb::arg("data"), nb::arg("dtype").none() = nb::none(), nb::arg("device").none() = nb::none(), nb::arg("is_const") = false,
-             nb::arg("no_cache") = false, nb::arg("name").none() = nb::none(), nb::arg("format").none() = "default")
-        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); }, nb::sig("def dtype(self) -> numpy.dtype"))
+             [](Handle* self, nb::handle data, nb::handle dtype, nb::handle, bool is_const, bool,
+                nb::handle, nb::handle) { new (self) Handle{construct(data, dtype, is_const)}; },
+             nb::arg("data"), nb::arg("dtype").none() = nb::none(),
+             nb::arg("device").none() = nb::none(), nb::arg("is_const") = false,
+             nb::arg("no_cache") = false, nb::arg("name").none() = nb::none(),
+             nb::arg("format").none() = "default")
+        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); },
+                     nb::sig("def dtype(self) -> numpy.dtype"))
         .def_prop_ro("ndim", [](const Handle& self) { return self.value->shape().rank(); })
         .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value); })
-        .def_prop_ro("_device_name", [](const Handle&) { return std::string(runtime::default_device().name()); })
+        .def_prop_ro("_device_name",
+                     [](const Handle&) { return std::string(runtime::default_device().name()); })
         .def("numpy", [](const Handle& self) { return to_numpy(self.value); },
-             nb::sig("def numpy(self) -> numpy.ndarray"), "The value as a NumPy array of the same dtype; a copy.")
+             nb::sig("def numpy(self) -> numpy.ndarray"),
+             "The value as a NumPy array of the same dtype; a copy.")
         .def("_item", [](const Handle& self) { return item_of(self.value); })
-        .def("detach", [](const Handle& self) {
-            // A new value of the same bytes: no tape knows it.
-            static const runtime::OpDef& reshape = op_named("reshape");
-            const auto& shape = self.value->shape();
-            const runtime::WithoutTapes pause;
-            return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&self.value, 1})[0]);
-        }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
-        .def("_reset", [](nb::handle_t<Handle> self, const Handle& other) {
-            rebind(self.ptr(), other.value);
-        }, nb::arg("other"))
-        .def("_assign", [](nb::handle_t<Handle> self, const Handle& other) {
-            const auto& here = runtime::context();
-            rebind(self.ptr(), here.tracer || !here.tapes.empty() ? other.value : copy_of(other.value));
-        }, nb::arg("other"), "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
-        .def("to_mkldnn", [](const Handle& self) { return wrap(in_layout(self.value, runtime::Layout::channels_last)); },
-             nb::sig("def to_mkldnn(self) -> Tensor"),
-             "The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.\n"
-             "Functions that do not know the order work on a copy; shape and values are the same in any case.")
-        .def("to_dense", [](const Handle& self) { return wrap(in_layout(self.value, runtime::Layout::row_major)); },
-             nb::sig("def to_dense(self) -> Tensor"), "The same value in row-major order.")
-        .def_prop_ro("is_mkldnn", [](const Handle& self) { return self.value->type().layout != runtime::Layout::row_major; },
-                     "Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.")
+        .def("detach",
+             [](const Handle& self) {
+        // A new value of the same bytes: no tape knows it.
+        static const runtime::OpDef& reshape = op_named("reshape");
+        const auto& shape = self.value->shape();
+        const runtime::WithoutTapes pause;
+        return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())},
+                                   {&self.value, 1})[0]);
+    }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
+        .def("_reset",
+             [](nb::handle_t<Handle> self, const Handle& other) {
+        rebind(self.ptr(), other.value);
+    }, nb::arg("other"))
+        .def("_assign",
+             [](nb::handle_t<Handle> self, const Handle& other) {
+        const auto& here = runtime::context();
+        rebind(self.ptr(), here.tracer || !here.tapes.empty() ? other.value : copy_of(other.value));
+    }, nb::arg("other"),
+             "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
+        .def(
+            "to_mkldnn",
+            [](const Handle& self) {
+        return wrap(in_layout(self.value, runtime::Layout::channels_last));
+    }, nb::sig("def to_mkldnn(self) -> Tensor"),
+            "The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.\n"
+            "Functions that do not know the order work on a copy; shape and values are the same in any case.")
+        .def("to_dense",
+             [](const Handle& self) {
+        return wrap(in_layout(self.value, runtime::Layout::row_major));
+    }, nb::sig("def to_dense(self) -> Tensor"), "The same value in row-major order.")
+        .def_prop_ro("is_mkldnn",
+                     [](const Handle& self) {
+        return self.value->type().layout != runtime::Layout::row_major;
+    }, "Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.")
         .def("_value_id", [](const Handle& self) { return self.value->id(); })
         .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
-        .def("_data_ptr", [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); })
-        .def_prop_ro("_layout", [](const Handle& self) { return to_string(self.value->type().layout); }, "Order of memory: row_major, channels_last, or one of the backend's own.")
-        .def_prop_ro("_is_packed", [](const Handle& self) { return runtime::is_packed(self.value->type().layout); });
+        .def("_data_ptr",
+             [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); })
+        .def_prop_ro("_layout",
+                     [](const Handle& self) { return to_string(self.value->type().layout); },
+                     "Order of memory: row_major, channels_last, or one of the backend's own.")
+        .def_prop_ro("_is_packed", [](const Handle& self) {
+        return runtime::is_packed(self.value->type().layout);
+    });
 
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
-    m.def("apply_const", [](nb::handle value) { return wrap(tensor_from_numpy(value, true)); }, nb::arg("value"),
-          nb::sig("def apply_const(value: object) -> Tensor"),
+    m.def("apply_const", [](nb::handle value) { return wrap(tensor_from_numpy(value, true)); },
+          nb::arg("value"), nb::sig("def apply_const(value: object) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");
-    m.def("convert_inputs", &convert_inputs, nb::sig("def convert_inputs(*args: object) -> list[Tensor]"), "The arguments as Tensors of their promoted dtype.");
-    m.def("promote_dtype", [](nb::handle a, nb::handle b) { return numpy_dtype(runtime::promote(dtype_from(a), dtype_from(b))); });
+    m.def("convert_inputs", &convert_inputs,
+          nb::sig("def convert_inputs(*args: object) -> list[Tensor]"),
+          "The arguments as Tensors of their promoted dtype.");
+    m.def("promote_dtype", [](nb::handle a, nb::handle b) {
+        return numpy_dtype(runtime::promote(dtype_from(a), dtype_from(b)));
+    });
 }
 
 }  // namespace megjit::python

@@ -1,4 +1,5 @@
-// megengine.jit.trace from below: begin, finish and abort of one call, and what can be asked afterwards.
+// megengine.jit.trace from below: begin, finish and abort of one call, and what can be asked
+// afterwards.
 #include <algorithm>
 #include <mutex>
 #include <unordered_set>
@@ -29,15 +30,23 @@ jit::CallKey key_of(const Tensors& arguments) {
 }
 
 // `sublinear`: a SublinearMemoryConfig, or None. `enough_bytes`: a DTRConfig's threshold, or 0.
-jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, size_t enough_bytes, bool with_curve) {
-    jit::MemoryOptions options{.limit = limit, .is_sublinear = enough_bytes != 0, .enough_bytes = enough_bytes, .only_looks = with_curve};
+jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, size_t enough_bytes,
+                                  bool with_curve) {
+    jit::MemoryOptions options{.limit = limit,
+                               .is_sublinear = enough_bytes != 0,
+                               .enough_bytes = enough_bytes,
+                               .only_looks = with_curve};
     if (sublinear.is_none()) return options;
     const auto field = [&](const char* name) { return nb::cast<int64_t>(sublinear.attr(name)); };
-    const auto small = [&](const char* name) { return static_cast<int>(std::min<int64_t>(field(name), 1 << 20)); };
+    const auto small = [&](const char* name) {
+        return static_cast<int>(std::min<int64_t>(field(name), 1 << 20));
+    };
     options.is_sublinear = true;
     options.enough_bytes = std::max(enough_bytes, static_cast<size_t>(field("lb_memory_mb")) << 20);
-    options.search = {.thresholds = small("thresh_nr_try"), .genetic_rounds = small("genetic_nr_iter"),
-                      .genetic_pool = small("genetic_pool_size"), .workers = small("num_worker")};
+    options.search = {.thresholds = small("thresh_nr_try"),
+                      .genetic_rounds = small("genetic_nr_iter"),
+                      .genetic_pool = small("genetic_pool_size"),
+                      .workers = small("num_worker")};
     return options;
 }
 
@@ -76,7 +85,9 @@ public:
 
     // After a failure, or a call that was only planned: what has no value goes back to what it was.
     void roll_back(const Session& session, bool was_planned) {
-        const auto has_value = [&](const TensorRef& value) { return !session.is_placeholder(*value) || value->has_data(); };
+        const auto has_value = [&](const TensorRef& value) {
+            return !session.is_placeholder(*value) || value->has_data();
+        };
         for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
             for (const TensorRef& tensor : session.bound())
                 if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
@@ -86,7 +97,8 @@ public:
                 continue;
             }
             const nb::object grad = nb::getattr(entry->object, "grad");
-            if (grad.is_none() ? was_planned : !has_value(handle_of(grad.ptr()).value)) nb::setattr(entry->object, "grad", entry->old ? wrap(entry->old) : nb::none());
+            if (grad.is_none() ? was_planned : !has_value(handle_of(grad.ptr()).value))
+                nb::setattr(entry->object, "grad", entry->old ? wrap(entry->old) : nb::none());
         }
     }
 
@@ -100,8 +112,9 @@ private:
     std::vector<Entry> entries_;
 };
 
-// One running call. Calls of a thread lie on a stack: a traced call inside exclude_from_trace() begins
-// another, of the same function or not. A function that several threads call has a session for each.
+// One running call. Calls of a thread lie on a stack: a traced call inside exclude_from_trace()
+// begins another, of the same function or not. A function that several threads call has a session
+// for each.
 struct Call {
     const PyTrace* owner = nullptr;
     PyObject* arguments = nullptr;  // the list that began it: what a call is known by
@@ -126,30 +139,46 @@ private:
         uint64_t guards = 0;  // number of those that say when it holds
         std::shared_ptr<jit::Version> version;
         jit::CallKey key;
-        std::vector<SlotSource> sources;                        // by slot
-        std::vector<std::pair<nb::object, uint32_t>> updates;   // object, value it is rebound to
-        std::vector<size_t> updated_argument;                   // by update: the argument that it is, or their number
-        std::vector<size_t> same_object;                        // by argument: the first one that is this object
-        std::vector<std::pair<nb::object, nb::object>> twins;   // objects that must hold one value
-        std::vector<int64_t> results;                           // value, -1: fixed_results, or -2 - argument
+        std::vector<SlotSource> sources;  // by slot
+        std::vector<std::pair<nb::object, uint32_t>> updates;  // object, value it is rebound to
+        std::vector<size_t>
+            updated_argument;  // by update: the argument that it is, or their number
+        std::vector<size_t> same_object;  // by argument: the first one that is this object
+        std::vector<std::pair<nb::object, nb::object>> twins;  // objects that must hold one value
+        std::vector<int64_t> results;  // value, -1: fixed_results, or -2 - argument
         std::vector<nb::object> fixed_results;
-        std::vector<int> output_of;                             // by value: index of the program's output
+        std::vector<int> output_of;  // by value: index of the program's output
         TensorRef nothing = runtime::make_tensor({});
     };
 
 public:
-    PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only, bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
-            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit, nb::handle sublinear, size_t enough_bytes, bool only_plan, bool with_curve)
-        : symbolic_shape_(symbolic_shape), function({.name = std::move(name), .symbolic = symbolic, .capture_as_const = capture_as_const, 
-                    .record_only = record_only, .profiling = profiling, .only_plan = only_plan,
-                    .pipeline = {.opt_level = opt_level, .exact = exact, .fuse = fuse, .fuse_reduce = fuse_reduce, .fuse_dimshuffle = fuse_dimshuffle, .memory = memory_options(memory_limit, sublinear, enough_bytes, with_curve)},
+    PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only,
+            bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
+            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit,
+            nb::handle sublinear, size_t enough_bytes, bool only_plan, bool with_curve)
+        : symbolic_shape_(symbolic_shape),
+          function({.name = std::move(name),
+                    .symbolic = symbolic,
+                    .capture_as_const = capture_as_const,
+                    .record_only = record_only,
+                    .profiling = profiling,
+                    .only_plan = only_plan,
+                    .pipeline = {.opt_level = opt_level,
+                                 .exact = exact,
+                                 .fuse = fuse,
+                                 .fuse_reduce = fuse_reduce,
+                                 .fuse_dimshuffle = fuse_dimshuffle,
+                                 .memory = memory_options(memory_limit, sublinear, enough_bytes,
+                                                          with_curve)},
                     .max_versions = max_versions}) {}
 
     void begin(nb::list arguments) { start(arguments, nullptr); }
 
     void finish(nb::list arguments) {
         Call call = take(arguments);
-        if (!call.session) runtime::user_error({.what = "finish: no such call has begun in this thread"}, runtime::ErrorKind::runtime);
+        if (!call.session)
+            runtime::user_error({.what = "finish: no such call has begun in this thread"},
+                                runtime::ErrorKind::runtime);
         end(call);
     }
 
@@ -171,7 +200,9 @@ public:
     // Returns why later calls need the body nevertheless, or None.
     nb::object finish_capture(nb::list arguments, nb::list results, uint64_t guards) {
         Call call = take(arguments);
-        if (!call.capture) runtime::user_error({.what = "finish_capture: no such call has begun in this thread"}, runtime::ErrorKind::runtime);
+        if (!call.capture)
+            runtime::user_error({.what = "finish_capture: no such call has begun in this thread"},
+                                runtime::ErrorKind::runtime);
         const Session* session = call.session.get();
         auto made = std::make_shared<Direct>();
         Direct& direct = *made;
@@ -188,29 +219,39 @@ public:
         direct.version = call.session->version();
         const std::shared_ptr<jit::Version>& latest = direct.version;
         if (latest->record.segments > 1 || !captured->read_at().empty())
-            runtime::user_error({.what = "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
-                                 .why = "later calls do not run the body, so it could not read them again",
-                                 .fix = "return the tensors and read them outside, or drop without_host", .at = captured->read_at().empty() ? first_barrier(latest->record) : captured->read_at()}, runtime::ErrorKind::runtime);
+            runtime::user_error(
+                {.what =
+                     "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
+                 .why = "later calls do not run the body, so it could not read them again",
+                 .fix = "return the tensors and read them outside, or drop without_host",
+                 .at = captured->read_at().empty() ? first_barrier(latest->record)
+                                                   : captured->read_at()},
+                runtime::ErrorKind::runtime);
         direct.key = latest->key;
-        for (nb::handle argument : arguments) direct.same_object.push_back(index_in(arguments, argument));
+        for (nb::handle argument : arguments)
+            direct.same_object.push_back(index_in(arguments, argument));
         direct.guards = guards;
         this->direct = std::move(made);
         return reason.empty() ? nb::none() : nb::object(nb::str(reason.c_str()));
     }
 
     // Fills in what a call without the body does.
-    static std::string describe(Direct& direct, const Session& session_, Capture& captured_, const nb::list& arguments, const nb::list& results) {
+    static std::string describe(Direct& direct, const Session& session_, Capture& captured_,
+                                const nb::list& arguments, const nb::list& results) {
         const Session* session = &session_;
         Capture* captured = &captured_;
         Tensors given = values_of(arguments);
         // An argument may have been rebound by the body: compare with what was bound at the start.
-        for (size_t i = 0; i < given.size(); ++i) given[i] = session->bound()[session->version()->argument_slots[i]];
+        for (size_t i = 0; i < given.size(); ++i)
+            given[i] = session->bound()[session->version()->argument_slots[i]];
         direct.sources = captured->sources(*session, given);
         std::string reason = captured->unrepeatable();
         for (const auto& [first, second] : captured->twins()) {
-            const size_t count = nb::len(arguments), a = index_in(arguments, first), b = index_in(arguments, second);
+            const size_t count = nb::len(arguments), a = index_in(arguments, first),
+                         b = index_in(arguments, second);
             if (a == count && b == count) direct.twins.emplace_back(first, second);
-            else if (a == count || b == count) reason = "an argument shares its value with a tensor that the body captures";
+            else if (a == count || b == count)
+                reason = "an argument shares its value with a tensor that the body captures";
         }
         for (auto& [object, value] : captured->updates(*session)) {
             direct.updated_argument.push_back(index_in(arguments, object));
@@ -219,17 +260,23 @@ public:
         for (nb::handle result : results) {
             const TensorRef& value = value_of(result.ptr());
             const size_t argument = index_in(arguments, result);
-            const bool is_made = session->is_placeholder(*value), is_argument = !is_made && argument < nb::len(arguments);
-            direct.results.push_back(is_made ? static_cast<int64_t>(value->trace.value) : is_argument ? -2 - static_cast<int64_t>(argument) : -1);
-            direct.fixed_results.push_back(is_made || is_argument ? nb::object() : nb::borrow(result));
+            const bool is_made = session->is_placeholder(*value),
+                       is_argument = !is_made && argument < nb::len(arguments);
+            direct.results.push_back(is_made       ? static_cast<int64_t>(value->trace.value)
+                                     : is_argument ? -2 - static_cast<int64_t>(argument)
+                                                   : -1);
+            direct.fixed_results.push_back(is_made || is_argument ? nb::object()
+                                                                  : nb::borrow(result));
         }
         given.clear();
-        if (reason.empty() && keeps_other_values(direct, *session)) reason = "the body keeps a tensor that it does not return";
+        if (reason.empty() && keeps_other_values(direct, *session))
+            reason = "the body keeps a tensor that it does not return";
         return reason;
     }
 
     // The results' tensors, flat, of a call without the body; None when it needs the body.
-    // Threads that call one function wait for each other here, for its handles change hands meanwhile.
+    // Threads that call one function wait for each other here, for its handles change hands
+    // meanwhile.
     nb::object run_direct(nb::list arguments, uint64_t guards) {
         std::unique_lock lock(direct_mutex, std::try_to_lock);
         if (!lock.owns_lock()) {
@@ -244,14 +291,19 @@ public:
     // The last version that ran, with all its programs and their kernels compiled.
     std::shared_ptr<jit::Version> compiled() {
         const std::shared_ptr<jit::Version> version = latest;
-        if (!version) runtime::user_error({.what = "this function has not been called yet", .fix = "call it once first"}, runtime::ErrorKind::runtime);
+        if (!version)
+            runtime::user_error(
+                {.what = "this function has not been called yet", .fix = "call it once first"},
+                runtime::ErrorKind::runtime);
         nb::gil_scoped_release release;
         std::unique_lock lock(version->mutex);
-        for (uint32_t i = 0; i < version->record.segments; ++i) version->program(i, function.options, lock, true);
+        for (uint32_t i = 0; i < version->record.segments; ++i)
+            version->program(i, function.options, lock, true);
         return version;
     }
 
-    // What it holds of Python, for the cycle collector: a function may be reached from its own captured objects.
+    // What it holds of Python, for the cycle collector: a function may be reached from its own
+    // captured objects.
     int traverse(visitproc visit, void* arg) const {
         if (!direct) return 0;
         for (const SlotSource& source : direct->sources) Py_VISIT(source.object.ptr());
@@ -305,27 +357,34 @@ private:
         for (size_t slot = 0; slot < by_slot.size(); ++slot) {
             const SlotSource& source = direct.sources[slot];
             switch (source.from) {
-                case SlotSource::From::argument: by_slot[slot] = value_of(nb::handle(arguments[source.argument]).ptr()); break;
+                case SlotSource::From::argument:
+                    by_slot[slot] = value_of(nb::handle(arguments[source.argument]).ptr());
+                    break;
                 case SlotSource::From::handle: by_slot[slot] = value_of(source.object.ptr()); break;
                 case SlotSource::From::stream: by_slot[slot] = source.stream->key(); break;
-                case SlotSource::From::getter: by_slot[slot] = value_of(source.object().ptr()); break;
+                case SlotSource::From::getter:
+                    by_slot[slot] = value_of(source.object().ptr());
+                    break;
                 case SlotSource::From::constant: by_slot[slot] = source.constant; break;
             }
         }
         std::vector<TensorRef> inputs;
-        for (jit::RecordId id : segment.inputs) inputs.push_back(std::move(by_slot[record.values[id].slot]));
+        for (jit::RecordId id : segment.inputs)
+            inputs.push_back(std::move(by_slot[record.values[id].slot]));
         by_slot.clear();
         // Handles that are rebound let go of their value, so that the program may work in place.
         std::vector<TensorRef> unread;  // what no input holds, in case the run fails
-        std::vector<uint64_t> held_ids;         // what updates held before
+        std::vector<uint64_t> held_ids;  // what updates held before
         std::vector<PyObject*> updated;
         for (size_t u = 0; u < direct.updates.size(); ++u) {
             const size_t argument = direct.updated_argument[u];
-            updated.push_back(argument < nb::len(arguments) ? nb::handle(arguments[argument]).ptr() : direct.updates[u].first.ptr());
+            updated.push_back(argument < nb::len(arguments) ? nb::handle(arguments[argument]).ptr()
+                                                            : direct.updates[u].first.ptr());
         }
         for (PyObject* object : updated) {
             TensorRef& held = handle_of(object).value;
-            if (std::find(inputs.begin(), inputs.end(), held) == inputs.end()) unread.push_back(held);
+            if (std::find(inputs.begin(), inputs.end(), held) == inputs.end())
+                unread.push_back(held);
             else unread.emplace_back();
             held_ids.push_back(held->id());
             held = direct.nothing;
@@ -345,15 +404,23 @@ private:
         }
         if (direct.output_of.empty()) {
             direct.output_of.assign(record.values.size(), -1);
-            for (size_t i = 0; i < segment.outputs.size(); ++i) direct.output_of[segment.outputs[i]] = static_cast<int>(i);
+            for (size_t i = 0; i < segment.outputs.size(); ++i)
+                direct.output_of[segment.outputs[i]] = static_cast<int>(i);
         }
-        const auto value_of = [&](uint32_t id) { return record.values[id].tensor ? record.values[id].tensor : outputs[direct.output_of[id]]; };
-        for (size_t u = 0; u < updated.size(); ++u) handle_of(updated[u]).value = value_of(direct.updates[u].second);
+        const auto value_of = [&](uint32_t id) {
+            return record.values[id].tensor ? record.values[id].tensor
+                                            : outputs[direct.output_of[id]];
+        };
+        for (size_t u = 0; u < updated.size(); ++u)
+            handle_of(updated[u]).value = value_of(direct.updates[u].second);
         nb::list results;
         for (size_t i = 0; i < direct.results.size(); ++i) {
             const int64_t result = direct.results[i];
             if (result >= 0) results.append(wrap(value_of(static_cast<uint32_t>(result))));
-            else results.append(result == -1 ? direct.fixed_results[i] : nb::object(arguments[static_cast<size_t>(-2 - result)]));
+            else
+                results.append(result == -1
+                                   ? direct.fixed_results[i]
+                                   : nb::object(arguments[static_cast<size_t>(-2 - result)]));
         }
         ++version.calls;
         return results;
@@ -382,16 +449,27 @@ private:
         for (nb::handle argument : arguments) {
             TensorRef value = value_of(argument.ptr());
             // An argument is an input, also one that was made to be a constant elsewhere.
-            if (value->is_constant) value = handle_of(argument.ptr()).value = runtime::make_tensor(value->type(), value->storage());
+            if (value->is_constant)
+                value = handle_of(argument.ptr()).value =
+                    runtime::make_tensor(value->type(), value->storage());
             tensors.push_back(std::move(value));
         }
         jit::CallKey key = key_of(tensors);
-        auto version = function.options.record_only ? nullptr : function.find(key);  // nothing is ever run
+        auto version =
+            function.options.record_only ? nullptr : function.find(key);  // nothing is ever run
         std::string reason = version ? "" : function.reason_for(key);
-        auto session = std::make_unique<Session>(function, std::move(version), std::move(key), std::move(reason), user_location);
+        auto session = std::make_unique<Session>(function, std::move(version), std::move(key),
+                                                 std::move(reason), user_location);
         session->bind_arguments(tensors);
         auto& tracer = runtime::context().tracer;
-        calls().push_back({this, arguments.ptr(), std::move(session), std::move(capture), {}, tracer, Capture::current(), symbolic_shape});
+        calls().push_back({this,
+                           arguments.ptr(),
+                           std::move(session),
+                           std::move(capture),
+                           {},
+                           tracer,
+                           Capture::current(),
+                           symbolic_shape});
         tracer = calls().back().session.get();
         Capture::current() = calls().back().capture.get();
         symbolic_shape = symbolic_shape_;
@@ -400,7 +478,9 @@ private:
     // Ends the call in this thread's state; no session when it is not the one that runs.
     Call take(const nb::list& arguments) const {
         auto& running = calls();
-        if (running.empty() || running.back().owner != this || running.back().arguments != arguments.ptr()) return {};
+        if (running.empty() || running.back().owner != this ||
+            running.back().arguments != arguments.ptr())
+            return {};
         Call call = std::move(running.back());
         running.pop_back();
         runtime::context().tracer = call.outer_tracer;
@@ -444,14 +524,16 @@ public:
 
 void rebind(PyObject* tensor, const TensorRef& value) {
     auto& running = calls();
-    if (!running.empty() && runtime::context().tracer == running.back().session.get()) running.back().rebound.note(tensor, *running.back().session);
+    if (!running.empty() && runtime::context().tracer == running.back().session.get())
+        running.back().rebound.note(tensor, *running.back().session);
     handle_of(tensor).value = value;
     if (Capture* capture = Capture::current()) capture->note_rebound(tensor);
 }
 
 void note_grad(nb::handle tensor) {
     auto& running = calls();
-    if (!running.empty() && runtime::context().tracer == running.back().session.get()) running.back().rebound.note_grad(tensor.ptr(), *running.back().session);
+    if (!running.empty() && runtime::context().tracer == running.back().session.get())
+        running.back().rebound.note_grad(tensor.ptr(), *running.back().session);
 }
 
 namespace {
@@ -509,7 +591,8 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     for (const std::string& step : plan.steps) steps.append(step);
     result["steps"] = steps;
     nb::list curve;
-    for (const jit::CurvePoint& point : plan.curve) curve.append(nb::make_tuple(point.bytes, point.seconds, point.is_chosen));
+    for (const jit::CurvePoint& point : plan.curve)
+        curve.append(nb::make_tuple(point.bytes, point.seconds, point.is_chosen));
     result["curve"] = curve;
     return result;
 }
@@ -597,7 +680,8 @@ nb::list graphs_of(PyTrace& self, bool optimized, bool html) {
     const auto version = self.compiled();
     nb::list result;
     for (uint32_t i = 0; i < version->record.segments; ++i) {
-        const jit::Graph& graph = optimized ? version->programs[i]->graph() : version->segments[i].graph;
+        const jit::Graph& graph =
+            optimized ? version->programs[i]->graph() : version->segments[i].graph;
         result.append(html ? to_html(graph, runtime::cat("segment ", i)) : print(graph));
     }
     return result;
@@ -605,7 +689,9 @@ nb::list graphs_of(PyTrace& self, bool optimized, bool html) {
 
 int traverse_trace(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
-    return nb::inst_ready(nb::handle(self)) ? nb::inst_ptr<PyTrace>(nb::handle(self))->traverse(visit, arg) : 0;
+    return nb::inst_ready(nb::handle(self))
+               ? nb::inst_ptr<PyTrace>(nb::handle(self))->traverse(visit, arg)
+               : 0;
 }
 int clear_trace(PyObject* self) {
     if (nb::inst_ready(nb::handle(self))) nb::inst_ptr<PyTrace>(nb::handle(self))->drop_objects();
@@ -636,7 +722,8 @@ public:
         if (!entered_) return;
         entered_ = false;
         runtime::Tracer* back = std::exchange(saved_, nullptr);
-        if (back && !calls().empty() && calls().back().session.get() == back) runtime::context().tracer = back;
+        if (back && !calls().empty() && calls().back().session.get() == back)
+            runtime::context().tracer = back;
     }
 
 private:
@@ -648,15 +735,20 @@ private:
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool, size_t, size_t, nb::handle, size_t, bool, bool>(), nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"), nb::arg("record_only"),
-             nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"), nb::arg("fuse"), nb::arg("fuse_reduce"),
-             nb::arg("fuse_dimshuffle"), nb::arg("symbolic_shape"), nb::arg("max_versions"),
-             nb::arg("memory_limit"), nb::arg("sublinear").none(), nb::arg("enough_bytes") = 0, nb::arg("only_plan") = false, nb::arg("with_curve") = false)
+        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool,
+                      size_t, size_t, nb::handle, size_t, bool, bool>(),
+             nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"),
+             nb::arg("record_only"), nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"),
+             nb::arg("fuse"), nb::arg("fuse_reduce"), nb::arg("fuse_dimshuffle"),
+             nb::arg("symbolic_shape"), nb::arg("max_versions"), nb::arg("memory_limit"),
+             nb::arg("sublinear").none(), nb::arg("enough_bytes") = 0, nb::arg("only_plan") = false,
+             nb::arg("with_curve") = false)
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))
         .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
-        .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"), nb::arg("guards"))
+        .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"),
+             nb::arg("guards"))
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def("plans", &plans_of)
         .def("kernels", &kernels_of)
@@ -665,37 +757,46 @@ void bind_trace(nb::module_& m) {
         .def("explain", [](PyTrace& self) { return self.function.explain(); })
         .def_prop_ro("version_count", [](PyTrace& self) { return self.function.versions.size(); })
         .def_prop_ro("version", [](PyTrace& self) { return self.latest; })
-        .def_prop_ro("op_count", [](PyTrace& self) { return self.latest ? self.latest->record.ops.size() : 0; })
-        .def_prop_ro("value_count", [](PyTrace& self) { return self.latest ? self.latest->record.values.size() : 0; })
-        .def("clear", &PyTrace::clear);
+        .def_prop_ro("op_count",
+                     [](PyTrace& self) { return self.latest ? self.latest->record.ops.size() : 0; })
+        .def_prop_ro("value_count", [](PyTrace& self) {
+        return self.latest ? self.latest->record.values.size() : 0;
+    }).def("clear", &PyTrace::clear);
     nb::class_<Excluded>(m, "Excluded")
         .def(nb::init<>())
         .def("__enter__", &Excluded::enter)
         .def("__exit__", [](Excluded& self, nb::args) { self.exit(); });
     m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
-    // For host values that a body turns into tensors in every call (an optimizer's learning rate): a
-    // call without the body asks `getter` for the tensor.
+    // For host values that a body turns into tensors in every call (an optimizer's learning rate):
+    // a call without the body asks `getter` for the tensor.
     m.def("note_getter", [](const Handle& tensor, nb::object getter) {
-        if (Capture* capture = Capture::current()) capture->note_getter(tensor.value, std::move(getter));
+        if (Capture* capture = Capture::current())
+            capture->note_getter(tensor.value, std::move(getter));
     });
     m.def("is_capturing", [] { return Capture::current() != nullptr; });
     m.def("symbolic_shape_active", [] { return symbolic_shape && runtime::context().tracer; });
-    m.def("note_grad", &note_grad, nb::arg("tensor"), "Before its .grad changes: a traced call that does not run gives it back.");
-    m.def("open_tapes", [] { 
+    m.def("note_grad", &note_grad, nb::arg("tensor"),
+          "Before its .grad changes: a traced call that does not run gives it back.");
+    m.def("open_tapes", [] {
         const auto& tapes = runtime::context().tapes;
-        return std::count_if(tapes.begin(), tapes.end(), [](const runtime::TapeRef& tape) { return !tape->is_closed; });
+        return std::count_if(tapes.begin(), tapes.end(),
+                             [](const runtime::TapeRef& tape) { return !tape->is_closed; });
     });
     m.def("mark_kept", [](const Handle& tensor) {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->mark_kept(tensor.value);
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
+            session->mark_kept(tensor.value);
     }, nb::arg("tensor"));
     m.def("mark_offloaded", [](const Handle& tensor) {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->mark_offloaded(tensor.value);
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
+            session->mark_offloaded(tensor.value);
     }, nb::arg("tensor"));
     m.def("begin_recompute", [] {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->begin_recompute();
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
+            session->begin_recompute();
     });
     m.def("end_recompute", [](nb::list results) {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer)) session->end_recompute(values_of(results));
+        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
+            session->end_recompute(values_of(results));
     }, nb::arg("results"));
     m.def("is_recording", [] {
         auto* session = dynamic_cast<Session*>(runtime::context().tracer);

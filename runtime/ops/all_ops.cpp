@@ -32,9 +32,9 @@ void register_all_ops() {
     std::call_once(once, [] {
         using Family = std::vector<OpDef> (*)();
         constexpr Family kFamilies[] = {
-            arithmetic_ops, math_ops, logic_ops, activation_ops,
-            shape_ops, index_ops, reduce_ops, sort_ops, random_ops, linalg_ops,
-            conv_ops, matmul_ops, norm_ops, pool_ops, softmax_ops,
+            arithmetic_ops, math_ops,   logic_ops, activation_ops, shape_ops,
+            index_ops,      reduce_ops, sort_ops,  random_ops,     linalg_ops,
+            conv_ops,       matmul_ops, norm_ops,  pool_ops,       softmax_ops,
         };
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));

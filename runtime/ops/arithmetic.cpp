@@ -1,23 +1,35 @@
-// Arithmetic, maximum and minimum, rounding. Integers wrap. Where both operands of maximum or minimum
-// are equal, the second one gets the whole gradient.
+// Arithmetic, maximum and minimum, rounding. Integers wrap. Where both operands of maximum or
+// minimum are equal, the second one gets the whole gradient.
 #include "runtime/ops/elementwise.h"
 
 namespace megjit::runtime {
 namespace {
 
 OpDef unary(std::string name, std::string doc, ExprRule expr, GradRule grad = nullptr) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x"}, .promotion = Promotion::arithmetic,
-            .expr = expr, .grad_expr = grad};
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x"},
+            .promotion = Promotion::arithmetic,
+            .expr = expr,
+            .grad_expr = grad};
 }
 
 OpDef binary(std::string name, std::string doc, ExprRule expr, bool commutative = false) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x", "y"}, .promotion = Promotion::arithmetic,
-            .expr = expr, .commutative = commutative};
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x", "y"},
+            .promotion = Promotion::arithmetic,
+            .expr = expr,
+            .commutative = commutative};
 }
 
 // Integers are whole already.
 OpDef rounding(std::string name, std::string doc, ExprRule expr) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x"}, .promotion = Promotion::none, .expr = expr};
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x"},
+            .promotion = Promotion::none,
+            .expr = expr};
 }
 
 Expr round_half_away(const ExprArgs& a) {
@@ -42,24 +54,32 @@ Expr unless_integer(const ExprArgs& a) {
 
 std::vector<OpDef> arithmetic_ops() {
     return {
-        binary("add", "x + y.", [](const ExprArgs& a) { return number(a[0]) + number(a[1]); }, true),
+        binary("add", "x + y.", [](const ExprArgs& a) { return number(a[0]) + number(a[1]); },
+               true),
         binary("sub", "x - y.", [](const ExprArgs& a) { return number(a[0]) - number(a[1]); }),
-        binary("mul", "x * y.", [](const ExprArgs& a) { return number(a[0]) * number(a[1]); }, true),
+        binary("mul", "x * y.", [](const ExprArgs& a) { return number(a[0]) * number(a[1]); },
+               true),
         binary("floor_div", "x / y rounded towards minus infinity; an integer divided by 0 is 0.",
                [](const ExprArgs& a) {
-                   const Expr quotient = number(a[0]) / number(a[1]);
-                   return quotient.type() == ScalarType::f32 ? floor(quotient) : quotient;
-               }),
+        const Expr quotient = number(a[0]) / number(a[1]);
+        return quotient.type() == ScalarType::f32 ? floor(quotient) : quotient;
+    }),
         binary("mod", "Rest of the division: with the sign of y for integers, of x for floats.",
                [](const ExprArgs& a) { return mod(number(a[0]), number(a[1])); }),
-        binary("maximum", "The larger one, or NaN.", [](const ExprArgs& a) { return max(number(a[0]), number(a[1])); }, true),
-        binary("minimum", "The smaller one, or NaN.", [](const ExprArgs& a) { return min(number(a[0]), number(a[1])); }, true),
+        binary("maximum", "The larger one, or NaN.",
+               [](const ExprArgs& a) { return max(number(a[0]), number(a[1])); }, true),
+        binary("minimum", "The smaller one, or NaN.",
+               [](const ExprArgs& a) { return min(number(a[0]), number(a[1])); }, true),
         unary("neg", "-x.", [](const ExprArgs& a) { return -number(a[0]); }),
         unary("abs", "|x|. The gradient at 0 is minus the incoming one.",
               [](const ExprArgs& a) { return abs(number(a[0])); }),
-        unary("sign", "-1, 0 or 1, or NaN.", sign_of, [](const ExprArgs&, int, Expr, Expr) { return Expr(); }),
+        unary("sign", "-1, 0 or 1, or NaN.", sign_of,
+              [](const ExprArgs&, int, Expr, Expr) { return Expr(); }),
         unary("square", "x * x.", [](const ExprArgs& a) { return number(a[0]) * number(a[0]); }),
-        {.name = "fma3", .doc = "a * b + c, rounded twice.", .inputs = {"a", "b", "c"}, .promotion = Promotion::arithmetic,
+        {.name = "fma3",
+         .doc = "a * b + c, rounded twice.",
+         .inputs = {"a", "b", "c"},
+         .promotion = Promotion::arithmetic,
          .expr = [](const ExprArgs& a) { return number(a[0]) * number(a[1]) + number(a[2]); }},
         rounding("ceil", "Rounds up.", unless_integer<ceil>),
         rounding("floor", "Rounds down.", unless_integer<floor>),

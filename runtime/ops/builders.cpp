@@ -10,7 +10,9 @@ Tensors op_n(std::string_view name, std::span<const TensorRef> inputs, Attrs att
     return apply(find_op(name), attrs, inputs);
 }
 
-TensorRef number(double value, const TensorRef& like) { return scalar_tensor(value, like->dtype()); }
+TensorRef number(double value, const TensorRef& like) {
+    return scalar_tensor(value, like->dtype());
+}
 
 namespace {
 Axes extents_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
@@ -43,7 +45,8 @@ TensorRef reduce_to(const TensorRef& x, const Shape& shape) {
     Axes axes;
     const int offset = x->shape().rank() - shape.rank();
     for (int axis = 0; axis < x->shape().rank(); ++axis)
-        if (axis < offset || (shape[axis - offset] == 1 && x->shape()[axis] != 1)) axes.push_back(axis);
+        if (axis < offset || (shape[axis - offset] == 1 && x->shape()[axis] != 1))
+            axes.push_back(axis);
     return reshape(axes.empty() ? x : reduce_sum(x, axes, false), shape);
 }
 

@@ -13,25 +13,29 @@ using Axes = std::vector<int64_t>;
 
 // Any op by name; attributes in the order of its OpDef.
 TensorRef op(std::string_view name, std::initializer_list<TensorRef> inputs, Attrs attrs = {});
-Tensors op_n(std::string_view name, std::span<const TensorRef> inputs, Attrs attrs = {});  // all outputs
+Tensors op_n(std::string_view name, std::span<const TensorRef> inputs,
+             Attrs attrs = {});  // all outputs
 
 inline TensorRef add(const TensorRef& a, const TensorRef& b) { return op("add", {a, b}); }
 inline TensorRef sub(const TensorRef& a, const TensorRef& b) { return op("sub", {a, b}); }
 inline TensorRef mul(const TensorRef& a, const TensorRef& b) { return op("mul", {a, b}); }
 inline TensorRef div(const TensorRef& a, const TensorRef& b) { return op("true_div", {a, b}); }
 inline TensorRef neg(const TensorRef& a) { return op("neg", {a}); }
-inline TensorRef product(const TensorRef& a, const TensorRef& b, bool transpose_a = false, bool transpose_b = false) {
+inline TensorRef product(const TensorRef& a, const TensorRef& b, bool transpose_a = false,
+                         bool transpose_b = false) {
     return op("matmul", {a, b}, {int64_t{transpose_a}, int64_t{transpose_b}});
 }
-inline TensorRef where(const TensorRef& mask, const TensorRef& a, const TensorRef& b) { return op("where", {mask, a, b}); }
+inline TensorRef where(const TensorRef& mask, const TensorRef& a, const TensorRef& b) {
+    return op("where", {mask, a, b});
+}
 
 // A number next to a tensor, in the tensor's dtype.
 TensorRef number(double value, const TensorRef& like);
 inline TensorRef mul(const TensorRef& a, double b) { return mul(a, number(b, a)); }
 inline TensorRef add(const TensorRef& a, double b) { return add(a, number(b, a)); }
 
-TensorRef cast(const TensorRef& x, DType dtype);             // x itself when it has that dtype
-TensorRef reshape(const TensorRef& x, const Shape& shape);   // x itself when it has that shape
+TensorRef cast(const TensorRef& x, DType dtype);  // x itself when it has that dtype
+TensorRef reshape(const TensorRef& x, const Shape& shape);  // x itself when it has that shape
 TensorRef broadcast_to(const TensorRef& x, const Shape& shape);
 TensorRef transpose(const TensorRef& x, const Axes& perm);
 TensorRef reduce_sum(const TensorRef& x, const Axes& axes, bool keepdims);

@@ -1,5 +1,5 @@
-// runtime/ops/conv.cpp -- convolution (cross-correlation) and its two gradients, 1-d to 3-d. Each of
-// the three is differentiated by the other two, so that gradients of any order exist.
+// runtime/ops/conv.cpp -- convolution (cross-correlation) and its two gradients, 1-d to 3-d. Each
+// of the three is differentiated by the other two, so that gradients of any order exist.
 //   conv:                  y  = x * w        x [n, c, spatial...]   w [oc, c / groups, kernel...]
 //   conv_backward_data:    dx from dy and w  also the transposed convolution
 //   conv_backward_filter:  dw from x and dy
@@ -7,8 +7,8 @@
 // Rules (cited by messages and tests):
 //   C1 one floating dtype          C2 rank 3 to 5, the same for both operands
 //   C3 groups divides the channels of both sides, and w has c / groups input channels
-//   C4 one stride, padding and dilation per spatial axis    C5 the window fits into the padded extent
-//   C6 dy has the batch, channels and extents that conv would give
+//   C4 one stride, padding and dilation per spatial axis    C5 the window fits into the padded
+//   extent C6 dy has the batch, channels and extents that conv would give
 #include "runtime/ops/builders.h"
 #include "runtime/ops/epilogue.h"
 #include "runtime/ops/window.h"
@@ -45,8 +45,8 @@ int check_operands(const OpCall& call) {
 int64_t check_groups(const OpCall& call, int64_t in_channels, int64_t out_channels) {
     const int64_t groups = call.integer("groups");
     if (groups < 1 || in_channels % groups || out_channels % groups)
-        refuse(call, cat("conv C3: groups = ", groups, " does not divide ", in_channels, " input and ", out_channels,
-                         " output channels"));
+        refuse(call, cat("conv C3: groups = ", groups, " does not divide ", in_channels,
+                         " input and ", out_channels, " output channels"));
     return groups;
 }
 
@@ -56,12 +56,14 @@ Shape places_of(const OpCall& call, const Window& window, const Shape& x, const 
     for (int axis = 0; axis < window.dims; ++axis) {
         const int64_t places = window.places(axis, x[axis + 2]);
         if (places < 1)
-            refuse(call, cat("conv C5: a kernel of ", window.kernel[axis], " with dilation ", window.dilation[axis],
-                             " does not fit into ", x[axis + 2], " + 2 * ", window.padding[axis], " of spatial axis ", axis),
+            refuse(call,
+                   cat("conv C5: a kernel of ", window.kernel[axis], " with dilation ",
+                       window.dilation[axis], " does not fit into ", x[axis + 2], " + 2 * ",
+                       window.padding[axis], " of spatial axis ", axis),
                    "enlarge the input or the padding");
         if (dy && dy->shape[axis + 2] != places)
-            refuse(call, cat("conv C6: dy has extent ", dy->shape[axis + 2], " on spatial axis ", axis, ", but an input of ",
-                             x[axis + 2], " gives ", places));
+            refuse(call, cat("conv C6: dy has extent ", dy->shape[axis + 2], " on spatial axis ",
+                             axis, ", but an input of ", x[axis + 2], " gives ", places));
         y.push_back(places);
     }
     return y;
@@ -72,11 +74,13 @@ std::vector<Type> infer_conv(const OpCall& call) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     const int64_t groups = check_groups(call, x.shape[1], w.shape[0]);
     if (w.shape[1] * groups != x.shape[1])
-        refuse(call, cat("conv C3: x has ", x.shape[1], " channels, but the weights take ", w.shape[1], " * groups ", groups,
-                         " = ", w.shape[1] * groups),
+        refuse(call,
+               cat("conv C3: x has ", x.shape[1], " channels, but the weights take ", w.shape[1],
+                   " * groups ", groups, " = ", w.shape[1] * groups),
                "weights are [out channels, in channels / groups, kernel...]");
     Window window = window_of(call, dims);
-    for (int axis = 0; axis < dims; ++axis) window.kernel[axis] = std::max<int64_t>(w.shape[axis + 2], 0);
+    for (int axis = 0; axis < dims; ++axis)
+        window.kernel[axis] = std::max<int64_t>(w.shape[axis + 2], 0);
     for (int axis = 0; axis < dims; ++axis)
         if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
     Shape y = places_of(call, window, x.shape, nullptr);
@@ -88,10 +92,12 @@ std::vector<Type> infer_backward_data(const OpCall& call) {
     const int dims = check_operands(call);
     const Type &dy = call.inputs[0], &w = call.inputs[1];
     if (dy.shape[1] != w.shape[0])
-        refuse(call, cat("conv C6: dy has ", dy.shape[1], " channels, but the weights give ", w.shape[0]));
+        refuse(call, cat("conv C6: dy has ", dy.shape[1], " channels, but the weights give ",
+                         w.shape[0]));
     const int64_t groups = call.integer("groups");
     if (groups < 1 || w.shape[0] % groups)
-        refuse(call, cat("conv C3: groups = ", groups, " does not divide ", w.shape[0], " channels"));
+        refuse(call,
+               cat("conv C3: groups = ", groups, " does not divide ", w.shape[0], " channels"));
     Window window = window_of(call, dims);
     const auto extents = per_axis(call, "input_shape", dims, 0);
     Shape x{dy.shape[0], w.shape[1] * groups};
@@ -139,7 +145,8 @@ Grads grad_conv(const GradCall& g) {
     const TensorRef &x = g.inputs[0], &w = g.inputs[1], &dy = g.out_grads[0];
     Grads grads(2);
     if (g.needs[0]) grads[0] = op("conv_backward_data", {dy, w}, window_attrs(g.call, x->shape()));
-    if (g.needs[1]) grads[1] = op("conv_backward_filter", {x, dy}, window_attrs(g.call, w->shape()));
+    if (g.needs[1])
+        grads[1] = op("conv_backward_filter", {x, dy}, window_attrs(g.call, w->shape()));
     return grads;
 }
 
@@ -149,14 +156,16 @@ Grads grad_backward_data(const GradCall& g) {
     const TensorRef &dy = g.inputs[0], &w = g.inputs[1], &ddx = g.out_grads[0];
     Grads grads(2);
     if (g.needs[0]) grads[0] = op("conv", {ddx, w}, window_attrs(g.call));
-    if (g.needs[1]) grads[1] = op("conv_backward_filter", {ddx, dy}, window_attrs(g.call, w->shape()));
+    if (g.needs[1])
+        grads[1] = op("conv_backward_filter", {ddx, dy}, window_attrs(g.call, w->shape()));
     return grads;
 }
 
 Grads grad_backward_filter(const GradCall& g) {
     const TensorRef &x = g.inputs[0], &dy = g.inputs[1], &ddw = g.out_grads[0];
     Grads grads(2);
-    if (g.needs[0]) grads[0] = op("conv_backward_data", {dy, ddw}, window_attrs(g.call, x->shape()));
+    if (g.needs[0])
+        grads[0] = op("conv_backward_data", {dy, ddw}, window_attrs(g.call, x->shape()));
     if (g.needs[1]) grads[1] = op("conv", {x, ddw}, window_attrs(g.call));
     return grads;
 }
@@ -164,7 +173,9 @@ Grads grad_backward_filter(const GradCall& g) {
 std::vector<Type> infer_relayout(const OpCall& call) {
     Type y = call.inputs[0];
     const std::optional<Layout> layout = layout_from_name(call.text("layout"));
-    if (!layout) refuse(call, cat("layout is '", call.text("layout"), "'"), "use 'row_major' or 'channels_last'");
+    if (!layout)
+        refuse(call, cat("layout is '", call.text("layout"), "'"),
+               "use 'row_major' or 'channels_last'");
     if (is_packed(*layout) && y.layout != Layout::row_major && y.layout != *layout)
         refuse(call, cat("a ", to_string(y), " cannot be packed"), "bring it into row_major first");
     y.layout = *layout == Layout::channels_last && y.rank() < 3 ? Layout::row_major : *layout;
@@ -176,7 +187,8 @@ std::vector<Type> infer_relayout(const OpCall& call) {
 std::vector<OpDef> conv_ops() {
     return {
         {.name = "conv",
-         .doc = "Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down.",
+         .doc =
+             "Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down.",
          .inputs = {"x", "w"},
          .attrs = kWindowAttrs,
          .promotion = Promotion::arithmetic,
@@ -199,7 +211,8 @@ std::vector<OpDef> conv_ops() {
          .packed_inputs = 2,
          .cost = conv_cost},
         {.name = "conv_backward_data",
-         .doc = "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
+         .doc =
+             "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
          .inputs = {"dy", "w"},
          .attrs = window_attrs_and("input_shape", AttrKind::integers),
          .promotion = Promotion::arithmetic,
@@ -208,9 +221,10 @@ std::vector<OpDef> conv_ops() {
          .keeps = Keeps::inputs,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
-         .cost = [](const OpCall& call, std::span<const Type> outputs) {
-             return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
-         }},
+         .cost =
+             [](const OpCall& call, std::span<const Type> outputs) {
+        return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
+    }},
         {.name = "conv_backward_filter",
          .doc = "Gradient of conv for w; kernel has the weights' spatial extents.",
          .inputs = {"x", "dy"},
@@ -220,17 +234,20 @@ std::vector<OpDef> conv_ops() {
          .grad = grad_backward_filter,
          .keeps = Keeps::inputs,
          .channels_last_inputs = 3,
-         .cost = [](const OpCall& call, std::span<const Type> outputs) {
-             return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};
-         }},
+         .cost =
+             [](const OpCall& call, std::span<const Type> outputs) {
+        return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};
+    }},
         {.name = "relayout",
-         .doc = "The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own.",
+         .doc =
+             "The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own.",
          .inputs = {"x"},
          .attrs = {{"layout", AttrKind::text}},
          .infer = infer_relayout,
          .grad = [](const GradCall& g) -> Grads { return {g.out_grads[0]}; },
          .keeps = Keeps::nothing,
-         .cost = [](const OpCall& call, std::span<const Type> outputs) { return Cost{0, bytes_of(call, outputs)}; }},
+         .cost = [](const OpCall& call,
+                    std::span<const Type> outputs) { return Cost{0, bytes_of(call, outputs)}; }},
     };
 }
 

@@ -9,10 +9,15 @@ using ExprRule = Expr (*)(const ExprArgs&);
 using GradRule = Expr (*)(const ExprArgs&, int k, Expr y, Expr dy);
 
 // Floating promotion, one input x: the shape of most functions of mathematics.
-inline OpDef real_function(std::string name, std::string doc, ExprRule expr, std::vector<double> samples = OpDef{}.samples,
-                           GradRule grad = nullptr) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x"}, .promotion = Promotion::floating,
-            .expr = expr, .grad_expr = grad, .samples = std::move(samples)};
+inline OpDef real_function(std::string name, std::string doc, ExprRule expr,
+                           std::vector<double> samples = OpDef{}.samples, GradRule grad = nullptr) {
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x"},
+            .promotion = Promotion::floating,
+            .expr = expr,
+            .grad_expr = grad,
+            .samples = std::move(samples)};
 }
 
 // Booleans count as 0 and 1 in arithmetic; the result goes back to bool, where not 0 is true.

@@ -26,13 +26,15 @@ std::vector<EpilogueStep> epilogue_of(const OpCall& call) {
     std::istringstream words(call.text("epilogue"));
     for (std::string word; words >> word;) {
         EpilogueStep step{.kind = kind_of(call, word)};
-        if (std::any_of(steps.begin(), steps.end(), [&](const EpilogueStep& other) { return other.kind == step.kind; }))
+        if (std::any_of(steps.begin(), steps.end(),
+                        [&](const EpilogueStep& other) { return other.kind == step.kind; }))
             refuse(call, cat("epilogue E2: '", word, "' stands twice"));
         if (step.takes_operand()) step.operand = next++;
         steps.push_back(step);
     }
     if (next != call.inputs.size())
-        refuse(call, cat("epilogue E3: '", call.text("epilogue"), "' takes ", next - 2, " operands, and there are ", call.inputs.size() - 2));
+        refuse(call, cat("epilogue E3: '", call.text("epilogue"), "' takes ", next - 2,
+                         " operands, and there are ", call.inputs.size() - 2));
     return steps;
 }
 
@@ -46,14 +48,17 @@ bool is_bias(const Type& bias, const Type& y, int channel) {
 
 void check_epilogue(const OpCall& call, const Type& y, int channel) {
     if (y.dtype != DType::f32)
-        refuse(call, cat("epilogue E1: the dtype is float32, not ", info(y.dtype).name), "cast to float32", ErrorKind::type);
+        refuse(call, cat("epilogue E1: the dtype is float32, not ", info(y.dtype).name),
+               "cast to float32", ErrorKind::type);
     for (const EpilogueStep& step : epilogue_of(call)) {
         if (!step.takes_operand()) continue;
         const Type& operand = call.inputs[step.operand];
         if (step.kind == Kind::bias && !is_bias(operand, y, channel))
-            refuse(call, cat("epilogue E4: the bias ", to_string(operand), " does not lie along axis ", channel, " of ", to_string(y)));
+            refuse(call, cat("epilogue E4: the bias ", to_string(operand),
+                             " does not lie along axis ", channel, " of ", to_string(y)));
         if (step.kind == Kind::add && (operand.dtype != y.dtype || !(operand.shape == y.shape)))
-            refuse(call, cat("epilogue E5: ", to_string(operand), " is added to ", to_string(y)), "add it in an op of its own");
+            refuse(call, cat("epilogue E5: ", to_string(operand), " is added to ", to_string(y)),
+                   "add it in an op of its own");
     }
 }
 
@@ -64,13 +69,18 @@ Grads grad_of_epilogue(const GradCall& g, const OpDef& product) {
     for (size_t i = steps.size(); i-- > 0;) {
         const EpilogueStep& step = steps[i];
         if (step.kind == Kind::relu && i + 1 < steps.size())
-            refuse(g.call, "a gradient needs relu to be the last step of the epilogue", "apply relu as an op of its own");
-        if (step.kind == Kind::relu) dy = build::where(build::op("greater", {g.outputs[0], build::number(0, dy)}), dy, build::zeros_like(dy));
-        if (step.takes_operand() && g.needs[step.operand]) grads[step.operand] = build::reduce_to(dy, g.inputs[step.operand]->shape());
+            refuse(g.call, "a gradient needs relu to be the last step of the epilogue",
+                   "apply relu as an op of its own");
+        if (step.kind == Kind::relu)
+            dy = build::where(build::op("greater", {g.outputs[0], build::number(0, dy)}), dy,
+                              build::zeros_like(dy));
+        if (step.takes_operand() && g.needs[step.operand])
+            grads[step.operand] = build::reduce_to(dy, g.inputs[step.operand]->shape());
     }
     const Attrs attrs(g.call.attrs.begin(), g.call.attrs.end() - 1);
     const OpCall call{product, attrs, g.call.inputs.first(2)};
-    const Grads factors = product.grad({call, g.inputs.first(2), g.outputs, {&dy, 1}, g.needs.first(2)});
+    const Grads factors =
+        product.grad({call, g.inputs.first(2), g.outputs, {&dy, 1}, g.needs.first(2)});
     std::copy(factors.begin(), factors.end(), grads.begin());
     return grads;
 }

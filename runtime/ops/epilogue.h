@@ -1,12 +1,13 @@
-// runtime/ops/epilogue.h -- what conv_epilogue and matmul_epilogue do to each element of a product before
-// they store it. Attribute `epilogue` is a list of words, done in order:
+// runtime/ops/epilogue.h -- what conv_epilogue and matmul_epilogue do to each element of a product
+// before they store it. Attribute `epilogue` is a list of words, done in order:
 //   bias   adds the next operand, one number for each channel (conv) or column (matmul)
 //   add    adds the next operand, a tensor of the result's type
 //   relu   max(x, 0), or NaN; -inf may become NaN, and a denormal x a smaller one
-// Made by the fuse_epilogues passes, and called by layers that are laid out for inference. Gradients are those of the
-// product and of its steps; relu must be the last one.
-// Rules: E1 float32    E2 known words, each once at most    E3 one operand for each word that takes one
-//        E4 a bias has one element a channel, along the channel's axis    E5 an addend has the result's shape
+// Made by the fuse_epilogues passes, and called by layers that are laid out for inference.
+// Gradients are those of the product and of its steps; relu must be the last one. Rules: E1 float32
+// E2 known words, each once at most    E3 one operand for each word that takes one
+//        E4 a bias has one element a channel, along the channel's axis    E5 an addend has the
+//        result's shape
 #pragma once
 
 #include <vector>
@@ -29,7 +30,8 @@ std::vector<EpilogueStep> epilogue_of(const OpCall& call);
 // Rules E1 to E5 for a product of type y; `channel` is the axis along which a bias lies.
 void check_epilogue(const OpCall& call, const Type& y, int channel);
 
-// Gradients of a product with epilogue; `product` is the op without one, and has the same attributes but the last.
+// Gradients of a product with epilogue; `product` is the op without one, and has the same
+// attributes but the last.
 Grads grad_of_epilogue(const GradCall& g, const OpDef& product);
 
 // May that tensor be the bias of a product of type y?

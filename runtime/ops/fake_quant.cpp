@@ -5,18 +5,19 @@
 //   of x:     dy where q was not clipped, else 0 (Bengio et al. 2013, "Estimating or Propagating
 //             Gradients Through Stochastic Neurons");
 //   of scale: dy * (round(x / scale) - x / scale), or dy * (q - zero_point) where q was clipped
-//             (Esser et al. 2020, "Learned Step Size Quantization", equation 3), times grad_scale. With
-//             scale = 2^t it is the gradient of Jain et al. 2020, "Trained Quantization Thresholds".
+//             (Esser et al. 2020, "Learned Step Size Quantization", equation 3), times grad_scale.
+//             With scale = 2^t it is the gradient of Jain et al. 2020, "Trained Quantization
+//             Thresholds".
 #include "runtime/ops/elementwise.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct Grid {
-    Expr real;      // x / scale
-    Expr rounded;   // to an integer
-    Expr shifted;   // by the zero point, before clipping
-    Expr level;     // q - zero_point
+    Expr real;  // x / scale
+    Expr rounded;  // to an integer
+    Expr shifted;  // by the zero point, before clipping
+    Expr level;  // q - zero_point
     Expr unclipped;
 };
 
@@ -49,7 +50,8 @@ Expr quantized_grad(const ExprArgs& a, int k, Expr, Expr dy) {
 OpDef fake_quant() {
     return {
         .name = "fake_quant",
-        .doc = "x rounded to scale * (q - zero_point) with q in [qmin, qmax]; grad_scale weights the gradient of scale.",
+        .doc =
+            "x rounded to scale * (q - zero_point) with q in [qmin, qmax]; grad_scale weights the gradient of scale.",
         .inputs = {"x", "scale", "zero_point", "grad_scale"},
         .attrs = {{.name = "qmin", .kind = AttrKind::integer, .fallback = Attr(int64_t{-128})},
                   {.name = "qmax", .kind = AttrKind::integer, .fallback = Attr(int64_t{127})}},

@@ -1,11 +1,12 @@
-// runtime/ops/index.cpp -- reading and writing at places that int32 tensors name. Places below zero count
-// from the end; one outside of its axis is an IndexError when the op runs, before anything is written.
-// Rules: index I1 one int32 tensor per axis, axes distinct     I2 the index tensors broadcast together
+// runtime/ops/index.cpp -- reading and writing at places that int32 tensors name. Places below zero
+// count from the end; one outside of its axis is an IndexError when the op runs, before anything is
+// written. Rules: index I1 one int32 tensor per axis, axes distinct     I2 the index tensors
+// broadcast together
 //        index I3 value has the shape that index_get gives, and x's dtype
-//        gather G1 index is int32 of x's rank                  G2 besides the axis, index is not longer than x
-//        scatter G3 source has the shape of index and x's dtype
-//        mask M1 the mask is bool of x's shape                 one_hot O1 an integer tensor, at least one class
-//        nms N1 boxes f32[n, 4] and scores f32[n]
+//        gather G1 index is int32 of x's rank                  G2 besides the axis, index is not
+//        longer than x scatter G3 source has the shape of index and x's dtype mask M1 the mask is
+//        bool of x's shape                 one_hot O1 an integer tensor, at least one class nms N1
+//        boxes f32[n, 4] and scores f32[n]
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -33,12 +34,18 @@ Shape indexed_shape(const OpCall& call, size_t first) {
     for (size_t k = 0; k < axes.size(); ++k) {
         const Type& index = call.inputs[first + k];
         if (axes[k] < 0 || axes[k] >= x.rank() || (mask >> axes[k] & 1u))
-            refuse(call, cat(name, " I1: axes ", to_string(Attr{axes}), " are distinct and below ", x.rank()));
-        if (index.dtype != DType::i32) refuse(call, cat(name, " I1: index ", k, " is ", to_string(index), ", not int32"), "cast it to int32", ErrorKind::type);
+            refuse(call, cat(name, " I1: axes ", to_string(Attr{axes}), " are distinct and below ",
+                             x.rank()));
+        if (index.dtype != DType::i32)
+            refuse(call, cat(name, " I1: index ", k, " is ", to_string(index), ", not int32"),
+                   "cast it to int32", ErrorKind::type);
         mask |= 1u << axes[k];
         const auto both = broadcast(places, index.shape);
         if (!both)
-            refuse(call, cat(name, " I2: index ", k, " of shape ", to_string(index.shape), " does not broadcast with ", to_string(places)), {}, ErrorKind::index);
+            refuse(call,
+                   cat(name, " I2: index ", k, " of shape ", to_string(index.shape),
+                       " does not broadcast with ", to_string(places)),
+                   {}, ErrorKind::index);
         places = *both;
     }
     bool adjacent = true;
@@ -52,19 +59,25 @@ Shape indexed_shape(const OpCall& call, size_t first) {
     return shape;
 }
 
-std::vector<Type> infer_index_get(const OpCall& call) { return {{call.inputs[0].dtype, indexed_shape(call, 1)}}; }
+std::vector<Type> infer_index_get(const OpCall& call) {
+    return {{call.inputs[0].dtype, indexed_shape(call, 1)}};
+}
 
 std::vector<Type> infer_index_write(const OpCall& call) {
     const Type &x = call.inputs[0], &value = call.inputs[1];
     const Shape shape = indexed_shape(call, 2);
     if (!(value.shape == shape) || value.dtype != x.dtype)
-        refuse(call, cat(call.op.name, " I3: these places need a value of ", to_string(Type{x.dtype, shape}), ", not ", to_string(value)),
+        refuse(call,
+               cat(call.op.name, " I3: these places need a value of ",
+                   to_string(Type{x.dtype, shape}), ", not ", to_string(value)),
                "broadcast and cast the value first");
-    if (call.op.name == "index_add" && x.dtype == DType::b8) refuse(call, "bool tensors cannot be added", "cast to int32", ErrorKind::type);
+    if (call.op.name == "index_add" && x.dtype == DType::b8)
+        refuse(call, "bool tensors cannot be added", "cast to int32", ErrorKind::type);
     return {{x.dtype, x.shape}};
 }
 
-TensorRef apply_indexed(std::string_view name, Tensors leading, std::span<const TensorRef> indices, const Ints& axes) {
+TensorRef apply_indexed(std::string_view name, Tensors leading, std::span<const TensorRef> indices,
+                        const Ints& axes) {
     leading.insert(leading.end(), indices.begin(), indices.end());
     return build::op_n(name, leading, {axes})[0];
 }
@@ -93,8 +106,10 @@ Grads grad_index_set(const GradCall& g) {
     if (g.needs[0]) grads[0] = apply_indexed("index_set", {dy, zeros}, indices, axes);
     if (g.needs[1]) {
         const TensorRef own = counted(value->shape());
-        const TensorRef last = apply_indexed("index_set", {build::full(dy->shape(), -1, DType::i32), own}, indices, axes);
-        const TensorRef wins = build::op("equal", {apply_indexed("index_get", {last}, indices, axes), own});
+        const TensorRef last = apply_indexed(
+            "index_set", {build::full(dy->shape(), -1, DType::i32), own}, indices, axes);
+        const TensorRef wins =
+            build::op("equal", {apply_indexed("index_get", {last}, indices, axes), own});
         grads[1] = build::where(wins, apply_indexed("index_get", {dy}, indices, axes), zeros);
     }
     return grads;
@@ -103,7 +118,9 @@ Grads grad_index_set(const GradCall& g) {
 Grads grad_index_add(const GradCall& g) {
     Grads grads(g.inputs.size());
     grads[0] = g.out_grads[0];
-    if (g.needs[1]) grads[1] = apply_indexed("index_get", {g.out_grads[0]}, g.inputs.subspan(2), g.call.integers("axes"));
+    if (g.needs[1])
+        grads[1] = apply_indexed("index_get", {g.out_grads[0]}, g.inputs.subspan(2),
+                                 g.call.integers("axes"));
     return grads;
 }
 
@@ -114,10 +131,13 @@ void check_gather(const OpCall& call) {
     const std::string& name = call.op.name;
     const int axis = normalize_axis(call.integer("axis"), x.rank(), name);
     if (index.dtype != DType::i32 || index.rank() != x.rank())
-        refuse(call, cat(name, " G1: index is int32 of rank ", x.rank(), ", not ", to_string(index)), "reshape and cast the index");
+        refuse(call,
+               cat(name, " G1: index is int32 of rank ", x.rank(), ", not ", to_string(index)),
+               "reshape and cast the index");
     for (int i = 0; i < x.rank(); ++i)
         if (i != axis && index.shape[i] > x.shape[i])
-            refuse(call, cat(name, " G2: axis ", i, " has extent ", index.shape[i], " in index and only ", x.shape[i], " in x"));
+            refuse(call, cat(name, " G2: axis ", i, " has extent ", index.shape[i],
+                             " in index and only ", x.shape[i], " in x"));
 }
 
 std::vector<Type> infer_gather(const OpCall& call) {
@@ -129,14 +149,18 @@ std::vector<Type> infer_scatter(const OpCall& call) {
     check_gather(call);
     const Type &x = call.inputs[0], &index = call.inputs[1], &source = call.inputs[2];
     if (!(source.shape == index.shape) || source.dtype != x.dtype)
-        refuse(call, cat(call.op.name, " G3: source is ", to_string(Type{x.dtype, index.shape}), ", not ", to_string(source)));
-    if (call.op.name == "scatter_add" && x.dtype == DType::b8) refuse(call, "bool tensors cannot be added", "cast to int32", ErrorKind::type);
+        refuse(call, cat(call.op.name, " G3: source is ", to_string(Type{x.dtype, index.shape}),
+                         ", not ", to_string(source)));
+    if (call.op.name == "scatter_add" && x.dtype == DType::b8)
+        refuse(call, "bool tensors cannot be added", "cast to int32", ErrorKind::type);
     return {{x.dtype, x.shape}};
 }
 
 Grads grad_gather(const GradCall& g) {
     const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
-    return {build::op("scatter_add", {zeros, g.inputs[1], g.out_grads[0]}, {g.call.integer("axis")}), {}};
+    return {
+        build::op("scatter_add", {zeros, g.inputs[1], g.out_grads[0]}, {g.call.integer("axis")}),
+        {}};
 }
 
 Grads grad_scatter(const GradCall& g) {
@@ -147,22 +171,26 @@ Grads grad_scatter(const GradCall& g) {
     if (g.needs[0]) grads[0] = build::op("scatter", {dy, index, zeros}, axis);
     if (g.needs[2]) {
         const TensorRef own = counted(index->shape());
-        const TensorRef last = build::op("scatter", {build::full(dy->shape(), -1, DType::i32), index, own}, axis);
+        const TensorRef last =
+            build::op("scatter", {build::full(dy->shape(), -1, DType::i32), index, own}, axis);
         const TensorRef wins = build::op("equal", {build::op("gather", {last, index}, axis), own});
         grads[2] = build::where(wins, build::op("gather", {dy, index}, axis), zeros);
     }
     return grads;
 }
 
-// One place on each line along the axis: picked from (put into) the whole line by comparing coordinates, which a
-// kernel that computes the line anyhow does in passing. Nothing when the index has another form.
+// One place on each line along the axis: picked from (put into) the whole line by comparing
+// coordinates, which a kernel that computes the line anyhow does in passing. Nothing when the index
+// has another form.
 TensorRef place_on_each_line(const OpCall& call, const TensorRef& index) {
     const Shape& x = call.inputs[0].shape;
     const int axis = normalize_axis(call.integer("axis"), x.rank(), call.op.name);
     for (int i = 0; i < x.rank(); ++i)
         if (call.inputs[1].shape[i] != (i == axis ? 1 : x[i])) return {};
-    const TensorRef place = build::op("checked_index", {index}, {int64_t{axis}, x[axis], call.op.name});
-    return build::op("equal", {build::op("coordinates", {}, {Ints(x.begin(), x.end()), int64_t{axis}}), place});
+    const TensorRef place =
+        build::op("checked_index", {index}, {int64_t{axis}, x[axis], call.op.name});
+    return build::op(
+        "equal", {build::op("coordinates", {}, {Ints(x.begin(), x.end()), int64_t{axis}}), place});
 }
 
 std::vector<TensorRef> expand_gather(const OpCall& call, std::span<const TensorRef> inputs) {
@@ -192,7 +220,8 @@ std::vector<Type> infer_coordinates(const OpCall& call) {
 Grads grad_scatter_add(const GradCall& g) {
     Grads grads(3);
     grads[0] = g.out_grads[0];
-    if (g.needs[2]) grads[2] = build::op("gather", {g.out_grads[0], g.inputs[1]}, {g.call.integer("axis")});
+    if (g.needs[2])
+        grads[2] = build::op("gather", {g.out_grads[0], g.inputs[1]}, {g.call.integer("axis")});
     return grads;
 }
 
@@ -206,7 +235,9 @@ Ints true_offsets(const uint8_t* mask, int64_t n) {
     Ints offsets(static_cast<size_t>(chunks) + 1, 0);
     parallel_for(chunks, 4, 1, [&](int64_t lo, int64_t hi) {
         for (int64_t c = lo; c < hi; ++c)
-            offsets[static_cast<size_t>(c) + 1] = std::count_if(mask + c * kChunk, mask + std::min(n, (c + 1) * kChunk), [](uint8_t b) { return b != 0; });
+            offsets[static_cast<size_t>(c) + 1] =
+                std::count_if(mask + c * kChunk, mask + std::min(n, (c + 1) * kChunk),
+                              [](uint8_t b) { return b != 0; });
     });
     std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
     return offsets;
@@ -227,18 +258,23 @@ void for_each_true(const uint8_t* mask, int64_t n, const Ints& offsets, const Em
 std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type &x = call.inputs[0], &mask = call.inputs[1];
     if (mask.dtype != DType::b8 || !(mask.shape == x.shape))
-        refuse(call, cat("mask_select M1: the mask is ", to_string(Type{DType::b8, x.shape}), ", not ", to_string(mask)), "broadcast the mask, or compare to make it bool");
+        refuse(call,
+               cat("mask_select M1: the mask is ", to_string(Type{DType::b8, x.shape}), ", not ",
+                   to_string(mask)),
+               "broadcast the mask, or compare to make it bool");
     const auto* flags = inputs[1]->as<uint8_t>();
     const Ints offsets = true_offsets(flags, x.numel());
     const Shape shape{offsets.back()};
-    const TensorRef values = empty_tensor(default_device(), {x.dtype, shape}), places = empty_tensor(default_device(), {DType::i32, shape});
+    const TensorRef values = empty_tensor(default_device(), {x.dtype, shape}),
+                    places = empty_tensor(default_device(), {DType::i32, shape});
     const size_t bytes = size_of(x.dtype);
     const char* from = inputs[0]->as<char>();
     char* to = values->as<char>();
     auto* at = places->as<int32_t>();
     for_each_true(flags, x.numel(), offsets, [=](int64_t k, int64_t i) {
         at[k] = static_cast<int32_t>(i);
-        std::memcpy(to + static_cast<size_t>(k) * bytes, from + static_cast<size_t>(i) * bytes, bytes);
+        std::memcpy(to + static_cast<size_t>(k) * bytes, from + static_cast<size_t>(i) * bytes,
+                    bytes);
     });
     return {values, places};
 }
@@ -247,16 +283,22 @@ Grads grad_mask_select(const GradCall& g) {
     if (!g.out_grads[0]) return Grads(2);
     const Shape& shape = g.inputs[0]->shape();
     const TensorRef zeros = build::full(Shape{shape.numel()}, 0, g.inputs[0]->dtype());
-    return {build::reshape(apply_indexed("index_add", {zeros, g.out_grads[0]}, {&g.outputs[1], 1}, {0}), shape), {}};
+    return {
+        build::reshape(apply_indexed("index_add", {zeros, g.out_grads[0]}, {&g.outputs[1], 1}, {0}),
+                       shape),
+        {}};
 }
 
 std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& mask = call.inputs[0];
-    if (mask.dtype != DType::b8) refuse(call, cat("nonzero M1: the mask is bool, not ", info(mask.dtype).name), "compare with 0", ErrorKind::type);
+    if (mask.dtype != DType::b8)
+        refuse(call, cat("nonzero M1: the mask is bool, not ", info(mask.dtype).name),
+               "compare with 0", ErrorKind::type);
     const auto* flags = inputs[0]->as<uint8_t>();
     const Ints offsets = true_offsets(flags, mask.numel());
     const int rank = mask.rank();
-    const TensorRef places = empty_tensor(default_device(), {DType::i32, Shape{offsets.back(), rank}});
+    const TensorRef places =
+        empty_tensor(default_device(), {DType::i32, Shape{offsets.back(), rank}});
     auto* at = places->as<int32_t>();
     for_each_true(flags, mask.numel(), offsets, [=, &mask](int64_t k, int64_t i) {
         for (int axis = rank - 1; axis >= 0; --axis) {
@@ -275,14 +317,16 @@ struct Box {
 };
 
 float overlap(const Box& a, const Box& b) {  // intersection over union
-    const float w = std::max(0.0f, std::min(a.x1, b.x1) - std::max(a.x0, b.x0)), h = std::max(0.0f, std::min(a.y1, b.y1) - std::max(a.y0, b.y0));
+    const float w = std::max(0.0f, std::min(a.x1, b.x1) - std::max(a.x0, b.x0)),
+                h = std::max(0.0f, std::min(a.y1, b.y1) - std::max(a.y0, b.y0));
     const float both = w * h, either = a.area() + b.area() - both;
     return either > 0 ? both / either : 0;
 }
 
 std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type &boxes = call.inputs[0], &scores = call.inputs[1];
-    if (boxes.dtype != DType::f32 || boxes.rank() != 2 || boxes.shape[1] != 4 || scores.dtype != DType::f32 || scores.rank() != 1 || scores.shape[0] != boxes.shape[0])
+    if (boxes.dtype != DType::f32 || boxes.rank() != 2 || boxes.shape[1] != 4 ||
+        scores.dtype != DType::f32 || scores.rank() != 1 || scores.shape[0] != boxes.shape[0])
         refuse(call, "nms N1: boxes are f32[n, 4] and scores f32[n]");
     const auto limit = call.integer("max_output");
     const auto threshold = static_cast<float>(call.real("iou_thresh"));
@@ -290,13 +334,19 @@ std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> in
     const float* score = inputs[1]->as<float>();
     std::vector<int32_t> order(static_cast<size_t>(boxes.shape[0])), kept;
     std::iota(order.begin(), order.end(), 0);
-    const auto key = [=](int32_t i) { return score[i] == score[i] ? score[i] : -std::numeric_limits<float>::infinity(); };
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) > key(b); });
+    const auto key = [=](int32_t i) {
+        return score[i] == score[i] ? score[i] : -std::numeric_limits<float>::infinity();
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return key(a) > key(b); });
     for (const int32_t i : order) {
         if (limit > 0 && static_cast<int64_t>(kept.size()) >= limit) break;
-        if (std::none_of(kept.begin(), kept.end(), [&](int32_t k) { return overlap(box[k], box[i]) > threshold; })) kept.push_back(i);
+        if (std::none_of(kept.begin(), kept.end(),
+                         [&](int32_t k) { return overlap(box[k], box[i]) > threshold; }))
+            kept.push_back(i);
     }
-    const TensorRef result = empty_tensor(default_device(), {DType::i32, Shape{static_cast<int64_t>(kept.size())}});
+    const TensorRef result =
+        empty_tensor(default_device(), {DType::i32, Shape{static_cast<int64_t>(kept.size())}});
     if (!kept.empty()) std::memcpy(result->data(), kept.data(), kept.size() * sizeof(int32_t));
     return {result};
 }
@@ -305,42 +355,98 @@ std::vector<Type> infer_one_hot(const OpCall& call) {
     const Type& x = call.inputs[0];
     const int64_t classes = call.integer("num_classes");
     if (info(x.dtype).category != Category::integer || classes < 1)
-        refuse(call, cat("one_hot O1: an integer tensor and at least one class, not ", info(x.dtype).name, " and ", classes), "cast the labels to int32");
+        refuse(call,
+               cat("one_hot O1: an integer tensor and at least one class, not ", info(x.dtype).name,
+                   " and ", classes),
+               "cast the labels to int32");
     Shape shape = x.shape;
     shape.push_back(classes);
     return {{call.dtype("dtype"), shape}};
 }
 
 std::vector<OpDef> by_index() {
-    const std::vector<AttrSpec> axes = {{"axes", AttrKind::integers}}, axis = {{"axis", AttrKind::integer}};
+    const std::vector<AttrSpec> axes = {{"axes", AttrKind::integers}},
+                                axis = {{"axis", AttrKind::integer}};
     return {
         {.name = "index_get",
-         .doc = "x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the places stand where the axes stood when these are neighbours, else in front.",
-         .inputs = {"x", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_get, .grad = grad_index_get, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
+         .doc =
+             "x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the places stand where the axes stood when these are neighbours, else in front.",
+         .inputs = {"x", "index"},
+         .variadic = true,
+         .attrs = axes,
+         .infer = infer_index_get,
+         .grad = grad_index_get,
+         .keeps = Keeps::inputs,
+         .checks_values = true,
+         .cost = moves},
         {.name = "index_set",
-         .doc = "x with `value` written at those places; of several writes to one place the last wins.",
-         .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_set, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
+         .doc =
+             "x with `value` written at those places; of several writes to one place the last wins.",
+         .inputs = {"x", "value", "index"},
+         .variadic = true,
+         .attrs = axes,
+         .infer = infer_index_write,
+         .grad = grad_index_set,
+         .keeps = Keeps::inputs,
+         .checks_values = true,
+         .cost = moves},
         {.name = "index_add",
-         .doc = "x with `value` added at those places, repeated places too, always in the same order.",
-         .inputs = {"x", "value", "index"}, .variadic = true, .attrs = axes, .infer = infer_index_write, .grad = grad_index_add, .keeps = Keeps::inputs, .checks_values = true},
+         .doc =
+             "x with `value` added at those places, repeated places too, always in the same order.",
+         .inputs = {"x", "value", "index"},
+         .variadic = true,
+         .attrs = axes,
+         .infer = infer_index_write,
+         .grad = grad_index_add,
+         .keeps = Keeps::inputs,
+         .checks_values = true},
         {.name = "gather",
          .doc = "y[i, j] = x[index[i, j], j] for axis 0, and so on for others.",
-         .inputs = {"x", "index"}, .attrs = axis, .infer = infer_gather, .grad = grad_gather, .keeps = Keeps::inputs, .checks_values = true, .expand = expand_gather, .cost = moves},
+         .inputs = {"x", "index"},
+         .attrs = axis,
+         .infer = infer_gather,
+         .grad = grad_gather,
+         .keeps = Keeps::inputs,
+         .checks_values = true,
+         .expand = expand_gather,
+         .cost = moves},
         {.name = "scatter",
-         .doc = "x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins.",
-         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter, .keeps = Keeps::inputs, .checks_values = true, .cost = moves},
+         .doc =
+             "x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins.",
+         .inputs = {"x", "index", "source"},
+         .attrs = axis,
+         .infer = infer_scatter,
+         .grad = grad_scatter,
+         .keeps = Keeps::inputs,
+         .checks_values = true,
+         .cost = moves},
         {.name = "scatter_add",
-         .doc = "x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order.",
-         .inputs = {"x", "index", "source"}, .attrs = axis, .infer = infer_scatter, .grad = grad_scatter_add, .keeps = Keeps::inputs, .checks_values = true, .expand = expand_scatter_add},
+         .doc =
+             "x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order.",
+         .inputs = {"x", "index", "source"},
+         .attrs = axis,
+         .infer = infer_scatter,
+         .grad = grad_scatter_add,
+         .keeps = Keeps::inputs,
+         .checks_values = true,
+         .expand = expand_scatter_add},
         {.name = "checked_index",
-         .doc = "The index with negative places counted from the end. A place out of range is an IndexError that names axis and op.",
+         .doc =
+             "The index with negative places counted from the end. A place out of range is an IndexError that names axis and op.",
          .inputs = {"index"},
-         .attrs = {{"axis", AttrKind::integer}, {"extent", AttrKind::integer}, {"op", AttrKind::text}},
-         .infer = infer_checked_index, .keeps = Keeps::nothing, .checks_values = true, .cost = moves},
+         .attrs = {{"axis", AttrKind::integer},
+                   {"extent", AttrKind::integer},
+                   {"op", AttrKind::text}},
+         .infer = infer_checked_index,
+         .keeps = Keeps::nothing,
+         .checks_values = true,
+         .cost = moves},
         {.name = "coordinates",
          .doc = "int32: each element's place along the axis.",
          .attrs = {{"shape", AttrKind::integers}, {"axis", AttrKind::integer}},
-         .infer = infer_coordinates, .keeps = Keeps::nothing, .cost = moves},
+         .infer = infer_coordinates,
+         .keeps = Keeps::nothing,
+         .cost = moves},
     };
 }
 
@@ -348,20 +454,30 @@ std::vector<OpDef> by_value() {
     return {
         {.name = "mask_select",
          .doc = "The elements of x where mask is true, and their int32 places in row-major order.",
-         .inputs = {"x", "mask"}, .grad = grad_mask_select, .direct = run_mask_select},
+         .inputs = {"x", "mask"},
+         .grad = grad_mask_select,
+         .direct = run_mask_select},
         {.name = "nonzero",
          .doc = "int32 coordinates [n, rank] of the true elements, in row-major order.",
-         .inputs = {"mask"}, .direct = run_nonzero},
+         .inputs = {"mask"},
+         .direct = run_nonzero},
         {.name = "nms",
-         .doc = "int32 indices of the boxes (x0, y0, x1, y1) that stay when, by falling score, each box removes those that overlap it by more than iou_thresh. max_output 0: no limit.",
+         .doc =
+             "int32 indices of the boxes (x0, y0, x1, y1) that stay when, by falling score, each box removes those that overlap it by more than iou_thresh. max_output 0: no limit.",
          .inputs = {"boxes", "scores"},
-         .attrs = {{"iou_thresh", AttrKind::real}, {"max_output", AttrKind::integer, Attr{int64_t{0}}}},
+         .attrs = {{"iou_thresh", AttrKind::real},
+                   {"max_output", AttrKind::integer, Attr{int64_t{0}}}},
          .direct = run_nms},
         {.name = "one_hot",
-         .doc = "1 at x along a new last axis of num_classes, else 0. A label outside of [0, num_classes) is an IndexError.",
+         .doc =
+             "1 at x along a new last axis of num_classes, else 0. A label outside of [0, num_classes) is an IndexError.",
          .inputs = {"x"},
-         .attrs = {{"num_classes", AttrKind::integer}, {"dtype", AttrKind::text, Attr{std::string("int32")}}},
-         .infer = infer_one_hot, .keeps = Keeps::nothing, .checks_values = true, .cost = moves},
+         .attrs = {{"num_classes", AttrKind::integer},
+                   {"dtype", AttrKind::text, Attr{std::string("int32")}}},
+         .infer = infer_one_hot,
+         .keeps = Keeps::nothing,
+         .checks_values = true,
+         .cost = moves},
     };
 }
 

@@ -8,8 +8,12 @@ namespace {
 
 void check_matrix(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.rank() < 2) refuse(call, cat(call.op.name, " V2: a matrix has two axes"), "reshape to at least two axes");
-    if (x.dtype != DType::f32) refuse(call, cat(call.op.name, " V3: the dtype is float32, not ", info(x.dtype).name), "cast to float32", ErrorKind::type);
+    if (x.rank() < 2)
+        refuse(call, cat(call.op.name, " V2: a matrix has two axes"),
+               "reshape to at least two axes");
+    if (x.dtype != DType::f32)
+        refuse(call, cat(call.op.name, " V3: the dtype is float32, not ", info(x.dtype).name),
+               "cast to float32", ErrorKind::type);
 }
 
 Shape with_last(const Shape& shape, int64_t rows, int64_t columns) {
@@ -23,7 +27,10 @@ std::vector<Type> infer_matinv(const OpCall& call) {
     check_matrix(call);
     const Type& x = call.inputs[0];
     if (x.shape[x.rank() - 1] != x.shape[x.rank() - 2])
-        refuse(call, cat("matinv V1: ", x.shape[x.rank() - 2], " rows and ", x.shape[x.rank() - 1], " columns"), "only square matrices have an inverse");
+        refuse(call,
+               cat("matinv V1: ", x.shape[x.rank() - 2], " rows and ", x.shape[x.rank() - 1],
+                   " columns"),
+               "only square matrices have an inverse");
     return {{DType::f32, x.shape}};
 }
 
@@ -34,7 +41,9 @@ std::vector<Type> infer_svd(const OpCall& call) {
     const bool full = call.flag("full_matrices");
     Shape s{x.extents().first(static_cast<size_t>(x.rank()) - 2)};
     s.push_back(k);
-    return {{DType::f32, with_last(x, m, full ? m : k)}, {DType::f32, s}, {DType::f32, with_last(x, full ? n : k, n)}};
+    return {{DType::f32, with_last(x, m, full ? m : k)},
+            {DType::f32, s},
+            {DType::f32, with_last(x, full ? n : k, n)}};
 }
 
 TensorRef transposed(const TensorRef& x) {
@@ -55,17 +64,22 @@ TensorRef row(const TensorRef& s) {  // [..., k] as [..., 1, k]
     return build::reshape(s, shape);
 }
 
-// Townsend 2016, "Differentiating the singular value decomposition", for distinct and positive singular values.
+// Townsend 2016, "Differentiating the singular value decomposition", for distinct and positive
+// singular values.
 Grads grad_svd(const GradCall& g) {
     using namespace build;
     const Shape& x = g.inputs[0]->shape();
     const int64_t m = x[x.rank() - 2], n = x[x.rank() - 1], k = std::min(m, n);
     TensorRef u = g.outputs[0], vh = g.outputs[2];
-    const TensorRef s = g.outputs[1], &du = g.out_grads[0], &ds = g.out_grads[1], &dvh = g.out_grads[2];
+    const TensorRef s = g.outputs[1], &du = g.out_grads[0], &ds = g.out_grads[1],
+                    &dvh = g.out_grads[2];
     if (g.call.flag("full_matrices") && m != n) {
         if (du || dvh)
-            user_error({.what = "svd: no gradient through u and vh with full_matrices and a matrix that is not square",
-                        .fix = "use full_matrices=False"}, ErrorKind::runtime);
+            user_error(
+                {.what =
+                     "svd: no gradient through u and vh with full_matrices and a matrix that is not square",
+                 .fix = "use full_matrices=False"},
+                ErrorKind::runtime);
         const auto first = [](const TensorRef& of, const Shape& shape) {
             Axes end(shape.begin(), shape.end());
             return op("slice", {of}, {Axes(end.size(), 0), end, Axes(end.size(), 1)});
@@ -75,11 +89,14 @@ Grads grad_svd(const GradCall& g) {
     }
     const TensorRef eye = identity_matrix(k);
     TensorRef middle;  // of dx = u middle vh + what lies outside of u and v
-    const auto accumulate = [](TensorRef& to, const TensorRef& more) { to = to ? build::add(to, more) : more; };
+    const auto accumulate = [](TensorRef& to, const TensorRef& more) {
+        to = to ? build::add(to, more) : more;
+    };
     if (ds) accumulate(middle, mul(eye, row(ds)));
     const TensorRef across = row(s), down = transposed(across);
     const TensorRef gap = sub(op("square", {across}), op("square", {down}));
-    const TensorRef f = div(sub(number(1, eye), eye), add(gap, eye));  // 1 / (s_j^2 - s_i^2), 0 on the diagonal
+    const TensorRef f =
+        div(sub(number(1, eye), eye), add(gap, eye));  // 1 / (s_j^2 - s_i^2), 0 on the diagonal
     TensorRef outside;
     if (du) {
         const TensorRef inner = product(u, du, true), j = mul(f, inner);
@@ -89,7 +106,8 @@ Grads grad_svd(const GradCall& g) {
     if (dvh) {
         const TensorRef inner = product(vh, dvh, false, true), j = mul(f, inner);
         accumulate(middle, mul(down, add(j, transposed(j))));
-        if (n > k) accumulate(outside, product(u, div(sub(dvh, product(transposed(inner), vh)), down)));
+        if (n > k)
+            accumulate(outside, product(u, div(sub(dvh, product(transposed(inner), vh)), down)));
     }
     if (!middle) return Grads(1);
     TensorRef dx = product(product(u, middle), vh);
@@ -99,7 +117,9 @@ Grads grad_svd(const GradCall& g) {
 
 Cost cost_cubic(const OpCall& call, std::span<const Type> outputs) {
     const Shape& x = call.inputs[0].shape;
-    return {20.0 * static_cast<double>(x.numel()) * static_cast<double>(std::min(x[x.rank() - 1], x[x.rank() - 2])), bytes_of(call, outputs)};
+    return {20.0 * static_cast<double>(x.numel()) *
+                static_cast<double>(std::min(x[x.rank() - 1], x[x.rank() - 2])),
+            bytes_of(call, outputs)};
 }
 
 }  // namespace
@@ -112,9 +132,10 @@ std::vector<OpDef> linalg_ops() {
          .promotion = Promotion::floating,
          .infer = infer_matinv,
          .grad = [](const GradCall& g) -> Grads {  // dx = -y^T dy y^T
-             const TensorRef& y = g.outputs[0];
-             return {build::neg(build::product(build::product(y, g.out_grads[0], true), y, false, true))};
-         },
+        const TensorRef& y = g.outputs[0];
+        return {
+            build::neg(build::product(build::product(y, g.out_grads[0], true), y, false, true))};
+    },
          .keeps = Keeps::outputs,
          .checks_values = true,
          .cost = cost_cubic},

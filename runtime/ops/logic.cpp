@@ -7,17 +7,31 @@ namespace megjit::runtime {
 namespace {
 
 OpDef comparison(std::string name, std::string doc, ExprRule expr, bool commutative = false) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x", "y"}, .promotion = Promotion::arithmetic,
-            .result = Result::boolean, .expr = expr, .commutative = commutative};
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x", "y"},
+            .promotion = Promotion::arithmetic,
+            .result = Result::boolean,
+            .expr = expr,
+            .commutative = commutative};
 }
 
 OpDef test(std::string name, std::string doc, ExprRule expr) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x"}, .result = Result::boolean, .expr = expr};
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x"},
+            .result = Result::boolean,
+            .expr = expr};
 }
 
-OpDef bits(std::string name, std::string doc, Promotion promotion, ExprRule expr, bool commutative = true) {
-    return {.name = std::move(name), .doc = std::move(doc), .inputs = {"x", "y"}, .promotion = promotion,
-            .expr = expr, .commutative = commutative};
+OpDef bits(std::string name, std::string doc, Promotion promotion, ExprRule expr,
+           bool commutative = true) {
+    return {.name = std::move(name),
+            .doc = std::move(doc),
+            .inputs = {"x", "y"},
+            .promotion = promotion,
+            .expr = expr,
+            .commutative = commutative};
 }
 
 Expr real(Expr x) { return to_type(x, ScalarType::f32); }
@@ -29,35 +43,57 @@ Expr infinity(Expr x) { return x.constant(ScalarType::f32, HUGE_VAL); }
 std::vector<OpDef> logic_ops() {
     return {
         comparison("equal", "x == y.", [](const ExprArgs& a) { return eq(a[0], a[1]); }, true),
-        comparison("not_equal", "x != y; true for NaN.", [](const ExprArgs& a) { return ne(a[0], a[1]); }, true),
+        comparison("not_equal", "x != y; true for NaN.",
+                   [](const ExprArgs& a) { return ne(a[0], a[1]); }, true),
         comparison("less", "x < y.", [](const ExprArgs& a) { return a[0] < a[1]; }),
         comparison("less_equal", "x <= y.", [](const ExprArgs& a) { return a[0] <= a[1]; }),
         comparison("greater", "x > y.", [](const ExprArgs& a) { return a[0] > a[1]; }),
         comparison("greater_equal", "x >= y.", [](const ExprArgs& a) { return a[0] >= a[1]; }),
         test("isnan", "Is x not a number?", [](const ExprArgs& a) { return ne(a[0], a[0]); }),
-        test("isinf", "Is x infinite?", [](const ExprArgs& a) { return eq(abs(real(a[0])), infinity(a[0])); }),
-        test("isfinite", "Is x neither infinite nor NaN?", [](const ExprArgs& a) { return abs(real(a[0])) < infinity(a[0]); }),
-        bits("logical_and", "x and y.", Promotion::boolean, [](const ExprArgs& a) { return a[0] & a[1]; }),
-        bits("logical_or", "x or y.", Promotion::boolean, [](const ExprArgs& a) { return a[0] | a[1]; }),
-        bits("logical_xor", "Either x or y.", Promotion::boolean, [](const ExprArgs& a) { return a[0] ^ a[1]; }),
-        {.name = "logical_not", .doc = "not x.", .inputs = {"x"}, .promotion = Promotion::boolean,
+        test("isinf", "Is x infinite?",
+             [](const ExprArgs& a) { return eq(abs(real(a[0])), infinity(a[0])); }),
+        test("isfinite", "Is x neither infinite nor NaN?",
+             [](const ExprArgs& a) { return abs(real(a[0])) < infinity(a[0]); }),
+        bits("logical_and", "x and y.", Promotion::boolean,
+             [](const ExprArgs& a) { return a[0] & a[1]; }),
+        bits("logical_or", "x or y.", Promotion::boolean,
+             [](const ExprArgs& a) { return a[0] | a[1]; }),
+        bits("logical_xor", "Either x or y.", Promotion::boolean,
+             [](const ExprArgs& a) { return a[0] ^ a[1]; }),
+        {.name = "logical_not",
+         .doc = "not x.",
+         .inputs = {"x"},
+         .promotion = Promotion::boolean,
          .expr = [](const ExprArgs& a) { return !a[0]; }},
-        bits("bit_and", "x & y.", Promotion::integer, [](const ExprArgs& a) { return a[0] & a[1]; }),
+        bits("bit_and", "x & y.", Promotion::integer,
+             [](const ExprArgs& a) { return a[0] & a[1]; }),
         bits("bit_or", "x | y.", Promotion::integer, [](const ExprArgs& a) { return a[0] | a[1]; }),
-        bits("bit_xor", "x ^ y.", Promotion::integer, [](const ExprArgs& a) { return a[0] ^ a[1]; }),
-        {.name = "bit_not", .doc = "~x.", .inputs = {"x"}, .promotion = Promotion::integer,
+        bits("bit_xor", "x ^ y.", Promotion::integer,
+             [](const ExprArgs& a) { return a[0] ^ a[1]; }),
+        {.name = "bit_not",
+         .doc = "~x.",
+         .inputs = {"x"},
+         .promotion = Promotion::integer,
          .expr = [](const ExprArgs& a) { return !a[0]; }},
         bits("left_shift", "x << y; the count is taken modulo 32.", Promotion::integer,
              [](const ExprArgs& a) { return shl(a[0], a[1]); }, false),
         bits("right_shift", "x >> y, arithmetic; the count is taken modulo 32.", Promotion::integer,
              [](const ExprArgs& a) { return shr(a[0], a[1]); }, false),
-        {.name = "where", .doc = "x where the mask is true, else y.", .inputs = {"mask", "x", "y"},
+        {.name = "where",
+         .doc = "x where the mask is true, else y.",
+         .inputs = {"mask", "x", "y"},
          .expr = [](const ExprArgs& a) { return select(as_bool(a[0]), a[1], a[2]); }},
         // The op's end converts to the output's type; these two are that conversion alone.
-        {.name = "cast", .doc = "x as another dtype: floats to integers towards 0, anything to bool by != 0.", .inputs = {"x"},
-         .attrs = {{.name = "dtype", .kind = AttrKind::text}}, .result = Result::attribute,
+        {.name = "cast",
+         .doc = "x as another dtype: floats to integers towards 0, anything to bool by != 0.",
+         .inputs = {"x"},
+         .attrs = {{.name = "dtype", .kind = AttrKind::text}},
+         .result = Result::attribute,
          .expr = [](const ExprArgs& a) { return a[0]; }},
-        {.name = "identity", .doc = "x.", .inputs = {"x"}, .expr = [](const ExprArgs& a) { return a[0]; }},
+        {.name = "identity",
+         .doc = "x.",
+         .inputs = {"x"},
+         .expr = [](const ExprArgs& a) { return a[0]; }},
     };
 }
 

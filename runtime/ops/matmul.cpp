@@ -13,20 +13,29 @@ using build::product;
 
 std::vector<Type> infer_matmul(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
-    if (a.dtype != b.dtype) refuse(call, "matmul M4: both operands have one dtype", "cast one of them", ErrorKind::type);
+    if (a.dtype != b.dtype)
+        refuse(call, "matmul M4: both operands have one dtype", "cast one of them",
+               ErrorKind::type);
     if (info(a.dtype).category == Category::complex || info(a.dtype).category == Category::boolean)
-        refuse(call, cat("matmul M4: the dtype cannot be ", info(a.dtype).name), "cast to float32 or int32", ErrorKind::type);
+        refuse(call, cat("matmul M4: the dtype cannot be ", info(a.dtype).name),
+               "cast to float32 or int32", ErrorKind::type);
     if (a.rank() < 2 || b.rank() < 2)
-        refuse(call, "matmul M1: both operands need at least two axes", "reshape a vector to a matrix of one row or column");
+        refuse(call, "matmul M1: both operands need at least two axes",
+               "reshape a vector to a matrix of one row or column");
     const bool ta = call.flag("transpose_a"), tb = call.flag("transpose_b");
     const int ra = a.rank(), rb = b.rank();
     const int64_t m = a.shape[ra - (ta ? 1 : 2)], k = a.shape[ra - (ta ? 2 : 1)];
     const int64_t rows = b.shape[rb - (tb ? 1 : 2)], n = b.shape[rb - (tb ? 2 : 1)];
     if (k != rows)
-        refuse(call, cat("matmul M2: a has ", k, " columns but b has ", rows, " rows", ta || tb ? " (after transposition)" : ""),
+        refuse(call,
+               cat("matmul M2: a has ", k, " columns but b has ", rows, " rows",
+                   ta || tb ? " (after transposition)" : ""),
                "transpose one operand, or change in_features of the layer that made b");
-    const auto batch = broadcast(Shape(a.shape.extents().first(ra - 2)), Shape(b.shape.extents().first(rb - 2)));
-    if (!batch) refuse(call, "matmul M3: the leading axes are neither equal nor 1", "reshape or expand_dims one operand");
+    const auto batch =
+        broadcast(Shape(a.shape.extents().first(ra - 2)), Shape(b.shape.extents().first(rb - 2)));
+    if (!batch)
+        refuse(call, "matmul M3: the leading axes are neither equal nor 1",
+               "reshape or expand_dims one operand");
     Shape shape = *batch;
     shape.push_back(m);
     shape.push_back(n);
@@ -46,12 +55,15 @@ Grads grad_matmul(const GradCall& g) {
     const TensorRef &a = g.inputs[0], &b = g.inputs[1], &dy = g.out_grads[0];
     const bool ta = g.call.flag("transpose_a"), tb = g.call.flag("transpose_b");
     Grads grads(2);
-    if (g.needs[0]) grads[0] = build::reduce_to(ta ? product(b, dy, tb, true) : product(dy, b, false, !tb), a->shape());
+    if (g.needs[0])
+        grads[0] = build::reduce_to(ta ? product(b, dy, tb, true) : product(dy, b, false, !tb),
+                                    a->shape());
     if (!g.needs[1]) return grads;
     // One matrix for all of the batch: one product over batch * rows instead of a sum of products.
     const bool shared = b->shape().rank() == 2 && a->shape().rank() > 2 && !ta;
     const TensorRef x = shared ? as_matrix(a) : a, d = shared ? as_matrix(dy) : dy;
-    grads[1] = build::reduce_to(tb ? product(d, x, true, ta) : product(x, d, !ta, false), b->shape());
+    grads[1] =
+        build::reduce_to(tb ? product(d, x, true, ta) : product(x, d, !ta, false), b->shape());
     return grads;
 }
 
@@ -69,31 +81,34 @@ Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     return {2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
 }
 
-const AttrSpec kTransposeA = {"transpose_a", AttrKind::integer, Attr{int64_t{0}}}, kTransposeB = {"transpose_b", AttrKind::integer, Attr{int64_t{0}}};
+const AttrSpec kTransposeA = {"transpose_a", AttrKind::integer, Attr{int64_t{0}}},
+               kTransposeB = {"transpose_b", AttrKind::integer, Attr{int64_t{0}}};
 
 }  // namespace
 
 std::vector<OpDef> matmul_ops() {
-    return {{.name = "matmul",
-             .doc = "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
-                    "integers wrap in their own dtype.",
-             .inputs = {"a", "b"},
-             .attrs = {kTransposeA, kTransposeB},
-             .promotion = Promotion::arithmetic,
-             .infer = infer_matmul,
-             .grad = grad_matmul,
-             .keeps = Keeps::inputs,
-             .packed_inputs = 2,
-             .cost = matmul_cost},
-            {.name = "matmul_epilogue",
-             .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result.",
-             .inputs = {"a", "b", "operands"},
-             .variadic = true,
-             .attrs = {kTransposeA, kTransposeB, {"epilogue", AttrKind::text}},
-             .infer = infer_matmul_epilogue,
-             .grad = grad_matmul_epilogue,
-             .packed_inputs = 2,
-             .cost = matmul_cost}};
+    return {
+        {.name = "matmul",
+         .doc =
+             "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
+             "integers wrap in their own dtype.",
+         .inputs = {"a", "b"},
+         .attrs = {kTransposeA, kTransposeB},
+         .promotion = Promotion::arithmetic,
+         .infer = infer_matmul,
+         .grad = grad_matmul,
+         .keeps = Keeps::inputs,
+         .packed_inputs = 2,
+         .cost = matmul_cost},
+        {.name = "matmul_epilogue",
+         .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result.",
+         .inputs = {"a", "b", "operands"},
+         .variadic = true,
+         .attrs = {kTransposeA, kTransposeB, {"epilogue", AttrKind::text}},
+         .infer = infer_matmul_epilogue,
+         .grad = grad_matmul_epilogue,
+         .packed_inputs = 2,
+         .cost = matmul_cost}};
 }
 
 }  // namespace megjit::runtime

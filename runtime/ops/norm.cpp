@@ -1,12 +1,13 @@
 // runtime/ops/norm.cpp -- batch and layer normalization with their gradients.
-// Statistics are float32, whatever the dtype of x. Notation: xh = (x - mean) * r, r = 1 / sqrt(var + eps),
-// M elements in a group, <v> the sum over the group.
+// Statistics are float32, whatever the dtype of x. Notation: xh = (x - mean) * r, r = 1 / sqrt(var
+// + eps), M elements in a group, <v> the sum over the group.
 //   dx = s * r * (dy - <dy> / M - xh * <dy xh> / M)      dscale = <dy xh>      dbias = <dy>
-// Source: Ioffe and Szegedy 2015, "Batch Normalization", section 3; Ba et al. 2016, "Layer Normalization".
-// Rules: N1 x has a floating dtype    N2 x has a channel axis (batch), or at least `axes` axes (layer)
+// Source: Ioffe and Szegedy 2015, "Batch Normalization", section 3; Ba et al. 2016, "Layer
+// Normalization". Rules: N1 x has a floating dtype    N2 x has a channel axis (batch), or at least
+// `axes` axes (layer)
 //        N3 scale and bias have one element per channel (batch), or the trailing shape (layer)
-//        N4 scale and bias are float32 or of x's dtype    N5 dy has x's type, mean and var the statistics' type
-//        N6 a group is not empty
+//        N4 scale and bias are float32 or of x's dtype    N5 dy has x's type, mean and var the
+//        statistics' type N6 a group is not empty
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -17,25 +18,33 @@ using build::Axes;
 
 void check_floating(const OpCall& call, const Type& x) {
     if (!is_floating(x.dtype))
-        refuse(call, cat("norm N1: the dtype is floating, not ", info(x.dtype).name), "cast to float32", ErrorKind::type);
+        refuse(call, cat("norm N1: the dtype is floating, not ", info(x.dtype).name),
+               "cast to float32", ErrorKind::type);
 }
 
 void check_affine(const OpCall& call, const Type& x, const Type& term, const Shape& shape) {
     if (!(term.shape == shape))
-        refuse(call, cat("norm N3: scale and bias have shape ", to_string(shape), ", not ", to_string(term.shape)), "reshape them");
+        refuse(call,
+               cat("norm N3: scale and bias have shape ", to_string(shape), ", not ",
+                   to_string(term.shape)),
+               "reshape them");
     if (term.dtype != DType::f32 && term.dtype != x.dtype)
-        refuse(call, cat("norm N4: scale and bias are float32 or ", info(x.dtype).name), "cast them", ErrorKind::type);
+        refuse(call, cat("norm N4: scale and bias are float32 or ", info(x.dtype).name),
+               "cast them", ErrorKind::type);
 }
 
-void check_like(const OpCall& call, const Type& got, DType dtype, const Shape& shape, std::string_view what) {
+void check_like(const OpCall& call, const Type& got, DType dtype, const Shape& shape,
+                std::string_view what) {
     if (got.dtype != dtype || !(got.shape == shape))
-        refuse(call, cat("norm N5: ", what, " is ", to_string(got), " and should be ", to_string(Type{dtype, shape})));
+        refuse(call, cat("norm N5: ", what, " is ", to_string(got), " and should be ",
+                         to_string(Type{dtype, shape})));
 }
 
 Shape channels_of(const OpCall& call, const Type& x) {
     check_floating(call, x);
     if (x.rank() < 2) refuse(call, "norm N2: x is [n, c, ...]", "reshape to two axes or more");
-    if (x.shape[1] && x.numel() == 0) refuse(call, "norm N6: there is nothing to take statistics of");
+    if (x.shape[1] && x.numel() == 0)
+        refuse(call, "norm N6: there is nothing to take statistics of");
     return {x.shape[1]};
 }
 
@@ -78,18 +87,24 @@ LayerShapes layer_shapes(const OpCall& call, const Type& x) {
     check_floating(call, x);
     const int64_t axes = call.integer("axes");
     if (axes < 1 || axes > x.rank())
-        refuse(call, cat("norm N2: axes is ", axes, ", the number of trailing axes to normalize, for a tensor of rank ", x.rank()));
+        refuse(call,
+               cat("norm N2: axes is ", axes,
+                   ", the number of trailing axes to normalize, for a tensor of rank ", x.rank()));
     const auto split = static_cast<size_t>(x.rank() - axes);
-    const LayerShapes shapes{Shape(x.shape.extents().first(split)), Shape(x.shape.extents().subspan(split))};
-    if (shapes.outer.numel() && !shapes.inner.numel()) refuse(call, "norm N6: there is nothing to take statistics of");
+    const LayerShapes shapes{Shape(x.shape.extents().first(split)),
+                             Shape(x.shape.extents().subspan(split))};
+    if (shapes.outer.numel() && !shapes.inner.numel())
+        refuse(call, "norm N6: there is nothing to take statistics of");
     return shapes;
 }
 
 void check_count(const OpCall& call, size_t plain, size_t affine) {
     const size_t wanted = call.flag("affine") ? affine : plain;
     if (call.inputs.size() != wanted)
-        refuse(call, cat("with affine = ", call.integer("affine"), " it takes ", wanted, " tensors, not ", call.inputs.size()), {},
-               ErrorKind::type);
+        refuse(call,
+               cat("with affine = ", call.integer("affine"), " it takes ", wanted, " tensors, not ",
+                   call.inputs.size()),
+               {}, ErrorKind::type);
 }
 
 std::vector<Type> infer_layer_norm(const OpCall& call) {
@@ -121,14 +136,16 @@ TensorRef operator*(const TensorRef& a, double b) { return build::mul(a, b); }
 
 // Groups of x that share statistics, and the axes along which scale and bias vary.
 struct Groups {
-    Shape stats;        // statistics, reshaped to broadcast against x
-    Shape affine;       // scale and bias, likewise
-    Axes within;        // axes of one group
-    Axes across;        // axes that share one element of scale
-    double count = 1;   // elements in a group
+    Shape stats;  // statistics, reshaped to broadcast against x
+    Shape affine;  // scale and bias, likewise
+    Axes within;  // axes of one group
+    Axes across;  // axes that share one element of scale
+    double count = 1;  // elements in a group
 
     TensorRef sum(const TensorRef& v) const { return build::reduce_sum(v, within, true); }
-    TensorRef sum_affine(const TensorRef& v) const { return across.empty() ? v : build::reduce_sum(v, across, true); }
+    TensorRef sum_affine(const TensorRef& v) const {
+        return across.empty() ? v : build::reduce_sum(v, across, true);
+    }
 };
 
 Groups batch_groups(const Shape& x) {
@@ -160,20 +177,24 @@ TensorRef as_f32(const TensorRef& x) { return build::cast(x, DType::f32); }
 struct SecondOrder {
     TensorRef x, mean, r, scale, dy;  // r in place of var
 };
-SecondOrder second_order(const Groups& groups, const TensorRef& x0, const TensorRef& mean0, const TensorRef& r, const TensorRef& scale0,
-                         const TensorRef& dy0, const TensorRef& g0, const TensorRef& gs0, const TensorRef& gb0) {
+SecondOrder second_order(const Groups& groups, const TensorRef& x0, const TensorRef& mean0,
+                         const TensorRef& r, const TensorRef& scale0, const TensorRef& dy0,
+                         const TensorRef& g0, const TensorRef& gs0, const TensorRef& gb0) {
     const TensorRef x = as_f32(x0), dy = as_f32(dy0), mean = build::reshape(mean0, groups.stats);
-    const TensorRef s = scale0 ? build::reshape(as_f32(scale0), groups.affine) : build::full(groups.affine, 1, DType::f32);
+    const TensorRef s = scale0 ? build::reshape(as_f32(scale0), groups.affine)
+                               : build::full(groups.affine, 1, DType::f32);
     const TensorRef g = g0 ? as_f32(g0) : build::zeros_like(x);
     const TensorRef gs = gs0 ? build::reshape(as_f32(gs0), groups.affine) : build::zeros_like(s);
     const TensorRef gb = gb0 ? build::reshape(as_f32(gb0), groups.affine) : build::zeros_like(s);
     const double inverse = 1 / groups.count;
     // With t = dy * s:  dx = r * (t - <t> / M - xh * <t xh> / M).
     const TensorRef xh = (x - mean) * r, t = dy * s;
-    const TensorRef sum_t = groups.sum(t), sum_txh = groups.sum(t * xh), sum_g = groups.sum(g), sum_gxh = groups.sum(g * xh);
+    const TensorRef sum_t = groups.sum(t), sum_txh = groups.sum(t * xh), sum_g = groups.sum(g),
+                    sum_gxh = groups.sum(g * xh);
     const TensorRef d_t = r * (g - sum_g * inverse - xh * (sum_gxh * inverse));
     const TensorRef d_xh = gs * dy - r * (g * sum_txh + t * sum_gxh) * inverse;
-    const TensorRef q = groups.sum(g * t) - sum_g * sum_t * inverse - sum_gxh * sum_txh * inverse;  // d dx / d r, contracted
+    const TensorRef q = groups.sum(g * t) - sum_g * sum_t * inverse -
+                        sum_gxh * sum_txh * inverse;  // d dx / d r, contracted
     SecondOrder result;
     result.dy = d_t * s + gs * xh + gb;
     result.scale = groups.sum_affine(d_t * dy);
@@ -183,22 +204,29 @@ SecondOrder second_order(const Groups& groups, const TensorRef& x0, const Tensor
     return result;
 }
 
-TensorRef rstd_of(const TensorRef& var, double eps) { return build::op("rsqrt", {build::add(var, eps)}); }
+TensorRef rstd_of(const TensorRef& var, double eps) {
+    return build::op("rsqrt", {build::add(var, eps)});
+}
 
 Grads grad_batch_norm(const GradCall& g) {
-    const TensorRef &x = g.inputs[0], &scale = g.inputs[1], &mean = g.outputs[1], &var = g.outputs[2];
+    const TensorRef &x = g.inputs[0], &scale = g.inputs[1], &mean = g.outputs[1],
+                    &var = g.outputs[2];
     const TensorRef &dy = g.out_grads[0], &dmean = g.out_grads[1], &dvar = g.out_grads[2];
     const Groups groups = batch_groups(x->shape());
     Grads grads(3);
     if (dy) {
-        const Tensors all = build::op_n("batch_norm_grad", std::array{x, mean, var, scale, dy}, {g.call.real("eps")});
+        const Tensors all = build::op_n("batch_norm_grad", std::array{x, mean, var, scale, dy},
+                                        {g.call.real("eps")});
         grads = {all[0], all[1], build::cast(all[2], g.inputs[2]->dtype())};
     }
     if (!g.needs[0] || (!dmean && !dvar)) return grads;
     TensorRef extra;
-    if (dmean) extra = build::broadcast_to(build::reshape(dmean, groups.stats) * (1 / groups.count), x->shape());
+    if (dmean)
+        extra = build::broadcast_to(build::reshape(dmean, groups.stats) * (1 / groups.count),
+                                    x->shape());
     if (dvar) {
-        const TensorRef part = (as_f32(x) - build::reshape(mean, groups.stats)) * (build::reshape(dvar, groups.stats) * (2 / groups.count));
+        const TensorRef part = (as_f32(x) - build::reshape(mean, groups.stats)) *
+                               (build::reshape(dvar, groups.stats) * (2 / groups.count));
         extra = extra ? extra + part : part;
     }
     extra = build::cast(extra, x->dtype());
@@ -207,13 +235,16 @@ Grads grad_batch_norm(const GradCall& g) {
 }
 
 Grads grad_batch_norm_grad(const GradCall& g) {
-    const TensorRef &x = g.inputs[0], &mean = g.inputs[1], &var = g.inputs[2], &scale = g.inputs[3], &dy = g.inputs[4];
+    const TensorRef &x = g.inputs[0], &mean = g.inputs[1], &var = g.inputs[2], &scale = g.inputs[3],
+                    &dy = g.inputs[4];
     const Groups groups = batch_groups(x->shape());
     const TensorRef r = rstd_of(build::reshape(var, groups.stats), g.call.real("eps"));
-    const SecondOrder d = second_order(groups, x, mean, r, scale, dy, g.out_grads[0], g.out_grads[1], g.out_grads[2]);
+    const SecondOrder d =
+        second_order(groups, x, mean, r, scale, dy, g.out_grads[0], g.out_grads[1], g.out_grads[2]);
     return {build::cast(d.x, x->dtype()), build::reshape(d.mean, mean->shape()),
             build::reshape(d.r * r * r * r * -0.5, var->shape()),
-            build::reshape(build::cast(d.scale, scale->dtype()), scale->shape()), build::cast(d.dy, dy->dtype())};
+            build::reshape(build::cast(d.scale, scale->dtype()), scale->shape()),
+            build::cast(d.dy, dy->dtype())};
 }
 
 Grads grad_layer_norm(const GradCall& g) {
@@ -224,17 +255,21 @@ Grads grad_layer_norm(const GradCall& g) {
     if (dy) {
         Tensors inputs{x, mean, rstd, dy};
         if (affine) inputs.push_back(g.inputs[1]);
-        grads = build::op_n("layer_norm_grad", inputs, {g.call.integer("axes"), g.call.integer("affine")});
+        grads = build::op_n("layer_norm_grad", inputs,
+                            {g.call.integer("axes"), g.call.integer("affine")});
         if (affine) grads[2] = build::cast(grads[2], g.inputs[2]->dtype());
     }
     if (!g.needs[0] || (!dmean && !drstd)) return grads;
     const Groups groups = layer_groups(x->shape(), g.call.integer("axes"));
     TensorRef extra;
-    if (dmean) extra = build::broadcast_to(build::reshape(dmean, groups.stats) * (1 / groups.count), x->shape());
+    if (dmean)
+        extra = build::broadcast_to(build::reshape(dmean, groups.stats) * (1 / groups.count),
+                                    x->shape());
     if (drstd) {  // d r / d x = -r^3 * (x - mean) / M
         const TensorRef r = build::reshape(rstd, groups.stats);
-        const TensorRef part = (as_f32(x) - build::reshape(mean, groups.stats)) *
-                               (build::reshape(drstd, groups.stats) * r * r * r * (-1 / groups.count));
+        const TensorRef part =
+            (as_f32(x) - build::reshape(mean, groups.stats)) *
+            (build::reshape(drstd, groups.stats) * r * r * r * (-1 / groups.count));
         extra = extra ? extra + part : part;
     }
     extra = build::cast(extra, x->dtype());
@@ -246,62 +281,86 @@ Grads grad_layer_norm_grad(const GradCall& g) {
     const TensorRef &x = g.inputs[0], &mean = g.inputs[1], &rstd = g.inputs[2], &dy = g.inputs[3];
     const bool affine = g.call.flag("affine");
     const Groups groups = layer_groups(x->shape(), g.call.integer("axes"));
-    const SecondOrder d = second_order(groups, x, mean, build::reshape(rstd, groups.stats), affine ? g.inputs[4] : TensorRef(), dy,
-                                       g.out_grads[0], affine ? g.out_grads[1] : TensorRef(), affine ? g.out_grads[2] : TensorRef());
-    Grads grads{build::cast(d.x, x->dtype()), build::reshape(d.mean, mean->shape()), build::reshape(d.r, rstd->shape()),
-                build::cast(d.dy, dy->dtype())};
-    if (affine) grads.push_back(build::reshape(build::cast(d.scale, g.inputs[4]->dtype()), g.inputs[4]->shape()));
+    const SecondOrder d =
+        second_order(groups, x, mean, build::reshape(rstd, groups.stats),
+                     affine ? g.inputs[4] : TensorRef(), dy, g.out_grads[0],
+                     affine ? g.out_grads[1] : TensorRef(), affine ? g.out_grads[2] : TensorRef());
+    Grads grads{build::cast(d.x, x->dtype()), build::reshape(d.mean, mean->shape()),
+                build::reshape(d.r, rstd->shape()), build::cast(d.dy, dy->dtype())};
+    if (affine)
+        grads.push_back(
+            build::reshape(build::cast(d.scale, g.inputs[4]->dtype()), g.inputs[4]->shape()));
     return grads;
 }
 
 // --- the same in simpler ops, for code generation ---------------------------------------------
 
-TensorRef mean_of(const TensorRef& x, const Axes& axes) { return build::op("reduce_mean", {x}, {axes, int64_t{1}}); }
+TensorRef mean_of(const TensorRef& x, const Axes& axes) {
+    return build::op("reduce_mean", {x}, {axes, int64_t{1}});
+}
 
 std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     const auto [outer, inner] = layer_shapes(call, type);
-    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768)) return {};
+    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768))
+        return {};
     const Groups groups = layer_groups(type.shape, call.integer("axes"));
     const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within), centered = x - mean;
-    const TensorRef r = rstd_of(mean_of(build::op("square", {centered}), groups.within), call.real("eps"));
+    const TensorRef r =
+        rstd_of(mean_of(build::op("square", {centered}), groups.within), call.real("eps"));
     TensorRef y = centered * r;
-    if (call.flag("affine")) y = y * build::reshape(as_f32(inputs[1]), groups.affine) + build::reshape(as_f32(inputs[2]), groups.affine);
+    if (call.flag("affine"))
+        y = y * build::reshape(as_f32(inputs[1]), groups.affine) +
+            build::reshape(as_f32(inputs[2]), groups.affine);
     return {build::cast(y, type.dtype), build::reshape(mean, outer), build::reshape(r, outer)};
 }
 
-// The statistics stay with their own kernel, which cuts long columns among threads; what they normalize joins
-// the activation and the sum that follow.
+// The statistics stay with their own kernel, which cuts long columns among threads; what they
+// normalize joins the activation and the sum that follow.
 std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     if (type.numel() == 0) return {};
     const Groups groups = batch_groups(type.shape);
     const Tensors stats = build::op_n("batch_norm_stats", {inputs.data(), 1});
-    const auto channel = [&](const TensorRef& v) { return build::reshape(as_f32(v), groups.stats); };
+    const auto channel = [&](const TensorRef& v) {
+        return build::reshape(as_f32(v), groups.stats);
+    };
     const TensorRef factor = channel(inputs[1]) * rstd_of(channel(stats[1]), call.real("eps"));
-    return {build::cast((as_f32(inputs[0]) - channel(stats[0])) * factor + channel(inputs[2]), type.dtype), stats[0], stats[1]};
+    return {build::cast((as_f32(inputs[0]) - channel(stats[0])) * factor + channel(inputs[2]),
+                        type.dtype),
+            stats[0], stats[1]};
 }
 
-std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
-    const TensorRef &x = inputs[0], &mean = inputs[1], &var = inputs[2], &scale = inputs[3], &dy = inputs[4];
+std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call,
+                                              std::span<const TensorRef> inputs) {
+    const TensorRef &x = inputs[0], &mean = inputs[1], &var = inputs[2], &scale = inputs[3],
+                    &dy = inputs[4];
     const Type& type = call.inputs[0];
     if (type.numel() == 0) return {};
     const Groups groups = batch_groups(type.shape);
-    const auto channel = [&](const TensorRef& v) { return build::reshape(as_f32(v), groups.stats); };
-    const Tensors sums = build::op_n("batch_norm_grad_sums", std::array{x, mean, var, dy}, {call.real("eps")});
+    const auto channel = [&](const TensorRef& v) {
+        return build::reshape(as_f32(v), groups.stats);
+    };
+    const Tensors sums =
+        build::op_n("batch_norm_grad_sums", std::array{x, mean, var, dy}, {call.real("eps")});
     const TensorRef r = rstd_of(channel(var), call.real("eps"));
-    const TensorRef factor = channel(scale) * r, shift = channel(sums[1]) * (1 / groups.count), slope = channel(sums[0]) * r * (1 / groups.count);
+    const TensorRef factor = channel(scale) * r, shift = channel(sums[1]) * (1 / groups.count),
+                    slope = channel(sums[0]) * r * (1 / groups.count);
     const TensorRef dx = (as_f32(dy) - shift - (as_f32(x) - channel(mean)) * slope) * factor;
-    return {build::cast(dx, type.dtype), build::cast(sums[0], scale->dtype()), build::cast(sums[1], scale->dtype())};
+    return {build::cast(dx, type.dtype), build::cast(sums[0], scale->dtype()),
+            build::cast(sums[1], scale->dtype())};
 }
 
 // What both kernels need is written twice on purpose: it is cheaper to compute than to store.
-std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
+std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call,
+                                              std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     const auto [outer, inner] = layer_shapes(call, type);
-    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768)) return {};
+    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768))
+        return {};
     const Groups groups = layer_groups(type.shape, call.integer("axes"));
-    const TensorRef mean = build::reshape(inputs[1], groups.stats), r = build::reshape(inputs[2], groups.stats);
+    const TensorRef mean = build::reshape(inputs[1], groups.stats),
+                    r = build::reshape(inputs[2], groups.stats);
     const bool affine = call.flag("affine");
     const auto normalized = [&] { return (as_f32(inputs[0]) - mean) * r; };
     const TensorRef xh = normalized(), dy = as_f32(inputs[3]);
@@ -311,7 +370,8 @@ std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call, std::span<cons
     if (!affine) return results;
     const DType dtype = call.inputs[4].dtype;
     const TensorRef again = as_f32(inputs[3]);
-    results.push_back(build::reshape(build::cast(groups.sum_affine(again * normalized()), dtype), inner));
+    results.push_back(
+        build::reshape(build::cast(groups.sum_affine(again * normalized()), dtype), inner));
     results.push_back(build::reshape(build::cast(groups.sum_affine(again), dtype), inner));
     return results;
 }
@@ -328,8 +388,9 @@ const AttrSpec kEps{"eps", AttrKind::real, Attr{1e-5}}, kAxes{"axes", AttrKind::
 std::vector<OpDef> norm_ops() {
     return {
         {.name = "batch_norm",
-         .doc = "(x - mean) / sqrt(var + eps) * scale + bias with the statistics of this batch, over all axes but axis 1. "
-                "Also returns mean and the biased variance, in float32.",
+         .doc =
+             "(x - mean) / sqrt(var + eps) * scale + bias with the statistics of this batch, over all axes but axis 1. "
+             "Also returns mean and the biased variance, in float32.",
          .inputs = {"x", "scale", "bias"},
          .attrs = {kEps},
          .infer = infer_batch_norm,
@@ -357,15 +418,17 @@ std::vector<OpDef> norm_ops() {
          .channels_last_outputs = 1,
          .cost = cost_norm},
         {.name = "batch_norm_grad_sums",
-         .doc = "Gradients of batch_norm's first result for scale and bias, in float32: sums over all axes but axis 1.",
+         .doc =
+             "Gradients of batch_norm's first result for scale and bias, in float32: sums over all axes but axis 1.",
          .inputs = {"x", "mean", "var", "dy"},
          .attrs = {kEps},
          .infer = infer_batch_norm_grad_sums,
          .channels_last_inputs = 9,
          .cost = cost_norm},
         {.name = "layer_norm",
-         .doc = "Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). "
-                "Also returns mean and 1 / sqrt(var + eps), in float32.",
+         .doc =
+             "Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). "
+             "Also returns mean and 1 / sqrt(var + eps), in float32.",
          .inputs = {"x", "scale_and_bias"},
          .variadic = true,
          .attrs = {kAxes, kEps, kAffine},
@@ -375,7 +438,8 @@ std::vector<OpDef> norm_ops() {
          .expand = expand_layer_norm,
          .cost = cost_norm},
         {.name = "layer_norm_grad",
-         .doc = "Gradients of layer_norm's first result for x, and for scale and bias unless affine = 0.",
+         .doc =
+             "Gradients of layer_norm's first result for x, and for scale and bias unless affine = 0.",
          .inputs = {"x", "mean", "rstd", "dy", "scale"},
          .variadic = true,
          .attrs = {kAxes, kAffine},

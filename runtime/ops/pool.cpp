@@ -1,6 +1,7 @@
 // runtime/ops/pool.cpp -- max and average pooling over [n, c, spatial...], with given windows or
-// adaptive ones (output place o of out covers input [floor(o * in / out), ceil((o + 1) * in / out))).
-// Rules: P1 a floating dtype    P2 rank 3 to 5    P3 one kernel, stride and padding per spatial axis
+// adaptive ones (output place o of out covers input [floor(o * in / out), ceil((o + 1) * in /
+// out))). Rules: P1 a floating dtype    P2 rank 3 to 5    P3 one kernel, stride and padding per
+// spatial axis
 //        P4 padding is smaller than the kernel, so that every window holds an element
 //        P5 the window fits into the padded extent    P6 dy has the shape that the forward op gives
 // Max: a NaN in the window wins; the gradient goes to the first largest element in row-major order.
@@ -19,11 +20,13 @@ Type pooled(const OpCall& call, const Type& x) {
     Type y{x.dtype, {x.shape[0], x.shape[1]}, x.layout};
     for (int axis = 0; axis < dims; ++axis) {
         if (window.padding[axis] >= window.kernel[axis])
-            refuse(call, cat("pool P4: padding ", window.padding[axis], " is not smaller than the kernel ", window.kernel[axis]));
+            refuse(call, cat("pool P4: padding ", window.padding[axis],
+                             " is not smaller than the kernel ", window.kernel[axis]));
         const int64_t places = window.places(axis, x.shape[axis + 2]);
         if (places < 1 || x.shape[axis + 2] == 0)
-            refuse(call, cat("pool P5: a kernel of ", window.kernel[axis], " does not fit into ", x.shape[axis + 2], " + 2 * ",
-                             window.padding[axis], " of spatial axis ", axis));
+            refuse(call, cat("pool P5: a kernel of ", window.kernel[axis], " does not fit into ",
+                             x.shape[axis + 2], " + 2 * ", window.padding[axis],
+                             " of spatial axis ", axis));
         y.shape.push_back(places);
     }
     return y;
@@ -49,15 +52,18 @@ Type with_spatial(const OpCall& call, const Type& dy) {
 }
 
 void check_dy(const OpCall& call, const Type& expected, const Type& dy) {
-    if (dy.dtype != expected.dtype) refuse(call, "pool P6: dy has another dtype than x", "cast dy", ErrorKind::type);
+    if (dy.dtype != expected.dtype)
+        refuse(call, "pool P6: dy has another dtype than x", "cast dy", ErrorKind::type);
     if (!(dy.shape == expected.shape))
-        refuse(call, cat("pool P6: dy has shape ", to_string(dy.shape), ", but pooling gives ", to_string(expected.shape)));
+        refuse(call, cat("pool P6: dy has shape ", to_string(dy.shape), ", but pooling gives ",
+                         to_string(expected.shape)));
 }
 
 Extents spatial(const TensorRef& x) { return {x->shape().begin() + 2, x->shape().end()}; }
 
 Cost cost_pool(const OpCall& call, std::span<const Type> outputs) {
-    return {4.0 * static_cast<double>(std::max(call.inputs[0].numel(), outputs[0].numel())), bytes_of(call, outputs)};
+    return {4.0 * static_cast<double>(std::max(call.inputs[0].numel(), outputs[0].numel())),
+            bytes_of(call, outputs)};
 }
 
 // The gradient of max pooling for dy picks, at the same places, from the gradient of its result.
@@ -75,13 +81,15 @@ Grads grad_of_pick(const GradCall& g, std::string_view scatter) {
 }
 
 void check_pick(const OpCall& call) {
-    if (!(call.inputs[0].shape == call.inputs[1].shape) || call.inputs[0].dtype != call.inputs[1].dtype)
+    if (!(call.inputs[0].shape == call.inputs[1].shape) ||
+        call.inputs[0].dtype != call.inputs[1].dtype)
         refuse(call, "pool P6: both operands have the same type");
 }
 
 const AttrSpec kKernel{"kernel", AttrKind::integers}, kStride{"stride", AttrKind::integers},
-    kPadding{"padding", AttrKind::integers, Attr{Extents{0}}}, kOutput{"output", AttrKind::integers},
-    kInputShape{"input_shape", AttrKind::integers}, kInclude{"count_include_padding", AttrKind::integer, Attr{int64_t{0}}};
+    kPadding{"padding", AttrKind::integers, Attr{Extents{0}}},
+    kOutput{"output", AttrKind::integers}, kInputShape{"input_shape", AttrKind::integers},
+    kInclude{"count_include_padding", AttrKind::integer, Attr{int64_t{0}}};
 
 std::vector<OpDef> max_ops() {
     return {
@@ -89,8 +97,12 @@ std::vector<OpDef> max_ops() {
          .doc = "Largest element of each window of x [n, c, spatial...]; a NaN in the window wins.",
          .inputs = {"x"},
          .attrs = {kKernel, kStride, kPadding},
-         .infer = [](const OpCall& call) -> std::vector<Type> { return {pooled(call, call.inputs[0])}; },
-         .grad = [](const GradCall& g) -> Grads { return {op("max_pool_grad", {g.inputs[0], g.out_grads[0]}, g.call.attrs)}; },
+         .infer = [](const OpCall& call) -> std::vector<Type> {
+        return {pooled(call, call.inputs[0])};
+    },
+         .grad = [](const GradCall& g) -> Grads {
+        return {op("max_pool_grad", {g.inputs[0], g.out_grads[0]}, g.call.attrs)};
+    },
          .keeps = Keeps::inputs,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
@@ -100,33 +112,37 @@ std::vector<OpDef> max_ops() {
          .inputs = {"x", "dy"},
          .attrs = {kKernel, kStride, kPadding},
          .infer = [](const OpCall& call) -> std::vector<Type> {
-             check_dy(call, pooled(call, call.inputs[0]), call.inputs[1]);
-             return {call.inputs[0]};
-         },
+        check_dy(call, pooled(call, call.inputs[0]), call.inputs[1]);
+        return {call.inputs[0]};
+    },
          .grad = [](const GradCall& g) { return grad_of_max_grad(g, "max_pool_pick"); },
          .keeps = Keeps::inputs,
          .channels_last_inputs = 3,
          .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "max_pool_pick",
-         .doc = "The elements of v at the places that max_pool takes from x: the gradient of max_pool_grad for dy.",
+         .doc =
+             "The elements of v at the places that max_pool takes from x: the gradient of max_pool_grad for dy.",
          .inputs = {"x", "v"},
          .attrs = {kKernel, kStride, kPadding},
          .infer = [](const OpCall& call) -> std::vector<Type> {
-             check_pick(call);
-             return {pooled(call, call.inputs[0])};
-         },
+        check_pick(call);
+        return {pooled(call, call.inputs[0])};
+    },
          .grad = [](const GradCall& g) { return grad_of_pick(g, "max_pool_grad"); },
          .keeps = Keeps::inputs,
          .cost = cost_pool},
         {.name = "adaptive_max_pool",
-         .doc = "Largest element of each of `output` even parts per spatial axis; a NaN in the part wins.",
+         .doc =
+             "Largest element of each of `output` even parts per spatial axis; a NaN in the part wins.",
          .inputs = {"x"},
          .attrs = {kOutput},
-         .infer = [](const OpCall& call) -> std::vector<Type> { return {adaptively_pooled(call, call.inputs[0])}; },
+         .infer = [](const OpCall& call) -> std::vector<Type> {
+        return {adaptively_pooled(call, call.inputs[0])};
+    },
          .grad = [](const GradCall& g) -> Grads {
-             return {op("adaptive_max_pool_grad", {g.inputs[0], g.out_grads[0]}, g.call.attrs)};
-         },
+        return {op("adaptive_max_pool_grad", {g.inputs[0], g.out_grads[0]}, g.call.attrs)};
+    },
          .keeps = Keeps::inputs,
          .cost = cost_pool},
         {.name = "adaptive_max_pool_grad",
@@ -134,9 +150,9 @@ std::vector<OpDef> max_ops() {
          .inputs = {"x", "dy"},
          .attrs = {kOutput},
          .infer = [](const OpCall& call) -> std::vector<Type> {
-             check_dy(call, adaptively_pooled(call, call.inputs[0]), call.inputs[1]);
-             return {call.inputs[0]};
-         },
+        check_dy(call, adaptively_pooled(call, call.inputs[0]), call.inputs[1]);
+        return {call.inputs[0]};
+    },
          .grad = [](const GradCall& g) { return grad_of_max_grad(g, "adaptive_max_pool_pick"); },
          .keeps = Keeps::inputs,
          .cost = cost_pool},
@@ -145,9 +161,9 @@ std::vector<OpDef> max_ops() {
          .inputs = {"x", "v"},
          .attrs = {kOutput},
          .infer = [](const OpCall& call) -> std::vector<Type> {
-             check_pick(call);
-             return {adaptively_pooled(call, call.inputs[0])};
-         },
+        check_pick(call);
+        return {adaptively_pooled(call, call.inputs[0])};
+    },
          .grad = [](const GradCall& g) { return grad_of_pick(g, "adaptive_max_pool_grad"); },
          .keeps = Keeps::inputs,
          .cost = cost_pool},
@@ -157,15 +173,18 @@ std::vector<OpDef> max_ops() {
 std::vector<OpDef> average_ops() {
     return {
         {.name = "avg_pool",
-         .doc = "Mean of each window of x [n, c, spatial...]; padding counts as zeros if count_include_padding.",
+         .doc =
+             "Mean of each window of x [n, c, spatial...]; padding counts as zeros if count_include_padding.",
          .inputs = {"x"},
          .attrs = {kKernel, kStride, kPadding, kInclude},
-         .infer = [](const OpCall& call) -> std::vector<Type> { return {pooled(call, call.inputs[0])}; },
+         .infer = [](const OpCall& call) -> std::vector<Type> {
+        return {pooled(call, call.inputs[0])};
+    },
          .grad = [](const GradCall& g) -> Grads {
-             Attrs attrs = g.call.attrs;
-             attrs.push_back(spatial(g.inputs[0]));
-             return {op("avg_pool_grad", {g.out_grads[0]}, attrs)};
-         },
+        Attrs attrs = g.call.attrs;
+        attrs.push_back(spatial(g.inputs[0]));
+        return {op("avg_pool_grad", {g.out_grads[0]}, attrs)};
+    },
          .keeps = Keeps::nothing,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
@@ -175,13 +194,13 @@ std::vector<OpDef> average_ops() {
          .inputs = {"dy"},
          .attrs = {kKernel, kStride, kPadding, kInclude, kInputShape},
          .infer = [](const OpCall& call) -> std::vector<Type> {
-             const Type x = with_spatial(call, call.inputs[0]);
-             check_dy(call, pooled(call, x), call.inputs[0]);
-             return {x};
-         },
+        const Type x = with_spatial(call, call.inputs[0]);
+        check_dy(call, pooled(call, x), call.inputs[0]);
+        return {x};
+    },
          .grad = [](const GradCall& g) -> Grads {
-             return {op("avg_pool", {g.out_grads[0]}, {g.call.attrs.begin(), g.call.attrs.begin() + 4})};
-         },
+        return {op("avg_pool", {g.out_grads[0]}, {g.call.attrs.begin(), g.call.attrs.begin() + 4})};
+    },
          .keeps = Keeps::nothing,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
@@ -190,10 +209,12 @@ std::vector<OpDef> average_ops() {
          .doc = "Mean of each of `output` even parts per spatial axis.",
          .inputs = {"x"},
          .attrs = {kOutput},
-         .infer = [](const OpCall& call) -> std::vector<Type> { return {adaptively_pooled(call, call.inputs[0])}; },
+         .infer = [](const OpCall& call) -> std::vector<Type> {
+        return {adaptively_pooled(call, call.inputs[0])};
+    },
          .grad = [](const GradCall& g) -> Grads {
-             return {op("adaptive_avg_pool_grad", {g.out_grads[0]}, {spatial(g.inputs[0])})};
-         },
+        return {op("adaptive_avg_pool_grad", {g.out_grads[0]}, {spatial(g.inputs[0])})};
+    },
          .keeps = Keeps::nothing,
          .channels_last_inputs = 1,
          .channels_last_outputs = 1,
@@ -202,8 +223,12 @@ std::vector<OpDef> average_ops() {
          .doc = "Gradient of adaptive_avg_pool; input_shape has x's spatial extents.",
          .inputs = {"dy"},
          .attrs = {kInputShape},
-         .infer = [](const OpCall& call) -> std::vector<Type> { return {with_spatial(call, call.inputs[0])}; },
-         .grad = [](const GradCall& g) -> Grads { return {op("adaptive_avg_pool", {g.out_grads[0]}, {spatial(g.inputs[0])})}; },
+         .infer = [](const OpCall& call) -> std::vector<Type> {
+        return {with_spatial(call, call.inputs[0])};
+    },
+         .grad = [](const GradCall& g) -> Grads {
+        return {op("adaptive_avg_pool", {g.out_grads[0]}, {spatial(g.inputs[0])})};
+    },
          .keeps = Keeps::nothing,
          .cost = cost_pool},
     };

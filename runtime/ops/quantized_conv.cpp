@@ -1,8 +1,10 @@
-// quantized_conv -- convolution of 8-bit integers with a 32-bit accumulator, and its way back to 8 bits:
-//   y = saturate(round(max(acc * scale + bias, 0))), the max where relu is set; halves go to the even number.
-// x = sx * qx, w = sw * qw and y = sy * qy are symmetric; scale = sx * sw / sy and bias = real bias / sy say it
-// all, so one primitive computes qy. A linear layer is the case of 1x1 kernels on 1x1 images.
-// Rules (cited by messages and tests):
+// quantized_conv -- convolution of 8-bit integers with a 32-bit accumulator, and its way back to 8
+// bits:
+//   y = saturate(round(max(acc * scale + bias, 0))), the max where relu is set; halves go to the
+//   even number.
+// x = sx * qx, w = sw * qw and y = sy * qy are symmetric; scale = sx * sw / sy and bias = real bias
+// / sy say it all, so one primitive computes qy. A linear layer is the case of 1x1 kernels on 1x1
+// images. Rules (cited by messages and tests):
 //   Q1 x is int8 or uint8, w int8, scale and bias float32     Q2 rank 3 to 5, the same for x and w
 //   Q3 groups divides the channels of both sides, and w has c / groups input channels
 //   Q4 scale has 1 element or one per output channel, bias one per output channel
@@ -14,19 +16,27 @@ namespace megjit::runtime {
 namespace {
 
 void check_types(const OpCall& call, DType y) {
-    const Type &x = call.inputs[0], &w = call.inputs[1], &scale = call.inputs[2], &bias = call.inputs[3];
-    if ((x.dtype != DType::i8 && x.dtype != DType::u8) || w.dtype != DType::i8 || scale.dtype != DType::f32 || bias.dtype != DType::f32)
-        refuse(call, "quantized_conv Q1: x is int8 or uint8, w int8, scale and bias float32", "quantize the operands first", ErrorKind::type);
+    const Type &x = call.inputs[0], &w = call.inputs[1], &scale = call.inputs[2],
+               &bias = call.inputs[3];
+    if ((x.dtype != DType::i8 && x.dtype != DType::u8) || w.dtype != DType::i8 ||
+        scale.dtype != DType::f32 || bias.dtype != DType::f32)
+        refuse(call, "quantized_conv Q1: x is int8 or uint8, w int8, scale and bias float32",
+               "quantize the operands first", ErrorKind::type);
     if (y != DType::i8 && y != DType::u8 && y != DType::f32)
-        refuse(call, cat("quantized_conv Q6: the result cannot be ", info(y).name), "use int8, uint8 or float32", ErrorKind::type);
+        refuse(call, cat("quantized_conv Q6: the result cannot be ", info(y).name),
+               "use int8, uint8 or float32", ErrorKind::type);
     if (x.rank() < 3 || x.rank() > 5 || w.rank() != x.rank())
-        refuse(call, cat("quantized_conv Q2: the ranks are ", x.rank(), " and ", w.rank()), "both are [n or oc, c, 1 to 3 spatial axes]");
+        refuse(call, cat("quantized_conv Q2: the ranks are ", x.rank(), " and ", w.rank()),
+               "both are [n or oc, c, 1 to 3 spatial axes]");
     const int64_t groups = call.integer("groups"), oc = w.shape[0];
-    if (groups < 1 || w.shape[1] < 1 || x.shape[1] % groups || oc % groups || w.shape[1] * groups != x.shape[1])
-        refuse(call, cat("quantized_conv Q3: groups = ", groups, " with ", x.shape[1], " input channels, ", oc, " output channels, and ",
-                         w.shape[1], " channels in the weights"));
+    if (groups < 1 || w.shape[1] < 1 || x.shape[1] % groups || oc % groups ||
+        w.shape[1] * groups != x.shape[1])
+        refuse(call, cat("quantized_conv Q3: groups = ", groups, " with ", x.shape[1],
+                         " input channels, ", oc, " output channels, and ", w.shape[1],
+                         " channels in the weights"));
     if ((scale.numel() != 1 && scale.numel() != oc) || bias.numel() != oc)
-        refuse(call, cat("quantized_conv Q4: scale has ", scale.numel(), " and bias ", bias.numel(), " elements for ", oc, " output channels"));
+        refuse(call, cat("quantized_conv Q4: scale has ", scale.numel(), " and bias ", bias.numel(),
+                         " elements for ", oc, " output channels"));
 }
 
 std::vector<Type> infer_quantized_conv(const OpCall& call) {
@@ -39,9 +49,11 @@ std::vector<Type> infer_quantized_conv(const OpCall& call) {
         window.kernel[axis] = w.shape[axis + 2];
         const int64_t places = window.kernel[axis] < 1 ? 0 : window.places(axis, x.shape[axis + 2]);
         if (places < 1)
-            refuse(call, cat("quantized_conv Q5: a kernel of ", window.kernel[axis], " does not fit into ", x.shape[axis + 2], " + 2 * ",
-                             window.padding[axis], " of spatial axis ", axis),
-                   "enlarge the input or the padding");
+            refuse(
+                call,
+                cat("quantized_conv Q5: a kernel of ", window.kernel[axis], " does not fit into ",
+                    x.shape[axis + 2], " + 2 * ", window.padding[axis], " of spatial axis ", axis),
+                "enlarge the input or the padding");
         y.push_back(places);
     }
     return {{dtype, y, x.layout}};
@@ -52,7 +64,8 @@ std::vector<Type> infer_quantized_conv(const OpCall& call) {
 OpDef quantized_conv() {
     return {
         .name = "quantized_conv",
-        .doc = "Convolution of int8 x [n, c, spatial...] with int8 w [oc, c / groups, kernel...]: round(acc * scale + bias), saturated.",
+        .doc =
+            "Convolution of int8 x [n, c, spatial...] with int8 w [oc, c / groups, kernel...]: round(acc * scale + bias), saturated.",
         .inputs = {"x", "w", "scale", "bias"},
         .attrs = {{"stride", AttrKind::integers, Attr{std::vector<int64_t>{1}}},
                   {"padding", AttrKind::integers, Attr{std::vector<int64_t>{0}}},
@@ -63,9 +76,10 @@ OpDef quantized_conv() {
         .infer = infer_quantized_conv,
         .channels_last_inputs = 1,
         .channels_last_outputs = 1,
-        .cost = [](const OpCall& call, std::span<const Type> outputs) {
-            return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
-        },
+        .cost =
+            [](const OpCall& call, std::span<const Type> outputs) {
+        return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
+    },
     };
 }
 

@@ -15,7 +15,8 @@ Shape reduced_shape(const OpCall& call, const Shape& of, const Ints& axes, bool 
     uint32_t mask = 0;
     for (const int64_t axis : axes) {
         if (axis <= before || axis >= of.rank())
-            refuse(call, cat(call.op.name, " U1: axes ", to_string(Attr{axes}), " are sorted, distinct and below ", of.rank()));
+            refuse(call, cat(call.op.name, " U1: axes ", to_string(Attr{axes}),
+                             " are sorted, distinct and below ", of.rank()));
         mask |= 1u << axis;
         before = axis;
     }
@@ -27,18 +28,23 @@ Shape reduced_shape(const OpCall& call, const Shape& of, const Ints& axes, bool 
     return shape;
 }
 
-bool is(const OpCall& call, std::string_view a, std::string_view b) { return call.op.name == a || call.op.name == b; }
+bool is(const OpCall& call, std::string_view a, std::string_view b) {
+    return call.op.name == a || call.op.name == b;
+}
 
 void check_not_empty(const OpCall& call, const Type& x, const Shape& result) {
     if (x.numel() == 0 && result.numel() > 0)
-        refuse(call, cat(call.op.name, " U2: there is no element to choose along an empty axis"), "check the shape before reducing");
+        refuse(call, cat(call.op.name, " U2: there is no element to choose along an empty axis"),
+               "check the shape before reducing");
 }
 
 std::vector<Type> infer_reduce(const OpCall& call) {
     const Type& x = call.inputs[0];
     if (x.dtype == DType::c64 && call.op.name != "reduce_sum")
-        refuse(call, cat(call.op.name, " U3: complex tensors can only be summed"), "reduce real and imag", ErrorKind::type);
-    Type result{x.dtype, reduced_shape(call, x.shape, call.integers("axes"), call.flag("keepdims"))};
+        refuse(call, cat(call.op.name, " U3: complex tensors can only be summed"),
+               "reduce real and imag", ErrorKind::type);
+    Type result{x.dtype,
+                reduced_shape(call, x.shape, call.integers("axes"), call.flag("keepdims"))};
     if (is(call, "reduce_max", "reduce_min")) check_not_empty(call, x, result.shape);
     else if (x.dtype == DType::b8) result.dtype = DType::i32;
     if (call.op.name == "reduce_mean") result.dtype = DType::f32;
@@ -47,7 +53,8 @@ std::vector<Type> infer_reduce(const OpCall& call) {
 
 std::vector<Type> infer_arg(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.dtype == DType::c64) refuse(call, cat(call.op.name, " U3: complex numbers have no order"), {}, ErrorKind::type);
+    if (x.dtype == DType::c64)
+        refuse(call, cat(call.op.name, " U3: complex numbers have no order"), {}, ErrorKind::type);
     const int axis = normalize_axis(call.integer("axis"), x.rank(), call.op.name);
     const Shape shape = reduced_shape(call, x.shape, {axis}, call.flag("keepdims"));
     check_not_empty(call, x, shape);
@@ -60,26 +67,32 @@ TensorRef widened(const GradCall& g, const TensorRef& y) {
     for (const int64_t axis : g.call.integers("axes")) shape[static_cast<int>(axis)] = 1;
     return build::reshape(y, shape);
 }
-TensorRef spread(const GradCall& g, const TensorRef& y) { return build::broadcast_to(widened(g, y), g.inputs[0]->shape()); }
+TensorRef spread(const GradCall& g, const TensorRef& y) {
+    return build::broadcast_to(widened(g, y), g.inputs[0]->shape());
+}
 
 // Every element equal to the extreme one receives the whole gradient.
 Grads grad_extreme(const GradCall& g) {
-    const TensorRef mask = build::op("equal", {g.inputs[0], spread(g, g.outputs[0])}), dy = spread(g, g.out_grads[0]);
+    const TensorRef mask = build::op("equal", {g.inputs[0], spread(g, g.outputs[0])}),
+                    dy = spread(g, g.out_grads[0]);
     return {build::where(mask, dy, build::zeros_like(dy))};
 }
 
-// The product of the others, without dividing by zero: with one zero only that element has a gradient,
-// with more of them none has. The derivative of this gradient takes the zeros as given.
+// The product of the others, without dividing by zero: with one zero only that element has a
+// gradient, with more of them none has. The derivative of this gradient takes the zeros as given.
 Grads grad_prod(const GradCall& g) {
     const TensorRef& x = g.inputs[0];
     const Ints& axes = g.call.integers("axes");
     const TensorRef zero = build::number(0, x), is_zero = build::op("equal", {x, zero});
     const TensorRef safe = build::where(is_zero, build::full(x->shape(), 1, x->dtype()), x);
     const TensorRef product = build::op("reduce_prod", {safe}, {axes, int64_t{1}});
-    const TensorRef zeros = build::broadcast_to(build::reduce_sum(build::cast(is_zero, DType::f32), axes, true), x->shape());
+    const TensorRef zeros = build::broadcast_to(
+        build::reduce_sum(build::cast(is_zero, DType::f32), axes, true), x->shape());
     const TensorRef none = build::zeros_like(x), all = build::broadcast_to(product, x->shape());
-    const TensorRef one_zero = build::op("equal", {zeros, build::number(1, zeros)}), no_zero = build::op("equal", {zeros, build::number(0, zeros)});
-    const TensorRef at_zero = build::where(one_zero, all, none), elsewhere = build::where(no_zero, build::div(all, safe), none);
+    const TensorRef one_zero = build::op("equal", {zeros, build::number(1, zeros)}),
+                    no_zero = build::op("equal", {zeros, build::number(0, zeros)});
+    const TensorRef at_zero = build::where(one_zero, all, none),
+                    elsewhere = build::where(no_zero, build::div(all, safe), none);
     return {build::mul(spread(g, g.out_grads[0]), build::where(is_zero, at_zero, elsewhere))};
 }
 
@@ -88,46 +101,62 @@ Cost cost_reduce(const OpCall& call, std::span<const Type> outputs) {
 }
 
 OpDef reduction(std::string name, std::string doc, Grads (*grad)(const GradCall&), Keeps keeps) {
-    return {.name = std::move(name),
-            .doc = std::move(doc),
-            .inputs = {"x"},
-            .attrs = {{"axes", AttrKind::integers}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},
-            .infer = infer_reduce,
-            .grad = grad,
-            .keeps = keeps,
-            .cost = cost_reduce};
+    return {
+        .name = std::move(name),
+        .doc = std::move(doc),
+        .inputs = {"x"},
+        .attrs = {{"axes", AttrKind::integers}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},
+        .infer = infer_reduce,
+        .grad = grad,
+        .keeps = keeps,
+        .cost = cost_reduce};
 }
 
 OpDef arg_reduction(std::string name, std::string doc) {
-    return {.name = std::move(name),
-            .doc = std::move(doc),
-            .inputs = {"x"},
-            .attrs = {{"axis", AttrKind::integer}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},
-            .infer = infer_arg,
-            .keeps = Keeps::nothing,
-            .cost = cost_reduce};
+    return {
+        .name = std::move(name),
+        .doc = std::move(doc),
+        .inputs = {"x"},
+        .attrs = {{"axis", AttrKind::integer}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},
+        .infer = infer_arg,
+        .keeps = Keeps::nothing,
+        .cost = cost_reduce};
 }
 
 }  // namespace
 
 std::vector<OpDef> reduce_ops() {
     return {
-        reduction("reduce_sum", "Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32).",
-                  [](const GradCall& g) -> Grads { return {spread(g, g.out_grads[0])}; }, Keeps::nothing),
+        reduction(
+            "reduce_sum",
+            "Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32).",
+            [](const GradCall& g) -> Grads { return {spread(g, g.out_grads[0])}; }, Keeps::nothing),
         reduction("reduce_mean", "Mean over axes, always float32.",
                   [](const GradCall& g) -> Grads {
-                      const int64_t n = g.inputs[0]->type().numel() / std::max<int64_t>(1, g.outputs[0]->type().numel());
-                      const TensorRef share = build::mul(g.out_grads[0], 1.0 / static_cast<double>(std::max<int64_t>(1, n)));
-                      return {build::cast(spread(g, share), g.inputs[0]->dtype())};
-                  },
-                  Keeps::nothing),
-        reduction("reduce_prod", "Product over axes; bool counts in int32. The gradient is right where x has zeros.", grad_prod, Keeps::inputs),
-        reduction("reduce_max", "Largest element over axes; NaN wins. Each of several equal largest elements receives the whole gradient.",
-                  grad_extreme, Keeps::both),
-        reduction("reduce_min", "Smallest element over axes; NaN wins. Each of several equal smallest elements receives the whole gradient.",
-                  grad_extreme, Keeps::both),
-        arg_reduction("argmax", "int32 index of the first largest element along an axis; NaN counts as the largest."),
-        arg_reduction("argmin", "int32 index of the first smallest element along an axis; NaN counts as the smallest."),
+        const int64_t n =
+            g.inputs[0]->type().numel() / std::max<int64_t>(1, g.outputs[0]->type().numel());
+        const TensorRef share =
+            build::mul(g.out_grads[0], 1.0 / static_cast<double>(std::max<int64_t>(1, n)));
+        return {build::cast(spread(g, share), g.inputs[0]->dtype())};
+    }, Keeps::nothing),
+        reduction(
+            "reduce_prod",
+            "Product over axes; bool counts in int32. The gradient is right where x has zeros.",
+            grad_prod, Keeps::inputs),
+        reduction(
+            "reduce_max",
+            "Largest element over axes; NaN wins. Each of several equal largest elements receives the whole gradient.",
+            grad_extreme, Keeps::both),
+        reduction(
+            "reduce_min",
+            "Smallest element over axes; NaN wins. Each of several equal smallest elements receives the whole gradient.",
+            grad_extreme, Keeps::both),
+        arg_reduction(
+            "argmax",
+            "int32 index of the first largest element along an axis; NaN counts as the largest."),
+        arg_reduction(
+            "argmin",
+            "int32 index of the first smallest element along an axis; NaN counts as the smallest."),
     };
 }
 

@@ -2,9 +2,9 @@
 // concatenation, padding; constants; parts of complex numbers.
 // Rules: reshape R1 equal element counts              broadcast_to B1 trailing extents equal or 1
 //        transpose T1 perm names every axis once      slice L1 one begin, end, step per axis
-//        slice L2 begin lies inside the axis          slice_set L3 value has the region's shape and dtype
-//        concat C1 equal ranks  C2 equal extents besides the axis
-//        pad P1 one width per axis, none negative     pad P2 reflect: widths below the extent, edge: not empty
+//        slice L2 begin lies inside the axis          slice_set L3 value has the region's shape and
+//        dtype concat C1 equal ranks  C2 equal extents besides the axis pad P1 one width per axis,
+//        none negative     pad P2 reflect: widths below the extent, edge: not empty
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -19,7 +19,9 @@ std::vector<Type> infer_reshape(const OpCall& call) {
     const Type& x = call.inputs[0];
     const Shape shape{std::span<const int64_t>(call.integers("shape"))};
     if (shape.numel() != x.numel())
-        refuse(call, cat("reshape R1: ", to_string(x.shape), " has ", x.numel(), " elements and ", to_string(shape), " has ", shape.numel()),
+        refuse(call,
+               cat("reshape R1: ", to_string(x.shape), " has ", x.numel(), " elements and ",
+                   to_string(shape), " has ", shape.numel()),
                "choose a shape with as many elements, or one extent of -1");
     return {{x.dtype, shape}};
 }
@@ -29,7 +31,9 @@ std::vector<Type> infer_broadcast_to(const OpCall& call) {
     const Shape shape{std::span<const int64_t>(call.integers("shape"))};
     const auto both = broadcast(x.shape, shape);
     if (!both || !(*both == shape))
-        refuse(call, cat("broadcast_to B1: each trailing extent of ", to_string(x.shape), " is 1 or that of ", to_string(shape)),
+        refuse(call,
+               cat("broadcast_to B1: each trailing extent of ", to_string(x.shape),
+                   " is 1 or that of ", to_string(shape)),
                "insert axes of extent 1 with reshape", ErrorKind::runtime);
     return {{x.dtype, shape}};
 }
@@ -45,38 +49,54 @@ std::vector<Type> infer_transpose(const OpCall& call) {
         shape.push_back(x.shape[static_cast<int>(axis)]);
     }
     if (shape.rank() != x.rank() || static_cast<int>(perm.size()) != x.rank())
-        refuse(call, cat("transpose T1: ", to_string(Attr{perm}), " must name each of ", x.rank(), " axes once"));
+        refuse(call, cat("transpose T1: ", to_string(Attr{perm}), " must name each of ", x.rank(),
+                         " axes once"));
     return {{x.dtype, shape}};
 }
 
 // Extents of the region that begin, end and step select; checks L1 and L2.
 Shape region(const OpCall& call, const Shape& of) {
-    const Ints &begin = call.integers("begin"), &end = call.integers("end"), &step = call.integers("step");
+    const Ints &begin = call.integers("begin"), &end = call.integers("end"),
+               &step = call.integers("step");
     const auto rank = static_cast<size_t>(of.rank());
     if (begin.size() != rank || end.size() != rank || step.size() != rank)
-        refuse(call, cat("slice L1: begin, end and step have one value for each of ", rank, " axes"));
+        refuse(call,
+               cat("slice L1: begin, end and step have one value for each of ", rank, " axes"));
     Shape shape;
     for (size_t i = 0; i < rank; ++i) {
         const int64_t extent = of[static_cast<int>(i)];
-        if (step[i] == 0) refuse(call, cat("slice L1: the step of axis ", i, " is 0"), "use a step of at least 1 or at most -1");
-        const int64_t span = step[i] > 0 ? end[i] - begin[i] : begin[i] - end[i], size = step[i] > 0 ? step[i] : -step[i];
-        const int64_t count = span <= 0 ? 0 : (span + size - 1) / size, last = begin[i] + (count - 1) * step[i];
+        if (step[i] == 0)
+            refuse(call, cat("slice L1: the step of axis ", i, " is 0"),
+                   "use a step of at least 1 or at most -1");
+        const int64_t span = step[i] > 0 ? end[i] - begin[i] : begin[i] - end[i],
+                      size = step[i] > 0 ? step[i] : -step[i];
+        const int64_t count = span <= 0 ? 0 : (span + size - 1) / size,
+                      last = begin[i] + (count - 1) * step[i];
         if (count > 0 && (begin[i] < 0 || begin[i] >= extent || last < 0 || last >= extent))
-            refuse(call, cat("slice L2: ", begin[i], ":", end[i], ":", step[i], " leaves axis ", i, " of extent ", extent), {}, ErrorKind::index);
+            refuse(call,
+                   cat("slice L2: ", begin[i], ":", end[i], ":", step[i], " leaves axis ", i,
+                       " of extent ", extent),
+                   {}, ErrorKind::index);
         shape.push_back(count);
     }
     return shape;
 }
 
-Attrs region_attrs(const OpCall& call) { return {call.integers("begin"), call.integers("end"), call.integers("step")}; }
+Attrs region_attrs(const OpCall& call) {
+    return {call.integers("begin"), call.integers("end"), call.integers("step")};
+}
 
-std::vector<Type> infer_slice(const OpCall& call) { return {{call.inputs[0].dtype, region(call, call.inputs[0].shape), call.inputs[0].layout}}; }
+std::vector<Type> infer_slice(const OpCall& call) {
+    return {{call.inputs[0].dtype, region(call, call.inputs[0].shape), call.inputs[0].layout}};
+}
 
 std::vector<Type> infer_slice_set(const OpCall& call) {
     const Type &x = call.inputs[0], &value = call.inputs[1];
     const Shape shape = region(call, x.shape);
     if (!(value.shape == shape) || value.dtype != x.dtype)
-        refuse(call, cat("slice_set L3: the region needs a value of ", to_string(Type{x.dtype, shape}), ", not ", to_string(value)),
+        refuse(call,
+               cat("slice_set L3: the region needs a value of ", to_string(Type{x.dtype, shape}),
+                   ", not ", to_string(value)),
                "broadcast and cast the value first");
     return {{x.dtype, x.shape}};
 }
@@ -88,10 +108,13 @@ std::vector<Type> infer_concat(const OpCall& call) {
     for (size_t k = 1; k < call.inputs.size(); ++k) {
         const Shape& other = call.inputs[k].shape;
         if (other.rank() != first.rank())
-            refuse(call, cat("concat C1: part 0 has rank ", first.rank(), ", part ", k, " has rank ", other.rank()));
+            refuse(call, cat("concat C1: part 0 has rank ", first.rank(), ", part ", k,
+                             " has rank ", other.rank()));
         for (int i = 0; i < first.rank(); ++i)
             if (i != axis && other[i] != shape[i])
-                refuse(call, cat("concat C2: axis ", i, " has extent ", shape[i], " in part 0 and ", other[i], " in part ", k),
+                refuse(call,
+                       cat("concat C2: axis ", i, " has extent ", shape[i], " in part 0 and ",
+                           other[i], " in part ", k),
                        cat("only axis ", axis, " may differ"));
         shape[axis] += other[axis];
     }
@@ -99,10 +122,12 @@ std::vector<Type> infer_concat(const OpCall& call) {
 }
 
 Grads grad_concat(const GradCall& g) {
-    const int axis = normalize_axis(g.call.integer("axis"), g.inputs[0]->shape().rank(), g.call.op.name);
+    const int axis =
+        normalize_axis(g.call.integer("axis"), g.inputs[0]->shape().rank(), g.call.op.name);
     const auto at = static_cast<size_t>(axis);
     Grads grads(g.inputs.size());
-    Ints begin(static_cast<size_t>(g.inputs[0]->shape().rank()), 0), end = extents_of(g.outputs[0]->shape());
+    Ints begin(static_cast<size_t>(g.inputs[0]->shape().rank()), 0),
+        end = extents_of(g.outputs[0]->shape());
     const Ints step(begin.size(), 1);
     end[at] = 0;
     for (size_t k = 0; k < grads.size(); ++k) {
@@ -118,22 +143,30 @@ Shape padded(const OpCall& call, const Shape& of, int sign) {
     const Ints &before = call.integers("before"), &after = call.integers("after");
     const std::string& mode = call.text("mode");
     if (mode != "constant" && mode != "edge" && mode != "reflect")
-        refuse(call, cat("the mode is \"", mode, "\""), "use \"constant\", \"edge\" or \"reflect\"");
+        refuse(call, cat("the mode is \"", mode, "\""),
+               "use \"constant\", \"edge\" or \"reflect\"");
     if (before.size() != static_cast<size_t>(of.rank()) || after.size() != before.size())
-        refuse(call, cat("pad P1: before and after have one width for each of ", of.rank(), " axes"));
+        refuse(call,
+               cat("pad P1: before and after have one width for each of ", of.rank(), " axes"));
     Shape shape = of;
     for (int i = 0; i < of.rank(); ++i) {
         const int64_t low = before[static_cast<size_t>(i)], high = after[static_cast<size_t>(i)];
-        if (low < 0 || high < 0) refuse(call, cat("pad P1: the widths of axis ", i, " are ", low, " and ", high), "use slice to make a tensor smaller");
+        if (low < 0 || high < 0)
+            refuse(call, cat("pad P1: the widths of axis ", i, " are ", low, " and ", high),
+                   "use slice to make a tensor smaller");
         shape[i] += sign * (low + high);
         const int64_t inner = sign > 0 ? of[i] : shape[i];
-        if ((low > 0 || high > 0) && ((mode == "edge" && inner < 1) || (mode == "reflect" && std::max(low, high) >= inner)))
-            refuse(call, cat("pad P2: mode ", mode, " cannot make ", std::max(low, high), " elements from extent ", inner, " of axis ", i));
+        if ((low > 0 || high > 0) &&
+            ((mode == "edge" && inner < 1) || (mode == "reflect" && std::max(low, high) >= inner)))
+            refuse(call, cat("pad P2: mode ", mode, " cannot make ", std::max(low, high),
+                             " elements from extent ", inner, " of axis ", i));
     }
     return shape;
 }
 
-std::vector<Type> infer_pad(const OpCall& call) { return {{call.inputs[0].dtype, padded(call, call.inputs[0].shape, 1)}}; }
+std::vector<Type> infer_pad(const OpCall& call) {
+    return {{call.inputs[0].dtype, padded(call, call.inputs[0].shape, 1)}};
+}
 std::vector<Type> infer_pad_grad(const OpCall& call) {
     if (!is_floating(call.inputs[0].dtype)) refuse(call, "a gradient has a floating dtype");
     return {{call.inputs[0].dtype, padded(call, call.inputs[0].shape, -1)}};
@@ -148,7 +181,9 @@ Grads grad_pad(const GradCall& g) {
     return {build::op("slice", {g.out_grads[0]}, {before, end, Ints(end.size(), 1)})};
 }
 
-std::vector<Type> infer_full(const OpCall& call) { return {{call.dtype("dtype"), Shape{std::span<const int64_t>(call.integers("shape"))}}}; }
+std::vector<Type> infer_full(const OpCall& call) {
+    return {{call.dtype("dtype"), Shape{std::span<const int64_t>(call.integers("shape"))}}};
+}
 
 std::vector<Type> infer_complex(const OpCall& call) {
     const Type &re = call.inputs[0], &im = call.inputs[1];
@@ -157,14 +192,16 @@ std::vector<Type> infer_complex(const OpCall& call) {
     return {{DType::c64, re.shape}};
 }
 std::vector<Type> infer_part(const OpCall& call) {
-    if (call.inputs[0].dtype != DType::c64) refuse(call, "the tensor is not complex", {}, ErrorKind::type);
+    if (call.inputs[0].dtype != DType::c64)
+        refuse(call, "the tensor is not complex", {}, ErrorKind::type);
     return {{DType::f32, call.inputs[0].shape}};
 }
 
 TensorRef zero_part(const TensorRef& like) { return build::full(like->shape(), 0, DType::f32); }
 
 std::vector<AttrSpec> region_specs() {
-    return {{"begin", AttrKind::integers}, {"end", AttrKind::integers}, {"step", AttrKind::integers}};
+    return {
+        {"begin", AttrKind::integers}, {"end", AttrKind::integers}, {"step", AttrKind::integers}};
 }
 
 std::vector<OpDef> moving_ops() {
@@ -174,7 +211,9 @@ std::vector<OpDef> moving_ops() {
          .inputs = {"x"},
          .attrs = {{"shape", AttrKind::integers}},
          .infer = infer_reshape,
-         .grad = [](const GradCall& g) -> Grads { return {build::reshape(g.out_grads[0], g.inputs[0]->shape())}; },
+         .grad = [](const GradCall& g) -> Grads {
+        return {build::reshape(g.out_grads[0], g.inputs[0]->shape())};
+    },
          .keeps = Keeps::nothing,
          .is_view = true,
          .cost = [](const OpCall&, std::span<const Type>) { return Cost{}; }},
@@ -183,7 +222,9 @@ std::vector<OpDef> moving_ops() {
          .inputs = {"x"},
          .attrs = {{"shape", AttrKind::integers}},
          .infer = infer_broadcast_to,
-         .grad = [](const GradCall& g) -> Grads { return {build::reduce_to(g.out_grads[0], g.inputs[0]->shape())}; },
+         .grad = [](const GradCall& g) -> Grads {
+        return {build::reduce_to(g.out_grads[0], g.inputs[0]->shape())};
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
         {.name = "transpose",
@@ -192,22 +233,24 @@ std::vector<OpDef> moving_ops() {
          .attrs = {{"perm", AttrKind::integers}},
          .infer = infer_transpose,
          .grad = [](const GradCall& g) -> Grads {
-             const Ints& perm = g.call.integers("perm");
-             Ints inverse(perm.size());
-             for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-             return {build::transpose(g.out_grads[0], inverse)};
-         },
+        const Ints& perm = g.call.integers("perm");
+        Ints inverse(perm.size());
+        for (size_t i = 0; i < perm.size(); ++i)
+            inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+        return {build::transpose(g.out_grads[0], inverse)};
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
         {.name = "slice",
-         .doc = "x[begin:end:step] on every axis. Bounds are normalised: 0 <= begin < extent, end exclusive and -1 where a negative step runs to the front.",
+         .doc =
+             "x[begin:end:step] on every axis. Bounds are normalised: 0 <= begin < extent, end exclusive and -1 where a negative step runs to the front.",
          .inputs = {"x"},
          .attrs = region_specs(),
          .infer = infer_slice,
          .grad = [](const GradCall& g) -> Grads {
-             const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
-             return {build::op("slice_set", {zeros, g.out_grads[0]}, region_attrs(g.call))};
-         },
+        const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
+        return {build::op("slice_set", {zeros, g.out_grads[0]}, region_attrs(g.call))};
+    },
          .keeps = Keeps::nothing,
          .follows_layout = true,
          .cost = moves},
@@ -217,13 +260,15 @@ std::vector<OpDef> moving_ops() {
          .attrs = region_specs(),
          .infer = infer_slice_set,
          .grad = [](const GradCall& g) -> Grads {
-             const TensorRef& dy = g.out_grads[0];
-             Grads grads(2);
-             if (g.needs[0])
-                 grads[0] = build::op("slice_set", {dy, build::full(g.inputs[1]->shape(), 0, dy->dtype())}, region_attrs(g.call));
-             if (g.needs[1]) grads[1] = build::op("slice", {dy}, region_attrs(g.call));
-             return grads;
-         },
+        const TensorRef& dy = g.out_grads[0];
+        Grads grads(2);
+        if (g.needs[0])
+            grads[0] =
+                build::op("slice_set", {dy, build::full(g.inputs[1]->shape(), 0, dy->dtype())},
+                          region_attrs(g.call));
+        if (g.needs[1]) grads[1] = build::op("slice", {dy}, region_attrs(g.call));
+        return grads;
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
     };
@@ -243,27 +288,37 @@ std::vector<OpDef> making_ops() {
          .follows_layout = true,
          .cost = moves},
         {.name = "pad",
-         .doc = "Widens every axis: with `value` (constant), the border element (edge), or mirrored without the border (reflect).",
+         .doc =
+             "Widens every axis: with `value` (constant), the border element (edge), or mirrored without the border (reflect).",
          .inputs = {"x"},
-         .attrs = {{"before", AttrKind::integers}, {"after", AttrKind::integers}, {"mode", AttrKind::text, Attr{std::string("constant")}},
+         .attrs = {{"before", AttrKind::integers},
+                   {"after", AttrKind::integers},
+                   {"mode", AttrKind::text, Attr{std::string("constant")}},
                    {"value", AttrKind::real, Attr{0.0}}},
          .infer = infer_pad,
          .grad = grad_pad,
          .keeps = Keeps::nothing,
          .cost = moves},
         {.name = "pad_grad",
-         .doc = "Adds each padded element to the one that it came from: gradient of pad, modes edge and reflect.",
+         .doc =
+             "Adds each padded element to the one that it came from: gradient of pad, modes edge and reflect.",
          .inputs = {"dy"},
-         .attrs = {{"before", AttrKind::integers}, {"after", AttrKind::integers}, {"mode", AttrKind::text}},
+         .attrs = {{"before", AttrKind::integers},
+                   {"after", AttrKind::integers},
+                   {"mode", AttrKind::text}},
          .infer = infer_pad_grad,
          .grad = [](const GradCall& g) -> Grads {
-             return {build::op("pad", {g.out_grads[0]}, {g.call.integers("before"), g.call.integers("after"), g.call.text("mode"), 0.0})};
-         },
+        return {build::op(
+            "pad", {g.out_grads[0]},
+            {g.call.integers("before"), g.call.integers("after"), g.call.text("mode"), 0.0})};
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
         {.name = "full",
          .doc = "A tensor of one value.",
-         .attrs = {{"shape", AttrKind::integers}, {"value", AttrKind::real}, {"dtype", AttrKind::text, Attr{std::string("float32")}}},
+         .attrs = {{"shape", AttrKind::integers},
+                   {"value", AttrKind::real},
+                   {"dtype", AttrKind::text, Attr{std::string("float32")}}},
          .infer = infer_full,
          .keeps = Keeps::nothing,
          .cost = moves},
@@ -271,21 +326,27 @@ std::vector<OpDef> making_ops() {
          .doc = "real + i imag.",
          .inputs = {"real", "imag"},
          .infer = infer_complex,
-         .grad = [](const GradCall& g) -> Grads { return {build::op("real", {g.out_grads[0]}), build::op("imag", {g.out_grads[0]})}; },
+         .grad = [](const GradCall& g) -> Grads {
+        return {build::op("real", {g.out_grads[0]}), build::op("imag", {g.out_grads[0]})};
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
         {.name = "real",
          .doc = "Real part of a complex tensor.",
          .inputs = {"x"},
          .infer = infer_part,
-         .grad = [](const GradCall& g) -> Grads { return {build::op("complex", {g.out_grads[0], zero_part(g.out_grads[0])})}; },
+         .grad = [](const GradCall& g) -> Grads {
+        return {build::op("complex", {g.out_grads[0], zero_part(g.out_grads[0])})};
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
         {.name = "imag",
          .doc = "Imaginary part of a complex tensor.",
          .inputs = {"x"},
          .infer = infer_part,
-         .grad = [](const GradCall& g) -> Grads { return {build::op("complex", {zero_part(g.out_grads[0]), g.out_grads[0]})}; },
+         .grad = [](const GradCall& g) -> Grads {
+        return {build::op("complex", {zero_part(g.out_grads[0]), g.out_grads[0]})};
+    },
          .keeps = Keeps::nothing,
          .cost = moves},
     };

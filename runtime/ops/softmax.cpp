@@ -1,5 +1,5 @@
-// runtime/ops/softmax.cpp -- softmax and log_softmax along one axis. Gradients come from the output.
-// Rules: S1 a floating dtype    S2 axis lies within the rank
+// runtime/ops/softmax.cpp -- softmax and log_softmax along one axis. Gradients come from the
+// output. Rules: S1 a floating dtype    S2 axis lies within the rank
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -9,20 +9,23 @@ namespace {
 std::vector<Type> infer_softmax(const OpCall& call) {
     const Type& x = call.inputs[0];
     if (!is_floating(x.dtype))
-        refuse(call, cat("softmax S1: the dtype is floating, not ", info(x.dtype).name), "cast to float32", ErrorKind::type);
+        refuse(call, cat("softmax S1: the dtype is floating, not ", info(x.dtype).name),
+               "cast to float32", ErrorKind::type);
     normalize_axis(call.integer("axis"), x.rank(), call.op.name);
     return {{x.dtype, x.shape}};
 }
 
 TensorRef sum_along(const GradCall& g, const TensorRef& x) {
-    return build::reduce_sum(x, {normalize_axis(g.call.integer("axis"), x->shape().rank(), g.call.op.name)}, true);
+    return build::reduce_sum(
+        x, {normalize_axis(g.call.integer("axis"), x->shape().rank(), g.call.op.name)}, true);
 }
 
-// Kernels hold rows that are shared among threads; a few long ones are for the eager kernel, which does not
-// expect many either, but does not walk memory three times.
+// Kernels hold rows that are shared among threads; a few long ones are for the eager kernel, which
+// does not expect many either, but does not walk memory three times.
 bool has_many_rows(const OpCall& call, int axis) {
     const Shape& shape = call.inputs[0].shape;
-    return shape.numel() > 0 && shape[axis] > 1 && (shape.numel() / shape[axis] >= 8 || shape.numel() <= 32768);
+    return shape.numel() > 0 && shape[axis] > 1 &&
+           (shape.numel() / shape[axis] >= 8 || shape.numel() <= 32768);
 }
 
 std::vector<TensorRef> expand_softmax(const OpCall& call, std::span<const TensorRef> inputs) {
@@ -34,7 +37,8 @@ std::vector<TensorRef> expand_softmax(const OpCall& call, std::span<const Tensor
     const TensorRef shifted = build::sub(x, build::op("reduce_max", {x}, {axes, int64_t{1}}));
     const TensorRef e = build::op("exp", {shifted}), total = build::reduce_sum(e, axes, true);
     const bool log = call.op.name == "log_softmax";
-    const TensorRef y = log ? build::sub(shifted, build::op("log", {total})) : build::mul(e, build::op("reciprocal", {total}));
+    const TensorRef y = log ? build::sub(shifted, build::op("log", {total}))
+                            : build::mul(e, build::op("reciprocal", {total}));
     return {build::cast(y, dtype)};
 }
 
@@ -53,9 +57,9 @@ std::vector<OpDef> softmax_ops() {
          .promotion = Promotion::floating,
          .infer = infer_softmax,
          .grad = [](const GradCall& g) -> Grads {  // dx = y * (dy - sum(y * dy))
-             const TensorRef &y = g.outputs[0], &dy = g.out_grads[0];
-             return {build::mul(y, build::sub(dy, sum_along(g, build::mul(y, dy))))};
-         },
+        const TensorRef &y = g.outputs[0], &dy = g.out_grads[0];
+        return {build::mul(y, build::sub(dy, sum_along(g, build::mul(y, dy))))};
+    },
          .keeps = Keeps::outputs,
          .expand = expand_softmax,
          .cost = cost_softmax},
@@ -66,9 +70,9 @@ std::vector<OpDef> softmax_ops() {
          .promotion = Promotion::floating,
          .infer = infer_softmax,
          .grad = [](const GradCall& g) -> Grads {  // dx = dy - exp(y) * sum(dy)
-             const TensorRef &y = g.outputs[0], &dy = g.out_grads[0];
-             return {build::sub(dy, build::mul(build::op("exp", {y}), sum_along(g, dy)))};
-         },
+        const TensorRef &y = g.outputs[0], &dy = g.out_grads[0];
+        return {build::sub(dy, build::mul(build::op("exp", {y}), sum_along(g, dy)))};
+    },
          .keeps = Keeps::outputs,
          .expand = expand_softmax,
          .cost = cost_softmax},

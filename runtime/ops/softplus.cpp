@@ -1,6 +1,7 @@
 // softplus -- smooth ReLU, y = log(1 + exp(x)), element-wise.
 // Computed as max(x, 0) + log1p(exp(-|x|)), so that exp never overflows.
-// Source: Dugas et al. 2000, "Incorporating Second-Order Functional Knowledge for Better Option Pricing".
+// Source: Dugas et al. 2000, "Incorporating Second-Order Functional Knowledge for Better Option
+// Pricing".
 //
 // This file is the skeleton for a new element-wise op. Copy it, change what is below, and name the
 // function in all_ops.cpp: eager kernel, generated kernels, gradient, interpreter and tests follow.
@@ -12,8 +13,8 @@ OpDef softplus() {
     return {
         .name = "softplus",
         .doc = "Smooth ReLU, log(1 + exp(x)).",
-        .inputs = {"x"},                     // names; as many as the op takes
-        .promotion = Promotion::floating,    // integers compute in float32
+        .inputs = {"x"},  // names; as many as the op takes
+        .promotion = Promotion::floating,  // integers compute in float32
         // What happens to one element. Functions and operators are those of runtime/scalar.h.
         .expr = [](const ExprArgs& a) { return max(a[0], 0.0) + log1p(exp(-abs(a[0]))); },
         // d loss / d input k. Leave it out when the derivative of `expr` is good: here it would be

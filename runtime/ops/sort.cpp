@@ -8,16 +8,21 @@
 namespace megjit::runtime {
 namespace {
 
-int axis_of(const OpCall& call) { return normalize_axis(call.integer("axis"), call.inputs[0].rank(), call.op.name); }
+int axis_of(const OpCall& call) {
+    return normalize_axis(call.integer("axis"), call.inputs[0].rank(), call.op.name);
+}
 
 std::vector<Type> infer_sort(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.dtype == DType::c64) refuse(call, cat(call.op.name, " S1: complex numbers have no order"), {}, ErrorKind::type);
+    if (x.dtype == DType::c64)
+        refuse(call, cat(call.op.name, " S1: complex numbers have no order"), {}, ErrorKind::type);
     Shape shape = x.shape;
     const int axis = axis_of(call);
     if (call.op.name == "topk") {
         const int64_t k = call.integer("k");
-        if (k < 1 || k > shape[axis]) refuse(call, cat("topk K1: k is ", k, " and axis ", axis, " has extent ", shape[axis]), "choose k within the extent");
+        if (k < 1 || k > shape[axis])
+            refuse(call, cat("topk K1: k is ", k, " and axis ", axis, " has extent ", shape[axis]),
+                   "choose k within the extent");
         shape[axis] = k;
     }
     return {{x.dtype, shape}, {DType::i32, shape}};
@@ -46,29 +51,39 @@ Cost cost_sort(const OpCall& call, std::span<const Type> outputs) {
 std::vector<OpDef> sort_ops() {
     return {
         {.name = "sort",
-         .doc = "Values in order along an axis and their int32 places; equal elements keep their order, NaN counts as the largest.",
+         .doc =
+             "Values in order along an axis and their int32 places; equal elements keep their order, NaN counts as the largest.",
          .inputs = {"x"},
-         .attrs = {{"axis", AttrKind::integer, Attr{int64_t{-1}}}, {"descending", AttrKind::integer, Attr{int64_t{0}}}},
+         .attrs = {{"axis", AttrKind::integer, Attr{int64_t{-1}}},
+                   {"descending", AttrKind::integer, Attr{int64_t{0}}}},
          .infer = infer_sort,
          .grad = grad_sort,
          .keeps = Keeps::outputs,
          .cost = cost_sort},
         {.name = "topk",
-         .doc = "The k smallest (descending: largest) elements along an axis in order, and their int32 places.",
+         .doc =
+             "The k smallest (descending: largest) elements along an axis in order, and their int32 places.",
          .inputs = {"x"},
-         .attrs = {{"k", AttrKind::integer}, {"axis", AttrKind::integer, Attr{int64_t{-1}}}, {"descending", AttrKind::integer, Attr{int64_t{0}}}},
+         .attrs = {{"k", AttrKind::integer},
+                   {"axis", AttrKind::integer, Attr{int64_t{-1}}},
+                   {"descending", AttrKind::integer, Attr{int64_t{0}}}},
          .infer = infer_sort,
          .grad = grad_sort,
          .keeps = Keeps::outputs,
          .cost = cost_sort},
         {.name = "cumsum",
-         .doc = "Sums of all elements up to each one along an axis (exclusive: without it; reverse: from the end). bool counts in int32.",
+         .doc =
+             "Sums of all elements up to each one along an axis (exclusive: without it; reverse: from the end). bool counts in int32.",
          .inputs = {"x"},
-         .attrs = {{"axis", AttrKind::integer}, {"exclusive", AttrKind::integer, Attr{int64_t{0}}}, {"reverse", AttrKind::integer, Attr{int64_t{0}}}},
+         .attrs = {{"axis", AttrKind::integer},
+                   {"exclusive", AttrKind::integer, Attr{int64_t{0}}},
+                   {"reverse", AttrKind::integer, Attr{int64_t{0}}}},
          .infer = infer_cumsum,
          .grad = [](const GradCall& g) -> Grads {
-             return {build::op("cumsum", {g.out_grads[0]}, {g.call.integer("axis"), g.call.integer("exclusive"), int64_t{!g.call.flag("reverse")}})};
-         },
+        return {build::op("cumsum", {g.out_grads[0]},
+                          {g.call.integer("axis"), g.call.integer("exclusive"),
+                           int64_t{!g.call.flag("reverse")}})};
+    },
          .keeps = Keeps::nothing},
     };
 }

@@ -16,11 +16,16 @@ bool has_attr(const OpCall& call, std::string_view name) {
 
 void refuse(const OpCall& call, std::string why, std::string fix, ErrorKind kind) {
     std::string types;
-    for (const Type& input : call.inputs) types += (types.empty() ? "" : " and ") + to_string(input);
-    user_error({.what = cat(call.op.name, ": cannot take ", types), .why = std::move(why), .fix = std::move(fix)}, kind);
+    for (const Type& input : call.inputs)
+        types += (types.empty() ? "" : " and ") + to_string(input);
+    user_error({.what = cat(call.op.name, ": cannot take ", types),
+                .why = std::move(why),
+                .fix = std::move(fix)},
+               kind);
 }
 
-std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int dims, int64_t lowest) {
+std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int dims,
+                                int64_t lowest) {
     const std::vector<int64_t>& values = call.integers(name);
     if (values.size() != 1 && values.size() != static_cast<size_t>(dims))
         refuse(call, cat(name, " has ", values.size(), " values for ", dims, " spatial axes"),
@@ -29,16 +34,20 @@ std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int d
     for (int axis = 0; axis < dims; ++axis) {
         result[axis] = values[values.size() == 1 ? 0 : axis];
         if (result[axis] < lowest || result[axis] > kHighest)
-            refuse(call, cat(name, " is ", result[axis], ", outside of ", lowest, " to ", kHighest));
+            refuse(call,
+                   cat(name, " is ", result[axis], ", outside of ", lowest, " to ", kHighest));
     }
     return result;
 }
 
 int spatial_dims(const OpCall& call, const Type& x, std::string_view rule) {
     if (!is_floating(x.dtype))
-        refuse(call, cat(rule, "1: the dtype is floating, not ", info(x.dtype).name), "cast to float32", ErrorKind::type);
+        refuse(call, cat(rule, "1: the dtype is floating, not ", info(x.dtype).name),
+               "cast to float32", ErrorKind::type);
     if (x.rank() < 3 || x.rank() > 5)
-        refuse(call, cat(rule, "2: tensors are [n, c, spatial...] with 1 to 3 spatial axes, not of rank ", x.rank()),
+        refuse(call,
+               cat(rule, "2: tensors are [n, c, spatial...] with 1 to 3 spatial axes, not of rank ",
+                   x.rank()),
                "reshape, or add axes of extent 1");
     return x.rank() - 2;
 }

@@ -32,7 +32,8 @@ inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kLog2e = 0x1.715476p+0f, kLog2eLo = 0x1.4ae0cp-26f;
 inline constexpr float kLn2 = 0x1.62e43p-1f, kLn2Lo = -0x1.05c61p-29f;
 inline constexpr float kPi = 0x1.921fb6p+1f, kPiLo = -0x1.777a5cp-24f;
-inline constexpr float kHalfPi = 0x1.921fb6p+0f, kHalfPiLo = -0x1.777a5cp-25f, kHalfPiLo2 = -0x1.ee59dap-50f;
+inline constexpr float kHalfPi = 0x1.921fb6p+0f, kHalfPiLo = -0x1.777a5cp-25f,
+                       kHalfPiLo2 = -0x1.ee59dap-50f;
 
 // c[0] + x*(c[1] + x*(...)), Horner with fma.
 template <class V, int N>

@@ -19,7 +19,8 @@ ExpParts<V> exp_parts(V x, V lo) {
     const V n = round_even(x * kLog2e);
     V r = fma(n, lit(x, -kLn2), x);  // exact
     r = fma(n, lit(x, -kLn2Lo), r) + lo;
-    const V q = poly(r, {0.5f, 1.6666667e-01f, 4.166649e-02f, 8.333207e-03f, 1.3932665e-03f, 1.9945095e-04f});
+    const V q = poly(
+        r, {0.5f, 1.6666667e-01f, 4.166649e-02f, 8.333207e-03f, 1.3932665e-03f, 1.9945095e-04f});
     return {fma(r * r, q, r), to_int(n)};
 }
 
@@ -64,8 +65,9 @@ LogParts<V> split_exponent(V x) {
 // log(2^e (1 + f)).
 template <class V>
 V log_of_parts(V f, V e) {
-    const V q = poly(f, {3.333331e-01f, -2.4999961e-01f, 2.0002186e-01f, -1.6671096e-01f, 1.4221454e-01f,
-                         -1.2346999e-01f, 1.1807571e-01f, -1.201834e-01f, 7.378125e-02f});
+    const V q =
+        poly(f, {3.333331e-01f, -2.4999961e-01f, 2.0002186e-01f, -1.6671096e-01f, 1.4221454e-01f,
+                 -1.2346999e-01f, 1.1807571e-01f, -1.201834e-01f, 7.378125e-02f});
     const V square = f * f;
     V tail = fma(square * f, q, e * kLn2Lo);
     tail = fma(square, lit(f, -0.5f), tail);
@@ -123,8 +125,8 @@ Two<V> log_two(Two<V> x) {
     return fast_two_sum(y.hi, y.lo + (shift.lo + (fma(p.e, lit(p.e, kLn2Lo), m.lo))));
 }
 
-// C99's powf: pow(x, 0) and pow(1, y) are 1 even for NaN; a negative base wants an integer exponent.
-// Squares are rounded once, so that pow(x, 2) and square(x) have the same bits.
+// C99's powf: pow(x, 0) and pow(1, y) are 1 even for NaN; a negative base wants an integer
+// exponent. Squares are rounded once, so that pow(x, 2) and square(x) have the same bits.
 template <class V>
 V pow(V x, V y) {
     const V zero = lit(x, 0), one = lit(x, 1), inf = lit(x, kInf);
@@ -162,7 +164,8 @@ V pow(V x, V y) {
 template <class V>
 V sinh(V x) {
     const V z = x * x;
-    const V small = fma(x * z, poly(z, {1.6666667e-01f, 8.333311e-03f, 1.9842632e-04f, 2.783963e-06f}), x);
+    const V small =
+        fma(x * z, poly(z, {1.6666667e-01f, 8.333311e-03f, 1.9842632e-04f, 2.783963e-06f}), x);
     const auto e = exp_parts(abs(x), lit(x, 0));
     const V half = scale(e.tail + 1.0, e.n - 1);
     const V large = with_sign(half - 0.25 / half, x);
@@ -179,7 +182,10 @@ V cosh(V x) {
 template <class V>
 V tanh(V x) {
     const V z = x * x;
-    const V small = fma(x * z, poly(z, {-3.3333313e-01f, 1.3332437e-01f, -5.3835757e-02f, 2.1000376e-02f, -6.169614e-03f}), x);
+    const V small = fma(
+        x * z,
+        poly(z, {-3.3333313e-01f, 1.3332437e-01f, -5.3835757e-02f, 2.1000376e-02f, -6.169614e-03f}),
+        x);
     const V ax = abs(x);
     const auto e = exp_parts(ax + ax, lit(x, 0));
     const V large = 1.0 - 2.0 / (scale(e.tail + 1.0, e.n) + 1.0);
@@ -189,8 +195,10 @@ V tanh(V x) {
 template <class V>
 V asinh(V x) {
     const V z = x * x;
-    const V small = fma(x * z, poly(z, {-1.6666666e-01f, 7.499907e-02f, -4.4616096e-02f, 3.003356e-02f,
-                                        -2.004949e-02f, 9.256393e-03f}), x);
+    const V small = fma(x * z,
+                        poly(z, {-1.6666666e-01f, 7.499907e-02f, -4.4616096e-02f, 3.003356e-02f,
+                                 -2.004949e-02f, 9.256393e-03f}),
+                        x);
     // log(x + sqrt(x^2 + 1)); log(2x) = log(x) + log(2) where the square would overflow.
     const V ax = abs(x);
     const auto huge = ax > 0x1p14;
@@ -235,8 +243,10 @@ V acosh(V x) {
 template <class V>
 V atanh(V x) {
     const V z = x * x;
-    const V small = fma(x * z, poly(z, {3.3333337e-01f, 1.9999623e-01f, 1.429774e-01f, 1.0930681e-01f,
-                                        1.05146006e-01f, 1.7310701e-02f, 1.8467124e-01f}), x);
+    const V small = fma(x * z,
+                        poly(z, {3.3333337e-01f, 1.9999623e-01f, 1.429774e-01f, 1.0930681e-01f,
+                                 1.05146006e-01f, 1.7310701e-02f, 1.8467124e-01f}),
+                        x);
     const V ax = abs(x);
     const V one = lit(x, 1);
     const V a = select(ax < 1.0, ax, lit(x, 0.5f));

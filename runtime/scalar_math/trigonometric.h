@@ -1,4 +1,5 @@
-// runtime/scalar_math/trigonometric.h -- sin, cos, tan for every finite argument, and their inverses.
+// runtime/scalar_math/trigonometric.h -- sin, cos, tan for every finite argument, and their
+// inverses.
 #pragma once
 
 #include "runtime/scalar_math/base.h"
@@ -18,8 +19,8 @@ I high_product(I m, I b) {
     const I m1 = shr_logical(m, 12), m0 = m & ilit(m, 0xFFF);
     const I b1 = shr_logical(b, 16), b0 = b & ilit(b, 0xFFFF);
     const I low = m1 * b0 + shr_logical(m0 * b0, 12);  // unit 2^12
-    const I cross = m0 * b1;                           // unit 2^16
-    const I high = m1 * b1 + shr_logical(cross, 12);   // unit 2^28
+    const I cross = m0 * b1;  // unit 2^16
+    const I high = m1 * b1 + shr_logical(cross, 12);  // unit 2^28
     const I middle = shl(cross & ilit(m, 0xFFF), ilit(m, 4)) + low;
     return shr_logical(high + shr_logical(middle, 16), 4);
 }
@@ -34,15 +35,19 @@ Reduced<V> reduce_large(V x) {
     // |x| = m * 2^(exponent - 150); a zero word stands before 2/pi, and two bits stay for n.
     const I first = shr(bits, ilit(x, 23)) - 120;
     const I word = shr(first, ilit(x, 5)), shift = first & ilit(x, 31);
-    constexpr uint32_t kBits[] = {0, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu};
+    constexpr uint32_t kBits[] = {0,           0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,
+                                  0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu};
     const auto pick = [&](int i) {
         I w = ilit(x, static_cast<int32_t>(kBits[i + 4]));
-        for (int k = 3; k >= 0; --k) w = select(eq(word, ilit(x, k)), ilit(x, static_cast<int32_t>(kBits[i + k])), w);
+        for (int k = 3; k >= 0; --k)
+            w = select(eq(word, ilit(x, k)), ilit(x, static_cast<int32_t>(kBits[i + k])), w);
         return w;
     };
     const I w0 = pick(0), w1 = pick(1), w2 = pick(2), w3 = pick(3);
     const I rest = ilit(x, 31) - shift;
-    const auto join = [&](I a, I b) { return shl(a, shift) | shr_logical(shr_logical(b, 1), rest); };
+    const auto join = [&](I a, I b) {
+        return shl(a, shift) | shr_logical(shr_logical(b, 1), rest);
+    };
     const I a = join(w0, w1), b = join(w1, w2), c = join(w2, w3);
     // (a, b, c) * m modulo 2^96; its top two bits are n.
     const I b_low = m * b;
@@ -76,7 +81,8 @@ Reduced<V> reduce(V x) {
     const auto is_large = abs(x) >= 0x1p16;
     if (!any(is_large)) return small;
     const Reduced<V> large = reduce_large(x);
-    return {select(is_large, large.hi, small.hi), select(is_large, large.lo, small.lo), select(is_large, large.n, small.n)};
+    return {select(is_large, large.hi, small.hi), select(is_large, large.lo, small.lo),
+            select(is_large, large.n, small.n)};
 }
 
 template <class V>
@@ -109,14 +115,16 @@ V sin(V x) {
 }
 
 template <class V>
-V cos(V x) { return sine(x, 1); }
+V cos(V x) {
+    return sine(x, 1);
+}
 
 template <class V>
 V tan(V x) {
     const Reduced<V> r = reduce(x);
     const V z = r.hi * r.hi;
-    const V q = poly(z, {3.3333352e-01f, 1.3332586e-01f, 5.4068033e-02f, 2.1242931e-02f, 1.0932022e-02f,
-                         -2.6643156e-05f, 4.4311956e-03f});
+    const V q = poly(z, {3.3333352e-01f, 1.3332586e-01f, 5.4068033e-02f, 2.1242931e-02f,
+                         1.0932022e-02f, -2.6643156e-05f, 4.4311956e-03f});
     const Two<V> t = fast_two_sum(r.hi, fma(r.hi * z, q, fma(z, r.lo, r.lo)));
     const V d = -1.0 / t.hi;
     const V cotangent = fma(d, fma(d, t.hi, fma(d, t.lo, lit(x, 1))), d);  // -1 / (t.hi + t.lo)
@@ -128,7 +136,8 @@ V tan(V x) {
 // asin(r) = r + r * asin_tail(r^2) for |r| <= 1/2
 template <class V>
 V asin_tail(V z) {
-    return z * poly(z, {1.666666e-01f, 7.5005196e-02f, 4.4514194e-02f, 3.1829413e-02f, 1.4360783e-02f, 3.762079e-02f});
+    return z * poly(z, {1.666666e-01f, 7.5005196e-02f, 4.4514194e-02f, 3.1829413e-02f,
+                        1.4360783e-02f, 3.762079e-02f});
 }
 
 template <class V>
@@ -159,8 +168,9 @@ V acos(V x) {
 template <class V>
 V atan_of(V t) {
     const V z = t * t;
-    const V q = poly(z, {-3.33333e-01f, 1.9998531e-01f, -1.4264053e-01f, 1.09511934e-01f, -8.4005535e-02f,
-                         5.790809e-02f, -3.1128569e-02f, 1.0888142e-02f, -1.7876966e-03f});
+    const V q =
+        poly(z, {-3.33333e-01f, 1.9998531e-01f, -1.4264053e-01f, 1.09511934e-01f, -8.4005535e-02f,
+                 5.790809e-02f, -3.1128569e-02f, 1.0888142e-02f, -1.7876966e-03f});
     return fma(t * z, q, t);
 }
 
@@ -178,8 +188,8 @@ V atan2(V y, V x) {
     const auto steep = ay > ax;
     const V low = select(steep, ax, ay), high = select(steep, ay, ax);
     V t = low / high;
-    t = select(eq(low, high), lit(x, 1), t);            // infinite both
-    t = select(eq(high, lit(x, 0)), lit(x, 0), t);      // zero both
+    t = select(eq(low, high), lit(x, 1), t);  // infinite both
+    t = select(eq(high, lit(x, 0)), lit(x, 0), t);  // zero both
     V angle = atan_of(t);
     angle = select(steep, kHalfPi - (angle - kHalfPiLo), angle);
     angle = select(bits_of(x) < 0, kPi - (angle - kPiLo), angle);

@@ -7,8 +7,7 @@
 #include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/random_kernels.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 std::string object_of(const KernelIR& kernel) { return compiler().compile(expand_math(kernel)); }
 
@@ -30,11 +29,13 @@ TEST_F(ObjectLoader, KernelsGiveTheSameBits) {
         std::vector<void*> pointers;
         for (const auto& output : expected) got.emplace_back(output.size());
         for (auto& output : got) pointers.push_back(output.data());
-        fn(c.input_pointers().data(), pointers.data(), c.launch.extents.data(), c.launch.strides.data(), 0, units(c.kernel, c.launch));
+        fn(c.input_pointers().data(), pointers.data(), c.launch.extents.data(),
+           c.launch.strides.data(), 0, units(c.kernel, c.launch));
         for (size_t k = 0; k < got.size(); ++k) {
             const DType dtype = c.kernel.outputs[k].dtype;
             for (size_t i = 0; i + size_of(dtype) < got[k].size(); i += size_of(dtype))
-                ASSERT_TRUE(same_value(dtype, got[k].data() + i, expected[k].data() + i)) << "seed " << seed << ", output " << k << ", byte " << i;
+                ASSERT_TRUE(same_value(dtype, got[k].data() + i, expected[k].data() + i))
+                    << "seed " << seed << ", output " << k << ", byte " << i;
         }
     }
 }
@@ -44,7 +45,8 @@ TEST_F(ObjectLoader, KernelsCallWhatTheyMay) {
     KernelIR kernel;
     kernel.inputs = {{}};
     kernel.outputs = {{DType::f32}};
-    kernel.results = {mod(Expr(&kernel.program, kernel.program.input(0, ScalarType::f32)), 3.0).id()};
+    kernel.results = {
+        mod(Expr(&kernel.program, kernel.program.input(0, ScalarType::f32)), 3.0).id()};
     float x = -7.5f, y = 0;
     void *in = &x, *out = &y;
     const int64_t extent = 1, strides[] = {1, 1};
@@ -61,16 +63,15 @@ TEST_F(ObjectLoader, SurvivesChangedAndCutObjects) {
     const std::string object = object_of(random_case(3).kernel);
     int refused = 0;
     for (size_t at = 0; at < object.size(); at += 3) {
-        for (const std::string& broken : {object.substr(0, at), object.substr(0, at) + static_cast<char>(object[at] ^ 0xff) + object.substr(at + 1)}) {
+        for (const std::string& broken :
+             {object.substr(0, at), object.substr(0, at) + static_cast<char>(object[at] ^ 0xff) +
+                                        object.substr(at + 1)}) {
             try {
                 load_object(broken);
-            } catch (const runtime::DeviceError&) {
-                ++refused;
-            }
+            } catch (const runtime::DeviceError&) { ++refused; }
         }
     }
     EXPECT_GT(refused, static_cast<int>(object.size() / 3));
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

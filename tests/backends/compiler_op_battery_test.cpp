@@ -4,8 +4,7 @@
 #include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/op_battery.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 class OpBattery : public testing::TestWithParam<std::tuple<DType, Placement>> {};
 
@@ -16,17 +15,26 @@ TEST_P(OpBattery, HasTheInterpretersBits) {
         for (Case& c : entry.cases) {
             std::vector<std::vector<char>> outputs;
             std::vector<void*> pointers;
-            for (size_t k = 0; k < c.kernel.outputs.size(); ++k) outputs.emplace_back(c.output_bytes(k) + 1);
+            for (size_t k = 0; k < c.kernel.outputs.size(); ++k)
+                outputs.emplace_back(c.output_bytes(k) + 1);
             for (auto& output : outputs) pointers.push_back(output.data());
-            fn(c.input_pointers().data(), pointers.data(), c.launch.extents.data(), c.launch.strides.data(), 0, units(c.kernel, c.launch));
-            ASSERT_EQ(battery_fault_of(c, outputs, c.expected()), "") << entry.name << "of " << c.launch.numel() << " elements\n" << print(c.kernel);
+            fn(c.input_pointers().data(), pointers.data(), c.launch.extents.data(),
+               c.launch.strides.data(), 0, units(c.kernel, c.launch));
+            ASSERT_EQ(battery_fault_of(c, outputs, c.expected()), "")
+                << entry.name << "of " << c.launch.numel() << " elements\n"
+                << print(c.kernel);
         }
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OpBattery,
-                         testing::Combine(testing::ValuesIn(kScalarDTypes), testing::Values(Placement::contiguous, Placement::broadcast, Placement::strided)),
-                         [](const auto& test) -> std::string { return cat(tag_of(std::get<0>(test.param)), "_", name_of(std::get<1>(test.param))); });
+                         testing::Combine(testing::ValuesIn(kScalarDTypes),
+                                          testing::Values(Placement::contiguous,
+                                                          Placement::broadcast,
+                                                          Placement::strided)),
+                         [](const auto& test) -> std::string {
+                             return cat(tag_of(std::get<0>(test.param)), "_",
+                                        name_of(std::get<1>(test.param)));
+                         });
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

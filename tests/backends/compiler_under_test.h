@@ -1,5 +1,5 @@
-// Every compiler for the host passes the same tests: the files compiler_*_test.cpp are built once for each,
-// with the path of its plug-in.
+// Every compiler for the host passes the same tests: the files compiler_*_test.cpp are built once
+// for each, with the path of its plug-in.
 #pragma once
 
 #ifdef MEGJIT_HALIDE_PLUGIN
@@ -27,6 +27,8 @@ inline CompilerUnderTest& compiler() {
     return *one;
 }
 
-inline KernelFn compile(const KernelIR& kernel) { return compiler().load(compiler().compile(kernel)); }
+inline KernelFn compile(const KernelIR& kernel) {
+    return compiler().load(compiler().compile(kernel));
+}
 
 }  // namespace megjit::codegen

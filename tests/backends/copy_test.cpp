@@ -3,19 +3,23 @@
 
 #include "tests/backends/tensor_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 class Copies : public ::testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Copies, ::testing::Range(0u, 60u));
 
-Type drawn_type(Dice& dice, int rank, int64_t largest = 6) { return {kRealTypes[static_cast<size_t>(dice.below(9))], dice.shape(rank, largest)}; }
+Type drawn_type(Dice& dice, int rank, int64_t largest = 6) {
+    return {kRealTypes[static_cast<size_t>(dice.below(9))], dice.shape(rank, largest)};
+}
 Ints as_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
 TEST_P(Copies, TransposePutsEveryElementInItsPlace) {
     Dice dice(GetParam());
     const int rank = static_cast<int>(dice.below(9));
-    const Values x = dice.values(drawn_type(dice, rank, rank > 4 ? 3 : rank == 2 ? 150 : 40 / std::max(1, rank)));
+    const Values x = dice.values(drawn_type(dice, rank,
+                                            rank > 4    ? 3
+                                            : rank == 2 ? 150
+                                                        : 40 / std::max(1, rank)));
     Ints perm;
     for (int i = 0; i < rank; ++i) perm.insert(perm.begin() + dice.below(i + 1), i);
     const Values y = run_twice("transpose", {x}, {perm})[0];
@@ -30,12 +34,15 @@ TEST_P(Copies, BroadcastRepeatsAxes) {
     Dice dice(GetParam());
     const Shape wide = dice.shape(static_cast<int>(dice.below(6)), 7);
     Shape narrow;
-    for (int i = static_cast<int>(dice.below(wide.rank() + 1)); i < wide.rank(); ++i) narrow.push_back(dice.chance(0.5) ? 1 : wide[i]);
+    for (int i = static_cast<int>(dice.below(wide.rank() + 1)); i < wide.rank(); ++i)
+        narrow.push_back(dice.chance(0.5) ? 1 : wide[i]);
     const Values x = dice.values({kRealTypes[static_cast<size_t>(dice.below(9))], narrow});
     const Values y = run_twice("broadcast_to", {x}, {as_ints(wide)})[0];
     for_each_place(wide, [&](const Ints& at) {
         Ints from;
-        for (int i = 0; i < narrow.rank(); ++i) from.push_back(narrow[i] == 1 ? 0 : at[static_cast<size_t>(i + wide.rank() - narrow.rank())]);
+        for (int i = 0; i < narrow.rank(); ++i)
+            from.push_back(
+                narrow[i] == 1 ? 0 : at[static_cast<size_t>(i + wide.rank() - narrow.rank())]);
         ASSERT_EQ(y[flat(wide, at)], x[flat(narrow, from)]) << "seed " << GetParam();
     });
 }
@@ -45,8 +52,11 @@ Attrs drawn_region(Dice& dice, const Shape& shape) {
     Ints begin, end, step;
     for (const int64_t n : shape) {
         const int64_t a = dice.below(n + 1), b = dice.below(n + 1), size = dice.between(1, 3);
-        if (n == 0 || dice.chance(0.6)) begin.push_back(std::min(a, b)), end.push_back(std::max(a, b)), step.push_back(size);
-        else begin.push_back(std::max(a, b) - (std::max(a, b) == n)), end.push_back(std::min(a, b) - 1), step.push_back(-size);
+        if (n == 0 || dice.chance(0.6))
+            begin.push_back(std::min(a, b)), end.push_back(std::max(a, b)), step.push_back(size);
+        else
+            begin.push_back(std::max(a, b) - (std::max(a, b) == n)),
+                end.push_back(std::min(a, b) - 1), step.push_back(-size);
     }
     return {begin, end, step};
 }
@@ -56,11 +66,13 @@ TEST_P(Copies, SliceReadsAndSliceSetWritesTheSameRegion) {
     const Values x = dice.values(drawn_type(dice, static_cast<int>(dice.below(6)), 9));
     const Attrs region = drawn_region(dice, x.type.shape);
     const Values y = run_twice("slice", {x}, region)[0];
-    const Values value = dice.values(y.type), written = run_twice("slice_set", {x, value}, region)[0];
+    const Values value = dice.values(y.type),
+                 written = run_twice("slice_set", {x, value}, region)[0];
     std::vector<double> expected = x.data;
     for_each_place(y.type.shape, [&](const Ints& at) {
         Ints from;
-        for (size_t i = 0; i < at.size(); ++i) from.push_back(std::get<Ints>(region[0])[i] + at[i] * std::get<Ints>(region[2])[i]);
+        for (size_t i = 0; i < at.size(); ++i)
+            from.push_back(std::get<Ints>(region[0])[i] + at[i] * std::get<Ints>(region[2])[i]);
         const int64_t place = flat(x.type.shape, from);
         ASSERT_EQ(y[flat(y.type.shape, at)], x[place]) << "seed " << GetParam();
         expected[static_cast<size_t>(place)] = value[flat(y.type.shape, at)];
@@ -80,7 +92,8 @@ TEST_P(Copies, ConcatJoinsWhatSliceTakesApart) {
     begin[axis] = cut;
     end[axis] = n;
     if (n > 0 && cut < n) parts.push_back(run_any("slice", {x}, {begin, end, step})[0]);
-    expect_same(run_twice("concat", parts, {static_cast<int64_t>(axis)})[0], x.data, cat("seed ", GetParam()));
+    expect_same(run_twice("concat", parts, {static_cast<int64_t>(axis)})[0], x.data,
+                cat("seed ", GetParam()));
 }
 
 int64_t mirrored(int64_t i, int64_t n, const std::string& mode) {
@@ -112,24 +125,32 @@ TEST_P(Copies, PadAndItsGradientFollowEachElementToItsSource) {
             from.push_back(mirrored(at[i] - before[i], shape[static_cast<int>(i)], mode));
             outside = outside || from.back() < 0;
         }
-        ASSERT_EQ(y[flat(y.type.shape, at)], outside ? 2.5 : x[flat(shape, from)]) << mode << ", seed " << GetParam();
-        if (!outside) gradient[static_cast<size_t>(flat(shape, from))] += dy[flat(y.type.shape, at)];
+        ASSERT_EQ(y[flat(y.type.shape, at)], outside ? 2.5 : x[flat(shape, from)])
+            << mode << ", seed " << GetParam();
+        if (!outside)
+            gradient[static_cast<size_t>(flat(shape, from))] += dy[flat(y.type.shape, at)];
     });
-    if (mode != "constant") expect_near(run_twice("pad_grad", {dy}, {before, after, mode})[0], {x.type, gradient}, 1e-5, cat("seed ", GetParam()));
+    if (mode != "constant")
+        expect_near(run_twice("pad_grad", {dy}, {before, after, mode})[0], {x.type, gradient}, 1e-5,
+                    cat("seed ", GetParam()));
 }
 
 TEST(Copy, LargeTransposesOfEveryElementSizeAgreeOnTwoThreads) {
     Dice dice(1);
     for (const DType dtype : {DType::f32, DType::f16, DType::u8}) {
-        const Values x = dice.values({dtype, {3, 517, 261}}), y = run_twice("transpose", {x}, {Ints{0, 2, 1}})[0];
-        for_each_place(y.type.shape, [&](const Ints& at) { ASSERT_EQ(y[flat(y.type.shape, at)], x[flat(x.type.shape, {at[0], at[2], at[1]})]); });
+        const Values x = dice.values({dtype, {3, 517, 261}}),
+                     y = run_twice("transpose", {x}, {Ints{0, 2, 1}})[0];
+        for_each_place(y.type.shape, [&](const Ints& at) {
+            ASSERT_EQ(y[flat(y.type.shape, at)], x[flat(x.type.shape, {at[0], at[2], at[1]})]);
+        });
     }
 }
 
 TEST(Copy, FullGivesOneValueInEveryDtype) {
     for (const DType dtype : kRealTypes) {
         const Values y = run_twice("full", {}, {Ints{2, 3}, 3.0, std::string(info(dtype).name)})[0];
-        expect_same(y, std::vector<double>(6, dtype == DType::b8 ? 1 : 3), std::string(info(dtype).name));
+        expect_same(y, std::vector<double>(6, dtype == DType::b8 ? 1 : 3),
+                    std::string(info(dtype).name));
     }
 }
 
@@ -151,19 +172,25 @@ TEST(Copy, ComplexNumbersKeepTheirPartsThroughCopies) {
 std::string message_of(const std::function<void()>& body) {
     try {
         body();
-    } catch (const runtime::UserError& error) {
-        return error.what();
-    }
+    } catch (const runtime::UserError& error) { return error.what(); }
     return "no error";
 }
 
 TEST(CopyErrors, NameTheRuleAndTheValues) {
     const Values x{{DType::f32, {2, 3}}, std::vector<double>(6)};
-    EXPECT_NE(message_of([&] { run_any("transpose", {x}, {Ints{0, 0}}); }).find("transpose T1"), std::string::npos);
-    EXPECT_NE(message_of([&] { run_any("broadcast_to", {x}, {Ints{4, 2, 4}}); }).find("broadcast_to B1"), std::string::npos);
-    EXPECT_NE(message_of([&] { run_any("slice", {x}, {Ints{0, 3}, Ints{2, 9}, Ints{1, 1}}); }).find("slice L2"), std::string::npos);
-    EXPECT_NE(message_of([&] { run_any("pad", {x}, {Ints{0, 3}, Ints{0, 0}, std::string("reflect"), 0.0}); }).find("pad P2"), std::string::npos);
+    EXPECT_NE(message_of([&] { run_any("transpose", {x}, {Ints{0, 0}}); }).find("transpose T1"),
+              std::string::npos);
+    EXPECT_NE(
+        message_of([&] { run_any("broadcast_to", {x}, {Ints{4, 2, 4}}); }).find("broadcast_to B1"),
+        std::string::npos);
+    EXPECT_NE(message_of([&] {
+        run_any("slice", {x}, {Ints{0, 3}, Ints{2, 9}, Ints{1, 1}});
+    }).find("slice L2"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] {
+        run_any("pad", {x}, {Ints{0, 3}, Ints{0, 0}, std::string("reflect"), 0.0});
+    }).find("pad P2"),
+              std::string::npos);
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

@@ -5,8 +5,7 @@
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
-namespace megjit::cuda {
-namespace {
+namespace megjit::cuda { namespace {
 
 using namespace codegen;
 using runtime::DeviceError;
@@ -52,11 +51,12 @@ TEST_F(CudaMock, LoadsAndLaunchesOnItsOwnStream) {
         const Address in[] = {0x1000}, out[] = {0x2000};
         launcher.launch(of(2049), in, out);
     }
-    EXPECT_EQ(log(),
-              "cuInit 0\ncuDeviceGet 0\ncuDevicePrimaryCtxRetain 40\ncuStreamCreate 1\n"
-              "cuModuleLoadData code\ncuModuleGetFunction 0x30 megjit_kernel\n"
-              "cuLaunchKernel 0xf0 3 1 1 256 1 1 0 0x57 4096,8192,2049,1,1,\n"
-              "cuModuleUnload 0x30\ncuStreamSynchronize 0x57\ncuStreamDestroy 0x57\ncuDevicePrimaryCtxRelease 40\n");
+    EXPECT_EQ(
+        log(),
+        "cuInit 0\ncuDeviceGet 0\ncuDevicePrimaryCtxRetain 40\ncuStreamCreate 1\n"
+        "cuModuleLoadData code\ncuModuleGetFunction 0x30 megjit_kernel\n"
+        "cuLaunchKernel 0xf0 3 1 1 256 1 1 0 0x57 4096,8192,2049,1,1,\n"
+        "cuModuleUnload 0x30\ncuStreamSynchronize 0x57\ncuStreamDestroy 0x57\ncuDevicePrimaryCtxRelease 40\n");
 }
 
 TEST_F(CudaMock, TakesTheDriverThatTheEnvironmentNames) {
@@ -89,7 +89,8 @@ TEST_F(CudaMock, LaunchesWhatWasMadeForOneLaunch) {
     const Address in[] = {0x1000}, out[] = {0x2000};
     launcher.launch(of(2049), in, out);
     EXPECT_NE(
-        log().find("cuFuncSetAttribute 0xf0 8 102400\ncuLaunchKernel 0xf0 1 7 1 256 1 1 102400 0x57 8192,4096,\n"),
+        log().find(
+            "cuFuncSetAttribute 0xf0 8 102400\ncuLaunchKernel 0xf0 1 7 1 256 1 1 102400 0x57 8192,4096,\n"),
         std::string::npos)
         << log();
 }
@@ -125,7 +126,8 @@ TEST_F(CudaMock, CopiesAndMeasures) {
     gpu.upload(buffer.address(), &from, 8);
     gpu.download(&to, buffer.address(), 8);
     EXPECT_EQ(to, 42);
-    EXPECT_TRUE(log().ends_with("cuMemcpyHtoD 8\ncuMemcpyDtoH 8\ncuStreamSynchronize 0x57\n")) << log();
+    EXPECT_TRUE(log().ends_with("cuMemcpyHtoD 8\ncuMemcpyDtoH 8\ncuStreamSynchronize 0x57\n"))
+        << log();
     gpu.clear(buffer.address(), 8);
     gpu.download(&to, buffer.address(), 8);
     EXPECT_EQ(to, 0);
@@ -141,7 +143,8 @@ TEST_F(CudaMock, SaysWhichCallFailed) {
     EXPECT_EQ(error_of([&] { launcher.launch(of(1), in, out); }),
               "CUDA: cuLaunchKernel failed: CUDA_ERROR_UNKNOWN (999)");
     reset_("cuLaunchKernel", 12345);
-    EXPECT_EQ(error_of([&] { launcher.launch(of(1), in, out); }), "CUDA: cuLaunchKernel failed: unknown error (12345)");
+    EXPECT_EQ(error_of([&] { launcher.launch(of(1), in, out); }),
+              "CUDA: cuLaunchKernel failed: unknown error (12345)");
 }
 
 TEST_F(CudaMock, SaysHowMuchMemoryIsLeft) {
@@ -181,5 +184,4 @@ TEST_F(CudaMock, SaysInPlainWordsThatThereIsNoGpu) {
     }).starts_with("there is no CUDA driver: /nowhere/libcuda.so.1"));
 }
 
-}  // namespace
-}  // namespace megjit::cuda
+}}  // namespace megjit::cuda

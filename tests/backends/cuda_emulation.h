@@ -1,5 +1,5 @@
-// Lets the CUDA C++ that backends/nvrtc prints compile as C++ for the host. The threads of a block are
-// fibers that run one after the other, in a fixed order; they change places at barriers alone.
+// Lets the CUDA C++ that backends/nvrtc prints compile as C++ for the host. The threads of a block
+// are fibers that run one after the other, in a fixed order; they change places at barriers alone.
 #pragma once
 
 #include <setjmp.h>
@@ -39,12 +39,12 @@ struct Barrier {
 
 struct Block {
     static constexpr size_t kStack = 64 << 10;
-    ucontext_t scheduler;                         // where fibers start from,
+    ucontext_t scheduler;  // where fibers start from,
     std::vector<ucontext_t> starts;
     struct Place {
         jmp_buf buffer;
     };
-    Place scheduling;                             // and where they go back to: jumps need no system call
+    Place scheduling;  // and where they go back to: jumps need no system call
     std::vector<Place> fibers;
     std::vector<bool> started, done;
     std::unique_ptr<char[]> stacks;
@@ -110,14 +110,17 @@ static void run_block(unsigned threads) {
     } while (block.progress);
     for (unsigned t = 0; t < threads; ++t)
         if (!block.done[t]) {
-            std::fprintf(stderr, "cuda_emulation: thread %u waits at a barrier that others never reach\n", t);
+            std::fprintf(stderr,
+                         "cuda_emulation: thread %u waits at a barrier that others never reach\n",
+                         t);
             std::abort();
         }
 }
 
 // Calls `kernel` with its parameters as a launch packs them.
 template <class... Parameters>
-void emulate(void (*kernel)(Parameters...), const unsigned* grid, unsigned threads, const uint64_t* words) {
+void emulate(void (*kernel)(Parameters...), const unsigned* grid, unsigned threads,
+             const uint64_t* words) {
     struct Call {
         void (*kernel)(Parameters...);
         const uint64_t* words;

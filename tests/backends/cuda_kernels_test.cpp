@@ -10,8 +10,7 @@
 #include "backends/mlir/gpu_compiler.h"
 #endif
 
-namespace megjit::cuda {
-namespace {
+namespace megjit::cuda { namespace {
 
 using namespace codegen;
 
@@ -30,7 +29,8 @@ protected:
 
     std::string fault_of(const GpuCase& test, std::string_view backend) {
         Case c = test.data;
-        const CudaLauncher launcher(*gpu_, service_.get(c.kernel, c.launch, gpu_->arch(), backend), c.kernel);
+        const CudaLauncher launcher(*gpu_, service_.get(c.kernel, c.launch, gpu_->arch(), backend),
+                                    c.kernel);
         std::vector<Buffer> buffers;
         std::vector<Address> inputs, outputs;
         for (const auto& input : c.inputs) {
@@ -65,9 +65,9 @@ TEST_F(CudaKernels, AgreeWithTheInterpreter) {
     try {
         for (std::string_view backend : backends)
             for (const GpuCase& test : cases)
-                EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n" << print(test.data.kernel);
+                EXPECT_EQ(fault_of(test, backend), "") << backend << ": " << test.name << "\n"
+                                                       << print(test.data.kernel);
     } catch (const runtime::UserError& error) { GTEST_SKIP() << error.what(); }
 }
 
-}  // namespace
-}  // namespace megjit::cuda
+}}  // namespace megjit::cuda

@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU: memory is the host's, calls are noted, and any of them fails when told to.
-// Declared as in cuda.h, not by our own header, so that both are compared.
+// A CUDA driver without a GPU: memory is the host's, calls are noted, and any of them fails when
+// told to. Declared as in cuda.h, not by our own header, so that both are compared.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -71,7 +71,9 @@ EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
     *context = token<void>(0xC0);
     return note("cuDevicePrimaryCtxRetain", device);
 }
-EXPORT int cuDevicePrimaryCtxRelease_v2(int device) { return note("cuDevicePrimaryCtxRelease", device); }
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
+    return note("cuDevicePrimaryCtxRelease", device);
+}
 EXPORT int cuCtxSetCurrent(void* context) {
     return context == token<void>(0xC0) ? 0 : note("cuCtxSetCurrent of another context");
 }
@@ -88,7 +90,8 @@ EXPORT int cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 EXPORT int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
     if (const int result = note("cuMemAlloc", bytes)) return result;
-    *address = reinterpret_cast<unsigned long long>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+    *address =
+        reinterpret_cast<unsigned long long>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
     return 0;
 }
 EXPORT int cuMemFree_v2(unsigned long long address) {
@@ -107,11 +110,13 @@ EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t by
     std::memset(token<void>(to), value, bytes);
     return note("cuMemsetD8", bytes);
 }
-EXPORT int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
+EXPORT int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options,
+                              void** values) {
     const int result = note("cuModuleLoadData", static_cast<const char*>(image));
     *module = token<void>(0x30);
     if (result && count == 2 && options[0] == 5 && options[1] == 6)
-        std::strncpy(static_cast<char*>(values[0]), "ptxas: no such instruction", reinterpret_cast<size_t>(values[1]));
+        std::strncpy(static_cast<char*>(values[0]), "ptxas: no such instruction",
+                     reinterpret_cast<size_t>(values[1]));
     return result;
 }
 EXPORT int cuModuleUnload(void* module) { return note("cuModuleUnload", module); }
@@ -122,8 +127,9 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
 EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
     return note("cuFuncSetAttribute", function, attribute, value);
 }
-EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                          unsigned shared, void* stream, void** parameters, void** extra) {
+EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                          unsigned by, unsigned bz, unsigned shared, void* stream,
+                          void** parameters, void** extra) {
     std::ostringstream words;
     if (!parameters && extra[0] == token<void>(1) && extra[2] == token<void>(2) && !extra[4])
         for (size_t w = 0; w < *static_cast<size_t*>(extra[3]) / 8; ++w)

@@ -1,8 +1,7 @@
 // Convolution and its gradients against plain loops in double, and against each other as adjoints.
 #include "tests/backends/dnn_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 struct ConvCase {
     std::string name = {};
@@ -12,21 +11,26 @@ struct ConvCase {
     Attrs attrs() const { return {stride, padding, dilation, groups}; }
 };
 
-int64_t at(const Ints& values, int axis) { return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)]; }
+int64_t at(const Ints& values, int axis) {
+    return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)];
+}
 
 // Everything as 3-d: missing axes in front of the spatial ones have extent 1.
 Values naive_conv(const Values& x, const Values& w, const ConvCase& c) {
     const int dims = c.x.rank() - 2;
-    int64_t in[3] = {1, 1, 1}, k[3] = {1, 1, 1}, s[3] = {1, 1, 1}, p[3] = {0, 0, 0}, d[3] = {1, 1, 1}, out[3] = {1, 1, 1};
+    int64_t in[3] = {1, 1, 1}, k[3] = {1, 1, 1}, s[3] = {1, 1, 1}, p[3] = {0, 0, 0},
+            d[3] = {1, 1, 1}, out[3] = {1, 1, 1};
     Shape y{c.x[0], c.w[0]};
     for (int axis = 0; axis < dims; ++axis) {
         const int i = 3 - dims + axis;
-        in[i] = c.x[axis + 2], k[i] = c.w[axis + 2], s[i] = at(c.stride, axis), p[i] = at(c.padding, axis), d[i] = at(c.dilation, axis);
+        in[i] = c.x[axis + 2], k[i] = c.w[axis + 2], s[i] = at(c.stride, axis),
+        p[i] = at(c.padding, axis), d[i] = at(c.dilation, axis);
         out[i] = (in[i] + 2 * p[i] - (k[i] - 1) * d[i] - 1) / s[i] + 1;
         y.push_back(out[i]);
     }
     Values result{{DType::f32, y}, std::vector<double>(static_cast<size_t>(y.numel()))};
-    const int64_t icg = c.w[1], ocg = c.w[0] / c.groups, ksize = k[0] * k[1] * k[2], insize = in[0] * in[1] * in[2];
+    const int64_t icg = c.w[1], ocg = c.w[0] / c.groups, ksize = k[0] * k[1] * k[2],
+                  insize = in[0] * in[1] * in[2];
     int64_t index = 0;
     for (int64_t n = 0; n < c.x[0]; ++n)
         for (int64_t oc = 0; oc < c.w[0]; ++oc)
@@ -37,10 +41,15 @@ Values naive_conv(const Values& x, const Values& w, const ConvCase& c) {
                         for (int64_t ic = 0; ic < icg; ++ic)
                             for (int64_t q = 0; q < ksize; ++q) {
                                 const int64_t i0 = o0 * s[0] - p[0] + q / (k[1] * k[2]) * d[0];
-                                const int64_t i1 = o1 * s[1] - p[1] + q / k[2] % k[1] * d[1], i2 = o2 * s[2] - p[2] + q % k[2] * d[2];
-                                if (i0 < 0 || i1 < 0 || i2 < 0 || i0 >= in[0] || i1 >= in[1] || i2 >= in[2]) continue;
+                                const int64_t i1 = o1 * s[1] - p[1] + q / k[2] % k[1] * d[1],
+                                              i2 = o2 * s[2] - p[2] + q % k[2] * d[2];
+                                if (i0 < 0 || i1 < 0 || i2 < 0 || i0 >= in[0] || i1 >= in[1] ||
+                                    i2 >= in[2])
+                                    continue;
                                 const int64_t channel = oc / ocg * icg + ic;
-                                sum += x[(n * c.x[1] + channel) * insize + (i0 * in[1] + i1) * in[2] + i2] * w[(oc * icg + ic) * ksize + q];
+                                sum += x[(n * c.x[1] + channel) * insize +
+                                         (i0 * in[1] + i1) * in[2] + i2] *
+                                       w[(oc * icg + ic) * ksize + q];
                             }
                         result[index] = sum;
                     }
@@ -67,7 +76,8 @@ TEST_P(ConvTest, AgreesWithPlainLoopsAndItsGradientsAreItsAdjoints) {
     const Values dw = run("conv_backward_filter", {x, dy}, attrs)[0];
     ASSERT_EQ(dw.type.shape, c.w);
     // Element by element, through unit vectors in a few places, and as a whole.
-    const double whole = dot(y, dy), tolerance = 1e-4 * (10 + std::sqrt(static_cast<double>(y.type.numel())));
+    const double whole = dot(y, dy),
+                 tolerance = 1e-4 * (10 + std::sqrt(static_cast<double>(y.type.numel())));
     EXPECT_NEAR(dot(dx, x), whole, tolerance);
     EXPECT_NEAR(dot(dw, w), whole, tolerance);
     std::mt19937 generator(4);
@@ -109,15 +119,20 @@ const std::vector<ConvCase> kCases = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Conv, ConvTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Values(Layout::row_major, Layout::channels_last)),
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values(Layout::row_major,
+                                                              Layout::channels_last)),
                          [](const auto& info) {
-                             return std::get<0>(info.param).name + (std::get<1>(info.param) == Layout::row_major ? "_rows" : "_last");
+                             return std::get<0>(info.param).name +
+                                    (std::get<1>(info.param) == Layout::row_major ? "_rows"
+                                                                                  : "_last");
                          });
 
 TEST(Conv, ReadsOneLayoutAndWritesTheOther) {
     const ConvCase c{"", {2, 8, 9, 9}, {16, 8, 3, 3}, {1}, {1}};
     const Values x = random(c.x, 1), w = random(c.w, 2);
-    expect_near(run("conv", {x, w}, c.attrs(), {Layout::channels_last})[0], naive_conv(x, w, c), 1e-4);
+    expect_near(run("conv", {x, w}, c.attrs(), {Layout::channels_last})[0], naive_conv(x, w, c),
+                1e-4);
 }
 
 TEST(Conv, ComputesHalfPrecisionWithFloatAccumulation) {
@@ -125,36 +140,44 @@ TEST(Conv, ComputesHalfPrecisionWithFloatAccumulation) {
     for (const DType dtype : {DType::f16, DType::bf16})
         for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
             const Values x = random({dtype, c.x, layout}, 1), w = random({dtype, c.w}, 2);
-            expect_near(run("conv", {x, w}, c.attrs())[0], naive_conv(x, w, c), dtype == DType::f16 ? 2e-3 : 2e-2);
+            expect_near(run("conv", {x, w}, c.attrs())[0], naive_conv(x, w, c),
+                        dtype == DType::f16 ? 2e-3 : 2e-2);
         }
 }
 
 TEST(Conv, OfAnEmptyBatchIsEmptyAndGivesAZeroFilterGradient) {
     const Values x = random(Shape{0, 3, 5, 5}, 1), w = random(Shape{4, 3, 3, 3}, 2);
-    EXPECT_EQ(run("conv", {x, w}, {Ints{1}, Ints{0}, Ints{1}, int64_t{1}})[0].type.shape, (Shape{0, 4, 3, 3}));
+    EXPECT_EQ(run("conv", {x, w}, {Ints{1}, Ints{0}, Ints{1}, int64_t{1}})[0].type.shape,
+              (Shape{0, 4, 3, 3}));
     const Values dy = random(Shape{0, 4, 3, 3}, 1);
-    const Values dw = run("conv_backward_filter", {x, dy}, {Ints{1}, Ints{0}, Ints{1}, int64_t{1}, Ints{3}})[0];
+    const Values dw =
+        run("conv_backward_filter", {x, dy}, {Ints{1}, Ints{0}, Ints{1}, int64_t{1}, Ints{3}})[0];
     for (double value : dw.data) ASSERT_EQ(value, 0);
 }
 
 TEST(Conv, BackwardDataReachesEveryExtentThatRoundsDownToTheSame) {
     const Values dy = random(Shape{1, 2, 3, 3}, 1), w = random(Shape{2, 3, 3, 3}, 2);
-    const Values dx = run("conv_backward_data", {dy, w}, {Ints{2}, Ints{0}, Ints{1}, int64_t{1}, Ints{8, 7}})[0];
+    const Values dx =
+        run("conv_backward_data", {dy, w}, {Ints{2}, Ints{0}, Ints{1}, int64_t{1}, Ints{8, 7}})[0];
     EXPECT_EQ(dx.type.shape, (Shape{1, 3, 8, 7}));
     for (int64_t i = 0; i < 7; ++i) EXPECT_EQ(dx[7 * 7 + i], 0);  // no window reaches the last row
 }
 
 TEST(Conv, RefusesChannelsThatDoNotFit) {
     const std::string message = message_of([] {
-        run("conv", {random(Shape{1, 3, 8, 8}, 1), random(Shape{4, 5, 3, 3}, 2)}, {Ints{1}, Ints{0}, Ints{1}, int64_t{1}});
+        run("conv", {random(Shape{1, 3, 8, 8}, 1), random(Shape{4, 5, 3, 3}, 2)},
+            {Ints{1}, Ints{0}, Ints{1}, int64_t{1}});
     });
-    EXPECT_NE(message.find("conv: cannot take f32[1, 3, 8, 8] and f32[4, 5, 3, 3]"), std::string::npos) << message;
+    EXPECT_NE(message.find("conv: cannot take f32[1, 3, 8, 8] and f32[4, 5, 3, 3]"),
+              std::string::npos)
+        << message;
     EXPECT_NE(message.find("C3"), std::string::npos) << message;
 }
 
 TEST(Conv, RefusesAKernelLargerThanTheInput) {
     const std::string message = message_of([] {
-        run("conv", {random(Shape{1, 3, 2, 2}, 1), random(Shape{4, 3, 3, 3}, 2)}, {Ints{1}, Ints{0}, Ints{1}, int64_t{1}});
+        run("conv", {random(Shape{1, 3, 2, 2}, 1), random(Shape{4, 3, 3, 3}, 2)},
+            {Ints{1}, Ints{0}, Ints{1}, int64_t{1}});
     });
     EXPECT_NE(message.find("C5"), std::string::npos) << message;
 }
@@ -167,5 +190,4 @@ TEST(Relayout, MovesEveryElementThereAndBack) {
     EXPECT_EQ(run("relayout", {last}, {std::string("row_major")})[0].data, x.data);
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

@@ -1,8 +1,7 @@
 // Products with an epilogue have the bits of the product and the steps one after the other.
 #include "tests/backends/dnn_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 struct Product {
     std::string name = {};
@@ -12,7 +11,9 @@ struct Product {
     Layout layout = Layout::row_major;
 };
 
-Attrs window(int64_t stride, int64_t padding, int64_t groups = 1) { return {Ints{stride}, Ints{padding}, Ints{1}, groups}; }
+Attrs window(int64_t stride, int64_t padding, int64_t groups = 1) {
+    return {Ints{stride}, Ints{padding}, Ints{1}, groups};
+}
 Attrs transposed(int64_t a, int64_t b) { return {a, b}; }
 
 constexpr Layout kLast = Layout::channels_last;
@@ -47,7 +48,8 @@ TEST_P(EpilogueTest, HasTheBitsOfTheOpsOneByOne) {
     Values expected = run(p.op, inputs, p.attrs)[0];
     const Type type = expected.type;
     const int channel = p.op == "conv" ? 1 : type.rank() - 1;
-    for (size_t at = 0; at < epilogue.size(); at = epilogue.find_first_not_of(' ', epilogue.find(' ', at))) {
+    for (size_t at = 0; at < epilogue.size();
+         at = epilogue.find_first_not_of(' ', epilogue.find(' ', at))) {
         const std::string step = epilogue.substr(at, epilogue.find(' ', at) - at);
         if (step == "relu") {
             expected = run("relu", {expected})[0];
@@ -56,14 +58,16 @@ TEST_P(EpilogueTest, HasTheBitsOfTheOpsOneByOne) {
         Shape shape = type.shape;
         for (int axis = 0; step == "bias" && axis < shape.rank(); ++axis)
             if (axis != channel) shape[axis] = 1;
-        inputs.push_back(random(shape, 3 + static_cast<unsigned>(at), step == "add" ? type.layout : Layout::row_major));
+        inputs.push_back(random(shape, 3 + static_cast<unsigned>(at),
+                                step == "add" ? type.layout : Layout::row_major));
         for (int64_t i = 0, inner = type.numel(), c = 0; i < type.numel(); ++i) {
             if (step == "bias") {
                 inner = 1;
                 for (int axis = channel + 1; axis < type.rank(); ++axis) inner *= type.shape[axis];
                 c = i / inner % type.shape[channel];
             }
-            expected[i] = static_cast<float>(expected[i]) + static_cast<float>(inputs.back()[step == "bias" ? c : i]);
+            expected[i] = static_cast<float>(expected[i]) +
+                          static_cast<float>(inputs.back()[step == "bias" ? c : i]);
         }
     }
     Attrs attrs = p.attrs;
@@ -74,9 +78,12 @@ TEST_P(EpilogueTest, HasTheBitsOfTheOpsOneByOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Epilogue, EpilogueTest,
-                         ::testing::Combine(::testing::ValuesIn(kProducts), ::testing::Values("bias", "add", "bias add", "bias relu", "add bias relu")),
+                         ::testing::Combine(::testing::ValuesIn(kProducts),
+                                            ::testing::Values("bias", "add", "bias add",
+                                                              "bias relu", "add bias relu")),
                          [](const auto& info) {
-                             std::string name = std::get<0>(info.param).name + "_" + std::get<1>(info.param);
+                             std::string name =
+                                 std::get<0>(info.param).name + "_" + std::get<1>(info.param);
                              std::replace(name.begin(), name.end(), ' ', '_');
                              return name;
                          });
@@ -85,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(Epilogue, EpilogueTest,
 struct AddOnto : ::testing::TestWithParam<Product> {
     static std::vector<float> floats(const Values& values) {
         std::vector<float> memory(values.data.size());
-        for (int64_t i = 0; i < values.type.numel(); ++i) memory[static_cast<size_t>(offset_in(values.type, i))] = static_cast<float>(values[i]);
+        for (int64_t i = 0; i < values.type.numel(); ++i)
+            memory[static_cast<size_t>(offset_in(values.type, i))] = static_cast<float>(values[i]);
         return memory;
     }
 };
@@ -98,10 +106,12 @@ TEST_P(AddOnto, TheResultOnItsAddendHasTheBitsOfOneApart) {
     Attrs attrs = p.attrs;
     attrs.emplace_back(std::string("add"));
     const std::vector<Type> types = {a.type, b.type, type};
-    const auto executable = device().prepare({runtime::find_op(p.op + "_epilogue"), attrs, types}, {&type, 1});
+    const auto executable =
+        device().prepare({runtime::find_op(p.op + "_epilogue"), attrs, types}, {&type, 1});
     if (!executable->may_alias(0, 2)) GTEST_SKIP() << "not offered for this kernel";
     EXPECT_FALSE(executable->may_alias(0, 0));
-    std::vector<float> fa = floats(a), fb = floats(b), apart(addend.data.size()), onto = floats(addend), kept = onto;
+    std::vector<float> fa = floats(a), fb = floats(b), apart(addend.data.size()),
+                       onto = floats(addend), kept = onto;
     const Aligned workspace(executable->workspace_bytes());
     void *in[] = {fa.data(), fb.data(), kept.data()}, *out[] = {apart.data()};
     executable->run(in, out, workspace.p);
@@ -110,12 +120,14 @@ TEST_P(AddOnto, TheResultOnItsAddendHasTheBitsOfOneApart) {
     EXPECT_EQ(onto, apart);
 }
 
-INSTANTIATE_TEST_SUITE_P(Epilogue, AddOnto, ::testing::ValuesIn(kProducts), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Epilogue, AddOnto, ::testing::ValuesIn(kProducts),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Epilogue, ReluKeepsNaN) {
     const Values x = random(Shape{4, 8}, 1), w = random(Shape{8, 3}, 2);
     const Values bias{{DType::f32, {3}}, {NAN, 1e9, -1e9}};
-    const Values y = run("matmul_epilogue", {x, w, bias}, {int64_t{0}, int64_t{0}, std::string("bias relu")})[0];
+    const Values y =
+        run("matmul_epilogue", {x, w, bias}, {int64_t{0}, int64_t{0}, std::string("bias relu")})[0];
     EXPECT_TRUE(std::isnan(y[0]));
     EXPECT_GT(y[1], 0);
     EXPECT_EQ(y[2], 0);
@@ -130,11 +142,15 @@ std::string refusal(const std::vector<Values>& more, const std::string& epilogue
 TEST(Epilogue, RefusesWhatItsRulesForbid) {
     const Values bias = random(Shape{3}, 3), rows = random(Shape{4, 1}, 3);
     EXPECT_NE(refusal({bias}, "scale").find("epilogue E2: 'scale' is no step"), std::string::npos);
-    EXPECT_NE(refusal({bias, bias}, "bias bias").find("epilogue E2: 'bias' stands twice"), std::string::npos);
-    EXPECT_NE(refusal({bias}, "relu").find("epilogue E3: 'relu' takes 0 operands, and there are 1"), std::string::npos);
-    EXPECT_NE(refusal({rows}, "bias").find("epilogue E4: the bias f32[4, 1] does not lie along axis 1 of f32[4, 3]"), std::string::npos);
-    EXPECT_NE(refusal({rows}, "add").find("epilogue E5: f32[4, 1] is added to f32[4, 3]"), std::string::npos);
+    EXPECT_NE(refusal({bias, bias}, "bias bias").find("epilogue E2: 'bias' stands twice"),
+              std::string::npos);
+    EXPECT_NE(refusal({bias}, "relu").find("epilogue E3: 'relu' takes 0 operands, and there are 1"),
+              std::string::npos);
+    EXPECT_NE(refusal({rows}, "bias")
+                  .find("epilogue E4: the bias f32[4, 1] does not lie along axis 1 of f32[4, 3]"),
+              std::string::npos);
+    EXPECT_NE(refusal({rows}, "add").find("epilogue E5: f32[4, 1] is added to f32[4, 3]"),
+              std::string::npos);
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

@@ -1,11 +1,10 @@
-// Gradients of the network ops as a tape computes them, first and second order, against finite differences
-// along one random direction.
+// Gradients of the network ops as a tape computes them, first and second order, against finite
+// differences along one random direction.
 #include "runtime/autodiff.h"
 #include "runtime/ops/builders.h"
 #include "tests/backends/dnn_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 using runtime::TensorRef;
 using runtime::Tensors;
@@ -19,7 +18,8 @@ struct GradCase {
 
 TensorRef tensor(const Values& values) {
     TensorRef made = runtime::empty_tensor(device(), values.type);
-    for (int64_t i = 0; i < values.type.numel(); ++i) store(made->data(), values.type.dtype, i, values[i]);
+    for (int64_t i = 0; i < values.type.numel(); ++i)
+        store(made->data(), values.type.dtype, i, values[i]);
     return made;
 }
 TensorRef random_tensor(const Shape& shape, unsigned seed) { return tensor(random(shape, seed)); }
@@ -27,25 +27,29 @@ TensorRef random_tensor(const Shape& shape, unsigned seed) { return tensor(rando
 TensorRef moved(const TensorRef& x, const TensorRef& direction, double by) {
     TensorRef made = runtime::empty_tensor(device(), x->type());
     for (int64_t i = 0; i < x->type().numel(); ++i)
-        made->as<float>()[i] = x->as<float>()[i] + static_cast<float>(by) * direction->as<float>()[i];
+        made->as<float>()[i] =
+            x->as<float>()[i] + static_cast<float>(by) * direction->as<float>()[i];
     return made;
 }
 
 double dot(const TensorRef& a, const TensorRef& b) {
     double sum = 0;
-    for (int64_t i = 0; i < a->type().numel(); ++i) sum += static_cast<double>(a->as<float>()[i]) * static_cast<double>(b->as<float>()[i]);
+    for (int64_t i = 0; i < a->type().numel(); ++i)
+        sum += static_cast<double>(a->as<float>()[i]) * static_cast<double>(b->as<float>()[i]);
     return sum;
 }
 
 // The op's results, weighted by fixed random numbers.
 double loss_of(const Tensors& ys) {
     double loss = 0;
-    for (size_t i = 0; i < ys.size(); ++i) loss += dot(ys[i], random_tensor(ys[i]->shape(), 50 + static_cast<unsigned>(i)));
+    for (size_t i = 0; i < ys.size(); ++i)
+        loss += dot(ys[i], random_tensor(ys[i]->shape(), 50 + static_cast<unsigned>(i)));
     return loss;
 }
 Tensors weights_of(const Tensors& ys) {
     Tensors weights;
-    for (size_t i = 0; i < ys.size(); ++i) weights.push_back(random_tensor(ys[i]->shape(), 50 + static_cast<unsigned>(i)));
+    for (size_t i = 0; i < ys.size(); ++i)
+        weights.push_back(random_tensor(ys[i]->shape(), 50 + static_cast<unsigned>(i)));
     return weights;
 }
 
@@ -68,7 +72,8 @@ TEST_P(GradTest, AgreesWithDifferencesAlongADirection) {
     const GradCase& c = GetParam();
     device();
     Tensors inputs;
-    for (size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(random_tensor(c.inputs[i], static_cast<unsigned>(i) + 1));
+    for (size_t i = 0; i < c.inputs.size(); ++i)
+        inputs.push_back(random_tensor(c.inputs[i], static_cast<unsigned>(i) + 1));
     const runtime::OpDef& op = runtime::find_op(c.op);
     const Tensors grads = first_order(c, inputs);
     constexpr double kStep = 1e-2;
@@ -80,9 +85,11 @@ TEST_P(GradTest, AgreesWithDifferencesAlongADirection) {
             there[k] = moved(inputs[k], direction, by);
             return there;
         };
-        const double difference =
-            (loss_of(runtime::apply(op, c.attrs, at(kStep))) - loss_of(runtime::apply(op, c.attrs, at(-kStep)))) / (2 * kStep);
-        EXPECT_NEAR(dot(grads[k], direction), difference, 2e-2 * (1 + std::abs(difference))) << c.op << " input " << k;
+        const double difference = (loss_of(runtime::apply(op, c.attrs, at(kStep))) -
+                                   loss_of(runtime::apply(op, c.attrs, at(-kStep)))) /
+                                  (2 * kStep);
+        EXPECT_NEAR(dot(grads[k], direction), difference, 2e-2 * (1 + std::abs(difference)))
+            << c.op << " input " << k;
     }
     if (!c.second_order) return;
 
@@ -110,9 +117,11 @@ TEST_P(GradTest, AgreesWithDifferencesAlongADirection) {
             there[k] = moved(inputs[k], direction, by);
             return there;
         };
-        const double difference = (present_loss(at(kStep)) - present_loss(at(-kStep))) / (2 * kStep);
+        const double difference =
+            (present_loss(at(kStep)) - present_loss(at(-kStep))) / (2 * kStep);
         const double got = seconds[k] ? dot(seconds[k], direction) : 0;
-        EXPECT_NEAR(got, difference, 3e-2 * (1 + std::abs(difference))) << "second order of " << c.op << ", input " << k;
+        EXPECT_NEAR(got, difference, 3e-2 * (1 + std::abs(difference)))
+            << "second order of " << c.op << ", input " << k;
     }
 }
 
@@ -121,19 +130,26 @@ INSTANTIATE_TEST_SUITE_P(
     Dnn, GradTest,
     ::testing::Values(
         GradCase{"conv", {{2, 4, 6, 5}, {6, 2, 3, 3}}, {kTwo, kOne, kOne, int64_t{2}}},
-        GradCase{"conv_backward_data", {{1, 4, 3, 3}, {4, 3, 2, 2}}, {kTwo, Ints{0}, kOne, int64_t{1}, Ints{7, 6}}},
-        GradCase{"conv_backward_filter", {{2, 3, 5, 5}, {2, 4, 5, 5}}, {kOne, kOne, kOne, int64_t{1}, Ints{3, 3}}},
-        GradCase{"matmul", {{3, 4}, {4, 5}}, {int64_t{0}, int64_t{0}}}, GradCase{"matmul", {{4, 3}, {5, 4}}, {int64_t{1}, int64_t{1}}},
-        GradCase{"matmul", {{2, 3, 4}, {4, 5}}, {int64_t{0}, int64_t{0}}}, GradCase{"matmul", {{2, 3, 4}, {5, 4}}, {int64_t{0}, int64_t{1}}},
+        GradCase{"conv_backward_data",
+                 {{1, 4, 3, 3}, {4, 3, 2, 2}},
+                 {kTwo, Ints{0}, kOne, int64_t{1}, Ints{7, 6}}},
+        GradCase{"conv_backward_filter",
+                 {{2, 3, 5, 5}, {2, 4, 5, 5}},
+                 {kOne, kOne, kOne, int64_t{1}, Ints{3, 3}}},
+        GradCase{"matmul", {{3, 4}, {4, 5}}, {int64_t{0}, int64_t{0}}},
+        GradCase{"matmul", {{4, 3}, {5, 4}}, {int64_t{1}, int64_t{1}}},
+        GradCase{"matmul", {{2, 3, 4}, {4, 5}}, {int64_t{0}, int64_t{0}}},
+        GradCase{"matmul", {{2, 3, 4}, {5, 4}}, {int64_t{0}, int64_t{1}}},
         GradCase{"matmul", {{2, 1, 4, 3}, {3, 4, 5}}, {int64_t{1}, int64_t{0}}},
         GradCase{"matmul", {{3, 4}, {2, 5, 4}}, {int64_t{0}, int64_t{1}}},
         GradCase{"avg_pool", {{2, 3, 6, 7}}, {Ints{3}, kTwo, kOne, int64_t{0}}},
-        GradCase{"adaptive_avg_pool", {{2, 3, 6, 7}}, {Ints{4, 3}}}, GradCase{"max_pool", {{1, 2, 4, 4}}, {kTwo, kTwo, Ints{0}}, false},
-        GradCase{"softmax", {{3, 5, 2}}, {int64_t{1}}}, GradCase{"log_softmax", {{3, 5}}, {int64_t{1}}},
+        GradCase{"adaptive_avg_pool", {{2, 3, 6, 7}}, {Ints{4, 3}}},
+        GradCase{"max_pool", {{1, 2, 4, 4}}, {kTwo, kTwo, Ints{0}}, false},
+        GradCase{"softmax", {{3, 5, 2}}, {int64_t{1}}},
+        GradCase{"log_softmax", {{3, 5}}, {int64_t{1}}},
         GradCase{"batch_norm", {{4, 3, 5, 2}, {3}, {3}}, {1e-1}},
         GradCase{"layer_norm", {{4, 6}, {6}, {6}}, {int64_t{1}, 1e-1, int64_t{1}}},
         GradCase{"layer_norm", {{2, 3, 4}}, {int64_t{2}, 1e-1, int64_t{0}}}),
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

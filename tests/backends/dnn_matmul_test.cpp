@@ -1,8 +1,7 @@
 // Matrix products against plain loops in double, in every transposition and batch form.
 #include "tests/backends/dnn_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 Values naive_matmul(const Values& a, const Values& b, bool ta, bool tb, const Shape& y) {
     Values result{{a.type.dtype, y}, std::vector<double>(static_cast<size_t>(y.numel()))};
@@ -23,7 +22,9 @@ Values naive_matmul(const Values& a, const Values& b, bool ta, bool tb, const Sh
         const int64_t batch = i / (m * n), row = i / n % m, column = i % n;
         const int64_t pa = batch_of(a.type, batch) * m * k, pb = batch_of(b.type, batch) * k * n;
         double sum = 0;
-        for (int64_t q = 0; q < k; ++q) sum += a[pa + (ta ? q * m + row : row * k + q)] * b[pb + (tb ? column * k + q : q * n + column)];
+        for (int64_t q = 0; q < k; ++q)
+            sum += a[pa + (ta ? q * m + row : row * k + q)] *
+                   b[pb + (tb ? column * k + q : q * n + column)];
         result[i] = sum;
     }
     return result;
@@ -49,25 +50,39 @@ TEST_P(MatmulTest, AgreesWithPlainLoops) {
             for (double& value : values->data) value = static_cast<double>(generator() % 200) - 100;
     }
     const Values y = run("matmul", {x, w}, {int64_t{ta}, int64_t{tb}})[0];
-    const double tolerance = dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 2e-3 : dtype == DType::bf16 ? 2e-2 : 0;
+    const double tolerance = dtype == DType::f32    ? 1e-4
+                             : dtype == DType::f16  ? 2e-3
+                             : dtype == DType::bf16 ? 2e-2
+                                                    : 0;
     expect_near(y, naive_matmul(x, w, ta, tb, y.type.shape), tolerance);
 }
 
 const std::vector<MatmulCase> kCases = {
-    {"plain", {}, {}, 7, 5, 9},          {"square", {}, {}, 64, 64, 64},       {"row", {}, {}, 1, 33, 17},
-    {"column", {}, {}, 17, 33, 1},       {"inner", {}, {}, 1, 40, 1},          {"outer", {}, {}, 6, 1, 5},
-    {"batched", {3}, {3}, 4, 5, 6},      {"shared_b", {2, 3}, {}, 4, 5, 6},    {"shared_a", {}, {2, 3}, 4, 5, 6},
-    {"crossed", {2, 1}, {1, 3}, 4, 5, 6}, {"mixed", {2, 1, 4}, {3, 1}, 3, 2, 5}, {"empty_rows", {}, {}, 0, 3, 4},
-    {"empty_inner", {2}, {}, 3, 0, 4},   {"five", {2, 1, 2}, {2, 2, 1}, 3, 3, 3},
+    {"plain", {}, {}, 7, 5, 9},
+    {"square", {}, {}, 64, 64, 64},
+    {"row", {}, {}, 1, 33, 17},
+    {"column", {}, {}, 17, 33, 1},
+    {"inner", {}, {}, 1, 40, 1},
+    {"outer", {}, {}, 6, 1, 5},
+    {"batched", {3}, {3}, 4, 5, 6},
+    {"shared_b", {2, 3}, {}, 4, 5, 6},
+    {"shared_a", {}, {2, 3}, 4, 5, 6},
+    {"crossed", {2, 1}, {1, 3}, 4, 5, 6},
+    {"mixed", {2, 1, 4}, {3, 1}, 3, 2, 5},
+    {"empty_rows", {}, {}, 0, 3, 4},
+    {"empty_inner", {2}, {}, 3, 0, 4},
+    {"five", {2, 1, 2}, {2, 2, 1}, 3, 3, 3},
 };
 
-INSTANTIATE_TEST_SUITE_P(Matmul, MatmulTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Bool(), ::testing::Bool(),
-                                            ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::i32)),
-                         [](const auto& info) {
-                             return std::get<0>(info.param).name + (std::get<1>(info.param) ? "_ta" : "") +
-                                    (std::get<2>(info.param) ? "_tb" : "") + "_" + std::string(runtime::info(std::get<3>(info.param)).tag);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Matmul, MatmulTest,
+    ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Bool(), ::testing::Bool(),
+                       ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::i32)),
+    [](const auto& info) {
+        return std::get<0>(info.param).name + (std::get<1>(info.param) ? "_ta" : "") +
+               (std::get<2>(info.param) ? "_tb" : "") + "_" +
+               std::string(runtime::info(std::get<3>(info.param)).tag);
+    });
 
 TEST(Matmul, WrapsSmallIntegers) {
     const Values a{{DType::i8, {1, 2}}, {100, 100}}, b{{DType::i8, {2, 1}}, {2, 1}};
@@ -75,10 +90,13 @@ TEST(Matmul, WrapsSmallIntegers) {
 }
 
 TEST(Matmul, RefusesInnerExtentsThatDiffer) {
-    const std::string message = message_of([] { run("matmul", {random(Shape{8, 64}, 1), random(Shape{32, 10}, 2)}, {int64_t{0}, int64_t{0}}); });
-    EXPECT_NE(message.find("matmul: cannot take f32[8, 64] and f32[32, 10]"), std::string::npos) << message;
+    const std::string message = message_of([] {
+        run("matmul", {random(Shape{8, 64}, 1), random(Shape{32, 10}, 2)},
+            {int64_t{0}, int64_t{0}});
+    });
+    EXPECT_NE(message.find("matmul: cannot take f32[8, 64] and f32[32, 10]"), std::string::npos)
+        << message;
     EXPECT_NE(message.find("a has 64 columns but b has 32 rows"), std::string::npos) << message;
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

@@ -1,18 +1,20 @@
 // Pooling against plain loops in double; gradients as adjoints of what the forward op picked.
 #include "tests/backends/dnn_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 struct PoolCase {
     std::string name = {};
     Shape x = {};
-    Ints kernel = {}, stride = {}, padding = {};  // adaptive: kernel holds the output extents, stride is empty
+    Ints kernel = {}, stride = {},
+         padding = {};  // adaptive: kernel holds the output extents, stride is empty
     bool adaptive() const { return stride.empty(); }
     Attrs attrs() const { return adaptive() ? Attrs{kernel} : Attrs{kernel, stride, padding}; }
 };
 
-int64_t at(const Ints& values, int axis) { return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)]; }
+int64_t at(const Ints& values, int axis) {
+    return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)];
+}
 
 // Calls visit(output index, input indices of its window) for every window, in row-major order.
 template <class Visit>
@@ -23,7 +25,10 @@ Shape each_window(const PoolCase& c, const Visit& visit) {
     for (int axis = 0; axis < dims; ++axis) {
         const int i = 3 - dims + axis;
         in[i] = c.x[axis + 2];
-        out[i] = c.adaptive() ? at(c.kernel, axis) : (in[i] + 2 * at(c.padding, axis) - at(c.kernel, axis)) / at(c.stride, axis) + 1;
+        out[i] =
+            c.adaptive()
+                ? at(c.kernel, axis)
+                : (in[i] + 2 * at(c.padding, axis) - at(c.kernel, axis)) / at(c.stride, axis) + 1;
         y.push_back(out[i]);
     }
     const auto range = [&](int i, int64_t o) -> std::pair<int64_t, int64_t> {
@@ -44,7 +49,8 @@ Shape each_window(const PoolCase& c, const Visit& visit) {
                     Ints places;
                     for (int64_t d = d0; d < d1; ++d)
                         for (int64_t h = h0; h < h1; ++h)
-                            for (int64_t w = w0; w < w1; ++w) places.push_back(((plane * in[0] + d) * in[1] + h) * in[2] + w);
+                            for (int64_t w = w0; w < w1; ++w)
+                                places.push_back(((plane * in[0] + d) * in[1] + h) * in[2] + w);
                     visit(index, places);
                 }
     return y;
@@ -90,13 +96,15 @@ TEST_P(PoolTest, AverageIsTheMeanAndItsGradientTheAdjoint) {
         const std::string name = c.adaptive() ? "adaptive_avg_pool" : "avg_pool";
         const Values x = random(c.x, 1, layout), y = run(name, {x}, attrs)[0];
         double size = 1;
-        for (int axis = 0; axis < c.x.rank() - 2; ++axis) size *= static_cast<double>(at(c.kernel, axis));
+        for (int axis = 0; axis < c.x.rank() - 2; ++axis)
+            size *= static_cast<double>(at(c.kernel, axis));
         Values expected = y, gradient{x.type, std::vector<double>(x.data.size())};
         const Values dy = random({DType::f32, y.type.shape, layout}, 2);
         each_window(c, [&](int64_t o, const Ints& places) {
             const double weight = 1 / (include ? size : static_cast<double>(places.size()));
             expected[o] = 0;
-            for (int64_t place : places) expected[o] += x[place] * weight, gradient[place] += dy[o] * weight;
+            for (int64_t place : places)
+                expected[o] += x[place] * weight, gradient[place] += dy[o] * weight;
         });
         expect_near(y, expected, 1e-5, "y");
         const Ints extents(c.x.begin() + 2, c.x.end());
@@ -122,21 +130,31 @@ const std::vector<PoolCase> kCases = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Pool, PoolTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Values(Layout::row_major, Layout::channels_last)),
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values(Layout::row_major,
+                                                              Layout::channels_last)),
                          [](const auto& info) {
-                             return std::get<0>(info.param).name + (std::get<1>(info.param) == Layout::row_major ? "_rows" : "_last");
+                             return std::get<0>(info.param).name +
+                                    (std::get<1>(info.param) == Layout::row_major ? "_rows"
+                                                                                  : "_last");
                          });
 
 TEST(Pool, OfHalvesAndEmptyBatchesWorks) {
     const Values x = random({DType::f16, {2, 3, 4, 4}}, 1);
-    EXPECT_EQ(run("max_pool", {x}, {Ints{4}, Ints{4}, Ints{0}})[0][0], *std::max_element(x.data.begin(), x.data.begin() + 16));
-    EXPECT_EQ(run("avg_pool", {random(Shape{0, 3, 4, 4}, 1)}, {Ints{2}, Ints{2}, Ints{0}, int64_t{0}})[0].type.shape, (Shape{0, 3, 2, 2}));
+    EXPECT_EQ(run("max_pool", {x}, {Ints{4}, Ints{4}, Ints{0}})[0][0],
+              *std::max_element(x.data.begin(), x.data.begin() + 16));
+    EXPECT_EQ(
+        run("avg_pool", {random(Shape{0, 3, 4, 4}, 1)}, {Ints{2}, Ints{2}, Ints{0}, int64_t{0}})[0]
+            .type.shape,
+        (Shape{0, 3, 2, 2}));
 }
 
 TEST(Pool, RefusesPaddingAsLargeAsTheKernel) {
-    const std::string message = message_of([] { run("max_pool", {random(Shape{1, 1, 4, 4}, 1)}, {Ints{2}, Ints{2}, Ints{2}}); });
-    EXPECT_NE(message.find("pool P4: padding 2 is not smaller than the kernel 2"), std::string::npos) << message;
+    const std::string message = message_of(
+        [] { run("max_pool", {random(Shape{1, 1, 4, 4}, 1)}, {Ints{2}, Ints{2}, Ints{2}}); });
+    EXPECT_NE(message.find("pool P4: padding 2 is not smaller than the kernel 2"),
+              std::string::npos)
+        << message;
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

@@ -36,7 +36,8 @@ inline int64_t offset_in(const Type& type, int64_t logical) {
     if (type.layout == Layout::row_major || type.rank() < 3) return logical;
     int64_t spatial = 1;
     for (int axis = 2; axis < type.rank(); ++axis) spatial *= type.shape[axis];
-    const int64_t c = type.shape[1], n = logical / (c * spatial), channel = logical / spatial % c, s = logical % spatial;
+    const int64_t c = type.shape[1], n = logical / (c * spatial), channel = logical / spatial % c,
+                  s = logical % spatial;
     return (n * spatial + s) * c + channel;
 }
 
@@ -56,8 +57,12 @@ inline void store(void* memory, DType dtype, int64_t at, double value) {
 inline double load(const void* memory, DType dtype, int64_t at) {
     switch (dtype) {
         case DType::f32: return static_cast<double>(static_cast<const float*>(memory)[at]);
-        case DType::f16: return static_cast<double>(runtime::half_to_float(static_cast<const uint16_t*>(memory)[at]));
-        case DType::bf16: return static_cast<double>(runtime::bfloat_to_float(static_cast<const uint16_t*>(memory)[at]));
+        case DType::f16:
+            return static_cast<double>(
+                runtime::half_to_float(static_cast<const uint16_t*>(memory)[at]));
+        case DType::bf16:
+            return static_cast<double>(
+                runtime::bfloat_to_float(static_cast<const uint16_t*>(memory)[at]));
         case DType::i32: return static_cast<const int32_t*>(memory)[at];
         case DType::i8: return static_cast<const int8_t*>(memory)[at];
         case DType::u8: return static_cast<const uint8_t*>(memory)[at];
@@ -77,7 +82,8 @@ struct Aligned {
 inline runtime::Device& device() {
     static const bool once = [] {
         runtime::register_all_ops();
-        runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+        runtime::register_device(
+            std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
         return true;
     }();
     (void)once;
@@ -85,8 +91,8 @@ inline runtime::Device& device() {
 }
 
 // Infers, prepares and runs. The layout pass may ask for other layouts of results than infer gives.
-inline std::vector<Values> run(std::string_view name, const std::vector<Values>& inputs, const Attrs& attrs = {},
-                               std::vector<Layout> layouts = {}) {
+inline std::vector<Values> run(std::string_view name, const std::vector<Values>& inputs,
+                               const Attrs& attrs = {}, std::vector<Layout> layouts = {}) {
     runtime::Device& cpu = device();
     const runtime::OpDef& op = runtime::find_op(name);
     std::vector<Type> types;
@@ -100,7 +106,8 @@ inline std::vector<Values> run(std::string_view name, const std::vector<Values>&
     for (const Values& input : inputs) {
         memory.emplace_back(input.type.bytes());
         in.push_back(memory.back().p);
-        for (int64_t i = 0; i < input.type.numel(); ++i) store(in.back(), input.type.dtype, offset_in(input.type, i), input[i]);
+        for (int64_t i = 0; i < input.type.numel(); ++i)
+            store(in.back(), input.type.dtype, offset_in(input.type, i), input[i]);
     }
     for (const Type& type : outputs) {
         memory.emplace_back(type.bytes());
@@ -113,7 +120,8 @@ inline std::vector<Values> run(std::string_view name, const std::vector<Values>&
     std::vector<Values> results;
     for (size_t o = 0; o < outputs.size(); ++o) {
         Values result{outputs[o], std::vector<double>(static_cast<size_t>(outputs[o].numel()))};
-        for (int64_t i = 0; i < outputs[o].numel(); ++i) result[i] = load(out[o], outputs[o].dtype, offset_in(outputs[o], i));
+        for (int64_t i = 0; i < outputs[o].numel(); ++i)
+            result[i] = load(out[o], outputs[o].dtype, offset_in(outputs[o], i));
         results.push_back(std::move(result));
     }
     return results;
@@ -141,11 +149,13 @@ inline double dot(const Values& a, const Values& b) {
     return sum;
 }
 
-inline void expect_near(const Values& got, const Values& expected, double tolerance, const std::string& what = "") {
+inline void expect_near(const Values& got, const Values& expected, double tolerance,
+                        const std::string& what = "") {
     ASSERT_EQ(got.data.size(), expected.data.size()) << what;
     for (size_t i = 0; i < got.data.size(); ++i) {
         if (std::isnan(expected.data[i]) && std::isnan(got.data[i])) continue;
-        ASSERT_NEAR(got.data[i], expected.data[i], tolerance * (1 + std::abs(expected.data[i]))) << what << " at " << i;
+        ASSERT_NEAR(got.data[i], expected.data[i], tolerance * (1 + std::abs(expected.data[i])))
+            << what << " at " << i;
     }
 }
 
@@ -153,9 +163,7 @@ template <class Body>
 std::string message_of(const Body& body) {
     try {
         body();
-    } catch (const runtime::UserError& error) {
-        return error.what();
-    }
+    } catch (const runtime::UserError& error) { return error.what(); }
     return "no error";
 }
 

@@ -12,11 +12,13 @@ namespace megjit {
 class Fenced {
 public:
     explicit Fenced(size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
-        base_ = static_cast<char*>(mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        base_ = static_cast<char*>(mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         mprotect(base_ + bytes_, kPage, PROT_NONE);
         data_ = base_ + bytes_ - (bytes + 15) / 16 * 16;
     }
-    Fenced(Fenced&& other) noexcept : bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)), data_(other.data_) {}
+    Fenced(Fenced&& other) noexcept
+        : bytes_(other.bytes_), base_(std::exchange(other.base_, nullptr)), data_(other.data_) {}
     ~Fenced() {
         if (base_) munmap(base_, bytes_ + kPage);
     }

@@ -1,4 +1,5 @@
-// Kernels that every compiler for GPUs is tested with: random ones, and ones for what chance seldom makes.
+// Kernels that every compiler for GPUs is tested with: random ones, and ones for what chance seldom
+// makes.
 #pragma once
 
 #include "codegen/expand_math.h"
@@ -10,8 +11,10 @@ namespace megjit::codegen {
 struct GpuCase {
     std::string name;
     Case data;  // its kernel is expanded
-    // Element-wise results have the interpreter's bits; those of reductions may differ by an order of additions.
-    std::string fault_of(size_t output, const std::vector<char>& got, const std::vector<char>& want) const {
+    // Element-wise results have the interpreter's bits; those of reductions may differ by an order
+    // of additions.
+    std::string fault_of(size_t output, const std::vector<char>& got,
+                         const std::vector<char>& want) const {
         if (data.kernel.reduced) return reduction_fault_of(data, output, got, want);
         const DType dtype = data.kernel.outputs[output].dtype;
         for (size_t at = 0; at + size_of(dtype) <= want.size(); at += size_of(dtype))
@@ -32,8 +35,9 @@ inline Case with_data(BoundKernel bound, uint64_t seed) {
             count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
         if (input.by >= 0) count += 4 * c.launch.strides[gather++];
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
-        const bool is_index = std::any_of(c.kernel.inputs.begin(), c.kernel.inputs.end(),
-                                          [&](const Operand& other) { return other.by == static_cast<int>(i); });
+        const bool is_index =
+            std::any_of(c.kernel.inputs.begin(), c.kernel.inputs.end(),
+                        [&](const Operand& other) { return other.by == static_cast<int>(i); });
         if (!is_index) random.fill(input.dtype, bytes.data(), count);
         for (int64_t e = 0; is_index && e < count; ++e) {
             const auto index = static_cast<int32_t>(random.range(0, 4));
@@ -50,8 +54,10 @@ inline Case broadcast_case(DType dtype, int64_t rows, int64_t columns) {
     const Expr a(&program, program.input(0, type)), b(&program, program.input(1, type)),
         c(&program, program.input(2, type));
     const int result = narrow(a * b + c, dtype).id();
-    const std::vector<Type> inputs = {{dtype, {rows, columns}}, {dtype, {columns}}, {dtype, {rows, 1}}};
-    return with_data(bind(std::move(program), {result}, {dtype}, {rows, columns}, inputs), static_cast<uint64_t>(rows));
+    const std::vector<Type> inputs = {
+        {dtype, {rows, columns}}, {dtype, {columns}}, {dtype, {rows, 1}}};
+    return with_data(bind(std::move(program), {result}, {dtype}, {rows, columns}, inputs),
+                     static_cast<uint64_t>(rows));
 }
 
 // Rows of a table, by one index a row or by one an element; and a coordinate.
@@ -59,7 +65,8 @@ inline Case gather_case(DType dtype, int64_t columns, bool by_row) {
     KernelSpec spec;
     spec.extents = {6, columns};
     spec.inputs.push_back(
-        {.dtype = DType::i32, .strides = by_row ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{columns, 1}});
+        {.dtype = DType::i32,
+         .strides = by_row ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{columns, 1}});
     spec.inputs.push_back({.dtype = dtype, .strides = {0, 1}, .by = 0, .gather_stride = columns});
     spec.inputs.push_back({.dtype = DType::i32, .strides = {1, 3}, .is_offset = true});
     spec.outputs.push_back({.dtype = DType::f32, .strides = {columns, 1}});
@@ -69,16 +76,20 @@ inline Case gather_case(DType dtype, int64_t columns, bool by_row) {
     return with_data(bind(std::move(spec)), static_cast<uint64_t>(columns));
 }
 
-// Every kind of reduction over one walk, and then each element less its row's mean. `kept_last`: the kept axis is
-// the one along which memory is contiguous.
-inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool kept_last, bool with_elements = true) {
+// Every kind of reduction over one walk, and then each element less its row's mean. `kept_last`:
+// the kept axis is the one along which memory is contiguous.
+inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool kept_last,
+                                bool with_elements = true) {
     KernelSpec spec;
     spec.extents = {rows, length};
     spec.reduced = 1;
-    const std::vector<int64_t> strides = kept_last ? std::vector<int64_t>{1, rows} : std::vector<int64_t>{length, 1};
+    const std::vector<int64_t> strides =
+        kept_last ? std::vector<int64_t>{1, rows} : std::vector<int64_t>{length, 1};
     spec.inputs.push_back({.dtype = dtype, .strides = strides});
-    const Expr x = to_type(Expr(&spec.program, spec.program.input(0, compute_type(dtype))), ScalarType::f32);
-    const Expr factor = x * 0x1p-12 + 1.0, whole = to_type(x * 8.0, ScalarType::i32), is_large = 1.5 < x;
+    const Expr x =
+        to_type(Expr(&spec.program, spec.program.input(0, compute_type(dtype))), ScalarType::f32);
+    const Expr factor = x * 0x1p-12 + 1.0, whole = to_type(x * 8.0, ScalarType::i32),
+               is_large = 1.5 < x;
     const auto add = [&](Reduce kind, Expr arg, ScalarType gives, DType stored) {
         const int id = spec.program.input(static_cast<int>(1 + spec.reductions.size()), gives);
         spec.reductions.push_back({kind, arg.id()});
@@ -106,24 +117,31 @@ inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool 
         const uint32_t bits = dtype == DType::f32   ? std::bit_cast<uint32_t>(value)
                               : dtype == DType::f16 ? float_to_half(value)
                                                     : float_to_bfloat(value);
-        std::memcpy(c.inputs[0].data() + static_cast<size_t>(e) * size_of(dtype), &bits, size_of(dtype));
+        std::memcpy(c.inputs[0].data() + static_cast<size_t>(e) * size_of(dtype), &bits,
+                    size_of(dtype));
     }
     return c;
 }
 
 inline std::vector<GpuCase> handmade_gpu_cases() {
     std::vector<GpuCase> cases;
-    const auto add = [&](std::string name, Case c) { cases.push_back({std::move(name), std::move(c)}); };
+    const auto add = [&](std::string name, Case c) {
+        cases.push_back({std::move(name), std::move(c)});
+    };
     for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i8, DType::i32})
         for (int64_t columns : {64, 36, 35})
-            add(cat("broadcast ", info(dtype).tag, " of ", columns), broadcast_case(dtype, 7, columns));
+            add(cat("broadcast ", info(dtype).tag, " of ", columns),
+                broadcast_case(dtype, 7, columns));
     for (DType dtype : {DType::f32, DType::f16})
         for (int64_t columns : {64, 35})
             for (bool by_row : {true, false})
-                add(cat("gather ", info(dtype).tag, " of ", columns), gather_case(dtype, columns, by_row));
+                add(cat("gather ", info(dtype).tag, " of ", columns),
+                    gather_case(dtype, columns, by_row));
     for (bool kept_last : {false, true}) {
-        const auto reductions = [&](DType dtype, int64_t rows, int64_t length, bool with_elements = true) {
-            add(cat("reductions ", info(dtype).tag, " ", rows, "x", length, kept_last ? " transposed" : ""),
+        const auto reductions = [&](DType dtype, int64_t rows, int64_t length,
+                                    bool with_elements = true) {
+            add(cat("reductions ", info(dtype).tag, " ", rows, "x", length,
+                    kept_last ? " transposed" : ""),
                 all_reductions_case(dtype, rows, length, kept_last, with_elements));
         };
         reductions(DType::f32, 70, 33);
@@ -141,7 +159,8 @@ inline std::vector<GpuCase> random_gpu_cases(uint64_t first, uint64_t last) {
     std::vector<GpuCase> cases;
     for (uint64_t seed = first; seed < last; ++seed) {
         cases.push_back({cat("random_case ", seed), random_case(seed)});
-        cases.push_back({cat("random_reduction_case ", seed), random_reduction_case(seed, seed % 4 ? 40 : 70)});
+        cases.push_back(
+            {cat("random_reduction_case ", seed), random_reduction_case(seed, seed % 4 ? 40 : 70)});
     }
     for (GpuCase& c : cases) c.data.kernel = expand_math(c.data.kernel);
     return cases;

@@ -1,4 +1,5 @@
-// A kernel for GPUs, as LLVM IR, as a function of the host: what it asks of its GPU it asks of cuda_emulation.h.
+// A kernel for GPUs, as LLVM IR, as a function of the host: what it asks of its GPU it asks of
+// cuda_emulation.h.
 #pragma once
 
 #pragma GCC diagnostic push
@@ -19,7 +20,8 @@ namespace megjit::mlir_backend {
 
 class HostKernels {
 public:
-    // The address of a function that takes the words of the parameters and does what one thread does.
+    // The address of a function that takes the words of the parameters and does what one thread
+    // does.
     using Body = void (*)(const void* words);
 
     Body compile(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan) {
@@ -45,7 +47,9 @@ private:
     static float shuffle_f32(unsigned mask, float value, int lane, int) {
         return __int_as_float(__shfl_xor_sync(mask, __float_as_int(value), lane));
     }
-    static int shuffle_i32(unsigned mask, int value, int lane, int) { return __shfl_xor_sync(mask, value, lane); }
+    static int shuffle_i32(unsigned mask, int value, int lane, int) {
+        return __shfl_xor_sync(mask, value, lane);
+    }
 
     static uint64_t address_of(llvm::StringRef intrinsic) {
         const std::pair<llvm::StringRef, uint64_t> all[] = {
@@ -70,12 +74,14 @@ private:
     static void emulate(llvm::Function& intrinsic) {
         llvm::IRBuilder<> builder(intrinsic.getContext());
         const uint64_t target = address_of(intrinsic.getName().drop_front(sizeof "llvm.nvvm." - 1));
-        llvm::Value* callee = llvm::ConstantExpr::getIntToPtr(builder.getInt64(target), builder.getPtrTy());
+        llvm::Value* callee =
+            llvm::ConstantExpr::getIntToPtr(builder.getInt64(target), builder.getPtrTy());
         for (llvm::User* user : llvm::make_early_inc_range(intrinsic.users())) {
             auto* call = llvm::cast<llvm::CallInst>(user);
             builder.SetInsertPoint(call);
             const llvm::SmallVector<llvm::Value*> arguments(call->args());
-            call->replaceAllUsesWith(builder.CreateCall(intrinsic.getFunctionType(), callee, arguments));
+            call->replaceAllUsesWith(
+                builder.CreateCall(intrinsic.getFunctionType(), callee, arguments));
             call->eraseFromParent();
         }
         intrinsic.eraseFromParent();
@@ -88,11 +94,13 @@ private:
         kernel->setCallingConv(llvm::CallingConv::C);
         llvm::IRBuilder<> builder(module.getContext());
         auto* type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
-        auto* wrapper = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kKernelSymbol, module);
+        auto* wrapper =
+            llvm::Function::Create(type, llvm::Function::ExternalLinkage, kKernelSymbol, module);
         builder.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", wrapper));
         llvm::SmallVector<llvm::Value*> arguments;
         for (llvm::Argument& argument : kernel->args()) {
-            llvm::Value* at = builder.CreateConstGEP1_64(builder.getInt64Ty(), wrapper->getArg(0), argument.getArgNo());
+            llvm::Value* at = builder.CreateConstGEP1_64(builder.getInt64Ty(), wrapper->getArg(0),
+                                                         argument.getArgNo());
             arguments.push_back(builder.CreateLoad(argument.getType(), at));
         }
         builder.CreateCall(kernel, arguments);

@@ -1,4 +1,5 @@
-// Kernels for GPUs, run on the host: the LLVM IR that becomes PTX, with an emulation for what only a GPU has.
+// Kernels for GPUs, run on the host: the LLVM IR that becomes PTX, with an emulation for what only
+// a GPU has.
 #include <gtest/gtest.h>
 
 #include "backends/mlir/gpu_compiler.h"
@@ -44,20 +45,26 @@ protected:
     static void expect_agreement(const std::vector<GpuCase>& cases) {
         for (const GpuCase& test : cases)
             ASSERT_EQ(fault_of(test), "")
-                << test.name << ", " << print(mlir_gpu_plan_of(test.data.kernel, test.data.launch)) << "\n"
+                << test.name << ", " << print(mlir_gpu_plan_of(test.data.kernel, test.data.launch))
+                << "\n"
                 << print(test.data.kernel);
     }
 };
 
-TEST_F(MlirEmulation, AgreesWithTheInterpreterOnRandomKernels) { expect_agreement(random_gpu_cases(2000, 2060)); }
+TEST_F(MlirEmulation, AgreesWithTheInterpreterOnRandomKernels) {
+    expect_agreement(random_gpu_cases(2000, 2060));
+}
 
-TEST_F(MlirEmulation, AgreesWithTheInterpreterOnHandmadeKernels) { expect_agreement(handmade_gpu_cases()); }
+TEST_F(MlirEmulation, AgreesWithTheInterpreterOnHandmadeKernels) {
+    expect_agreement(handmade_gpu_cases());
+}
 
 // Remainders of numbers that lie anywhere in f32, denormals and specials among them.
 TEST_F(MlirEmulation, TakesExactRemainders) {
     constexpr int64_t kCount = 200000;
     ScalarProgram program;
-    const Expr x(&program, program.input(0, ScalarType::f32)), y(&program, program.input(1, ScalarType::f32));
+    const Expr x(&program, program.input(0, ScalarType::f32)),
+        y(&program, program.input(1, ScalarType::f32));
     const int result = make(ScalarOp::mod, {x, y}).id();
     const std::vector<Type> inputs = {{DType::f32, {kCount}}, {DType::f32, {kCount}}};
     Case c = with_data(bind(std::move(program), {result}, {DType::f32}, {kCount}, inputs), 7);
@@ -65,7 +72,8 @@ TEST_F(MlirEmulation, TakesExactRemainders) {
     for (auto& input : c.inputs)
         for (size_t at = 0; at < input.size(); at += 4) {
             const auto bits = static_cast<uint32_t>(random.range(0, UINT32_MAX));
-            if (random.range(0, 15)) std::memcpy(input.data() + at, &bits, 4);  // else one of with_data's
+            if (random.range(0, 15))
+                std::memcpy(input.data() + at, &bits, 4);  // else one of with_data's
         }
     EXPECT_EQ(fault_of({"remainders", c}), "");
 }

@@ -21,15 +21,20 @@ MlirGpuCompiler& compiler() {
     return *compiler;
 }
 
-std::string ptx_of(const Case& c, int arch) { return compiler().compile(c.kernel, c.launch, arch).code; }
+std::string ptx_of(const Case& c, int arch) {
+    return compiler().compile(c.kernel, c.launch, arch).code;
+}
 
 size_t count_of(const std::string& text, const std::string& part) {
     size_t count = 0;
-    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+        ++count;
     return count;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 // x `op` y, or `op` of x, y and z.
 Case one_instruction(ScalarOp op) {
@@ -40,7 +45,7 @@ Case one_instruction(ScalarOp op) {
         operands.push_back(Expr(&program, program.input(i, ScalarType::f32)));
         inputs.push_back({DType::f32, {64}});
     }
-    const int result = op == ScalarOp::fma    ? make(op, {operands[0], operands[1], operands[2]}).id()
+    const int result = op == ScalarOp::fma ? make(op, {operands[0], operands[1], operands[2]}).id()
                        : operands.size() == 2 ? make(op, {operands[0], operands[1]}).id()
                                               : make(op, {operands[0]}).id();
     return with_data(bind(std::move(program), {result}, {DType::f32}, {64}, inputs), 1);
@@ -57,7 +62,8 @@ TEST(MlirGpu, CompilesKernelsForEveryArchitecture) {
         EXPECT_TRUE(contains(image.code, cat(".target sm_", arch, "\n"))) << name;
         EXPECT_TRUE(contains(image.code, ".visible .entry megjit_kernel(")) << name;
         const std::vector<uint64_t> addresses(c.kernel.outputs.size());
-        const auto words = parameters_of(image, c.launch, std::vector<uint64_t>(memory_inputs(c.kernel)), addresses);
+        const auto words = parameters_of(image, c.launch,
+                                         std::vector<uint64_t>(memory_inputs(c.kernel)), addresses);
         EXPECT_EQ(count_of(image.code, "\t.param .u64 "), words.size()) << name;
         EXPECT_TRUE(contains(image.code, cat(".maxntid ", image.block[0], ", 1, 1"))) << name;
         EXPECT_FALSE(contains(image.code, ".extern")) << name;  // neither libdevice nor libm
@@ -100,7 +106,8 @@ TEST(MlirGpu, TakesTheNewestArchitectureBeforeOneItDoesNotKnow) {
 
 TEST(MlirGpu, ShowsReadableCode) {
     const Case c = broadcast_case(DType::f32, 7, 64);
-    EXPECT_TRUE(contains(compiler().source(c.kernel, c.launch, 90), "define ptx_kernel void @megjit_kernel("));
+    EXPECT_TRUE(contains(compiler().source(c.kernel, c.launch, 90),
+                         "define ptx_kernel void @megjit_kernel("));
 }
 
 TEST(MlirGpu, RefusesMoreParametersThanALaunchTakes) {
@@ -127,8 +134,8 @@ TEST(MlirGpu, AssemblesWithPtxas) {
     for (size_t i = 0; i < cases.size(); i += 5) {
         const int arch = std::vector<int>{80, 90, 100}[i % 3];
         std::ofstream(fs::path(folder) / "kernel.ptx") << ptx_of(cases[i].data, arch);
-        const std::string command =
-            cat(ptxas.string(), " -arch=sm_", arch, " -o ", folder, "/kernel.cubin ", folder, "/kernel.ptx");
+        const std::string command = cat(ptxas.string(), " -arch=sm_", arch, " -o ", folder,
+                                        "/kernel.cubin ", folder, "/kernel.ptx");
         EXPECT_EQ(std::system(command.c_str()), 0) << cases[i].name;
     }
     fs::remove_all(folder);

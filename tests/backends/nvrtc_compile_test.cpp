@@ -6,15 +6,15 @@
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::nvrtc {
-namespace {
+namespace megjit::nvrtc { namespace {
 
 using namespace codegen;
 
 class NvrtcTest : public testing::Test {
 protected:
     void SetUp() override {
-        if (!compiler_.available()) GTEST_SKIP() << "libnvrtc is not installed: pip install nvidia-cuda-nvrtc";
+        if (!compiler_.available())
+            GTEST_SKIP() << "libnvrtc is not installed: pip install nvidia-cuda-nvrtc";
     }
     static bool is_cubin(const std::string& code) { return code.starts_with("\177ELF"); }
     NvrtcCompiler compiler_;
@@ -40,7 +40,8 @@ TEST_F(NvrtcTest, GivesPtxForAGpuThatIsTooNew) {
     const Case c = broadcast_case(DType::f32, 7, 64);
     testing::internal::CaptureStderr();
     const GpuImage image = compiler_.compile(c.kernel, c.launch, 999);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("does not know sm_999; kernels are compiled for compute_"),
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                  "does not know sm_999; kernels are compiled for compute_"),
               std::string::npos);
     EXPECT_TRUE(image.is_ptx);
     EXPECT_NE(image.code.find(".entry megjit_kernel"), std::string::npos);
@@ -71,7 +72,8 @@ TEST_F(NvrtcTest, SaysWhyATextDoesNotCompile) {
         library.compile("this is not C++", "sm_90");
         FAIL() << "compiled";
     } catch (const runtime::DeviceError& error) {
-        EXPECT_NE(std::string(error.what()).find("megjit_kernel.cu(1): error"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("megjit_kernel.cu(1): error"), std::string::npos)
+            << error.what();
     }
 }
 
@@ -96,5 +98,4 @@ TEST(Nvrtc, RefusesMoreParametersThanALaunchTakes) {
     EXPECT_THROW(NvrtcCompiler().source(kernel, launch, 90), runtime::DeviceError);
 }
 
-}  // namespace
-}  // namespace megjit::nvrtc
+}}  // namespace megjit::nvrtc

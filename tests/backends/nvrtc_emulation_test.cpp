@@ -12,8 +12,7 @@
 #include "tests/backends/fenced.h"
 #include "tests/backends/gpu_cases.h"
 
-namespace megjit::nvrtc {
-namespace {
+namespace megjit::nvrtc { namespace {
 
 namespace fs = std::filesystem;
 using namespace codegen;
@@ -35,7 +34,8 @@ protected:
         for (GpuCase& c : cases) {
             GpuPlan plan = gpu_plan_of(c.data.kernel, c.data.launch);
             plan.wide = printed_->size() % 3 == 0;
-            const std::string text = print_kernel(c.data.kernel, plan, cat("kernel_", printed_->size()));
+            const std::string text =
+                print_kernel(c.data.kernel, plan, cat("kernel_", printed_->size()));
             printed_->push_back({std::move(c), plan, text});
         }
         std::string folder = fs::temp_directory_path() / "megjit-cuda-XXXXXX";
@@ -48,9 +48,10 @@ protected:
         std::ofstream file(folder / "kernels.cpp");
         file << "#include \"tests/backends/cuda_emulation.h\"\n" << prelude();
         for (size_t i = 0; i < printed_->size(); ++i)
-            file << (*printed_)[i].text << "extern \"C\" void launch_" << i
-                 << "(const unsigned* grid, unsigned threads, const uint64_t* words) { emulate(kernel_" << i
-                 << ", grid, threads, words); }\n";
+            file
+                << (*printed_)[i].text << "extern \"C\" void launch_" << i
+                << "(const unsigned* grid, unsigned threads, const uint64_t* words) { emulate(kernel_"
+                << i << ", grid, threads, words); }\n";
         file.close();
         const std::string command = cat(
             MEGJIT_CXX,
@@ -82,15 +83,19 @@ protected:
         std::vector<uint64_t> shared;
         const size_t parts = memory.size();
         if (image.parts > 1)
-            for (size_t bytes : {size_t{grid.blocks[0]} * image.parts * image.part_bytes, size_t{grid.blocks[0]} * 4})
+            for (size_t bytes : {size_t{grid.blocks[0]} * image.parts * image.part_bytes,
+                                 size_t{grid.blocks[0]} * 4})
                 shared.push_back(reinterpret_cast<uint64_t>(memory.emplace_back(bytes).data()));
-        launch(grid.blocks, it.plan.threads, parameters_of(image, c.launch, inputs, outputs, shared).data());
+        launch(grid.blocks, it.plan.threads,
+               parameters_of(image, c.launch, inputs, outputs, shared).data());
         for (size_t x = 0; image.parts > 1 && x < grid.blocks[0]; ++x)
-            if (reinterpret_cast<uint32_t*>(memory[parts + 1].data())[x] != 0) return "a counter is not 0 again";
+            if (reinterpret_cast<uint32_t*>(memory[parts + 1].data())[x] != 0)
+                return "a counter is not 0 again";
         const auto want = c.expected();
         for (size_t k = 0; k < outputs.size(); ++k) {
             const char* data = memory[inputs.size() + k].data();
-            if (std::string fault = it.test.fault_of(k, std::vector<char>(data, data + want[k].size()), want[k]);
+            if (std::string fault =
+                    it.test.fault_of(k, std::vector<char>(data, data + want[k].size()), want[k]);
                 !fault.empty())
                 return fault;
         }
@@ -118,8 +123,9 @@ TEST_F(Emulation, MeetsEveryPlan) {
          {"elements team=1/256 i32 x1", "elements team=1/256 i32 x2", "elements team=1/256 i32 x4",
           "elements team=1/256 i32 x8", "elements team=1/256 i64 x4", "rows team=32/256 i32 x1",
           "rows team=32/256 i32 x2", "rows team=32/256 i32 x4", "rows team=256/256 i32 x8",
-          "rows team=1024/1024 i32 x1", "rows team=1024/1024 parts=4 i32 x4", "columns team=8/256 i32 x1",
-          "columns team=32/1024 i32 x1", "columns team=32/1024 parts=2 i32 x1"})
+          "rows team=1024/1024 i32 x1", "rows team=1024/1024 parts=4 i32 x4",
+          "columns team=8/256 i32 x1", "columns team=32/1024 i32 x1",
+          "columns team=32/1024 parts=2 i32 x1"})
         EXPECT_TRUE(std::any_of(printed_->begin(), printed_->end(), [&](const Printed& it) {
             std::string plan = print(it.plan);
             if (it.plan.wide && std::string(form).find("i64") == std::string::npos)
@@ -128,5 +134,4 @@ TEST_F(Emulation, MeetsEveryPlan) {
         })) << form;
 }
 
-}  // namespace
-}  // namespace megjit::nvrtc
+}}  // namespace megjit::nvrtc

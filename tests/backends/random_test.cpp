@@ -1,4 +1,5 @@
-// Random ops: known answers of the generator, independence of threads, and moments of the distributions.
+// Random ops: known answers of the generator, independence of threads, and moments of the
+// distributions.
 #include "runtime/philox.h"
 
 #include <algorithm>
@@ -7,19 +8,23 @@
 
 #include "tests/backends/tensor_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 using runtime::Philox;
 
-Values key(int seed, int counter = 0) { return {{DType::i32, {4}}, {static_cast<double>(seed), 1, static_cast<double>(counter), 0}}; }
+Values key(int seed, int counter = 0) {
+    return {{DType::i32, {4}}, {static_cast<double>(seed), 1, static_cast<double>(counter), 0}};
+}
 
 // The three known answers for philox4x32-10 that come with the paper's library.
 TEST(Philox, GivesTheKnownAnswers) {
-    EXPECT_EQ(Philox::rounds({0, 0, 0, 0}, {0, 0}), (Philox::Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-    EXPECT_EQ(Philox::rounds({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Philox::Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-    EXPECT_EQ(Philox::rounds({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
-              (Philox::Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+    EXPECT_EQ(Philox::rounds({0, 0, 0, 0}, {0, 0}),
+              (Philox::Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+    EXPECT_EQ(Philox::rounds({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+              (Philox::Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+    EXPECT_EQ(
+        Philox::rounds({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+        (Philox::Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Random, UniformIsTheTop24BitsOfEachWord) {
@@ -27,7 +32,11 @@ TEST(Random, UniformIsTheTop24BitsOfEachWord) {
     const int32_t k[] = {7, 1, 3, 0};
     const Philox g = Philox::from_key(k);
     for (int64_t i = 0; i < 30001; ++i)
-        ASSERT_EQ(y[i], static_cast<double>(g.block(static_cast<uint64_t>(i / 4))[static_cast<size_t>(i % 4)] >> 8) * 0x1p-24) << i;
+        ASSERT_EQ(y[i],
+                  static_cast<double>(
+                      g.block(static_cast<uint64_t>(i / 4))[static_cast<size_t>(i % 4)] >> 8) *
+                      0x1p-24)
+            << i;
 }
 
 struct Moments {
@@ -42,20 +51,23 @@ Moments moments_of(const Values& y) {
     return m;
 }
 
-// The largest distance between the empirical distribution and `cdf`, times sqrt(n): above 2.2 once in 10,000 seeds.
+// The largest distance between the empirical distribution and `cdf`, times sqrt(n): above 2.2 once
+// in 10,000 seeds.
 double kolmogorov(Values y, const std::function<double(double)>& cdf) {
     std::sort(y.data.begin(), y.data.end());
     const auto n = static_cast<double>(y.data.size());
     double distance = 0;
     for (size_t i = 0; i < y.data.size(); ++i) {
         const double p = cdf(y.data[i]);
-        distance = std::max({distance, p - static_cast<double>(i) / n, static_cast<double>(i + 1) / n - p});
+        distance = std::max(
+            {distance, p - static_cast<double>(i) / n, static_cast<double>(i + 1) / n - p});
     }
     return distance * std::sqrt(n);
 }
 
 TEST(Random, UniformAndNormalHaveTheirDistributions) {
-    const Values u = run_twice("random_uniform", {key(1)}, {Ints{200000}})[0], z = run_twice("random_normal", {key(2)}, {Ints{200003}})[0];
+    const Values u = run_twice("random_uniform", {key(1)}, {Ints{200000}})[0],
+                 z = run_twice("random_normal", {key(2)}, {Ints{200003}})[0];
     EXPECT_LT(kolmogorov(u, [](double v) { return v; }), 2.2);
     EXPECT_LT(kolmogorov(z, [](double v) { return 0.5 * std::erfc(-v / std::sqrt(2.0)); }), 2.2);
     const Moments m = moments_of(z);
@@ -66,17 +78,23 @@ TEST(Random, UniformAndNormalHaveTheirDistributions) {
     EXPECT_NEAR(product / 100000, 0, 0.015);
 }
 
-Values constant(double value, int64_t n) { return {{DType::f32, {n}}, std::vector<double>(static_cast<size_t>(n), value)}; }
+Values constant(double value, int64_t n) {
+    return {{DType::f32, {n}}, std::vector<double>(static_cast<size_t>(n), value)};
+}
 
 TEST(Random, GammaBetaAndPoissonHaveTheirMoments) {
     constexpr int64_t n = 40000;
     for (const double shape : {0.3, 1.0, 4.5}) {
-        const Moments m = moments_of(run_twice("random_gamma", {key(3), constant(shape, n), constant(2, n)})[0]);
+        const Moments m =
+            moments_of(run_twice("random_gamma", {key(3), constant(shape, n), constant(2, n)})[0]);
         EXPECT_NEAR(m.mean, 2 * shape, 0.05 * 2 * shape) << shape;
         EXPECT_NEAR(m.variance, 4 * shape, 0.1 * 4 * shape) << shape;
     }
-    EXPECT_LT(kolmogorov(run_any("random_gamma", {key(9), constant(1, n), constant(1, n)})[0], [](double v) { return -std::expm1(-v); }), 2.2);
-    const Moments beta = moments_of(run_twice("random_beta", {key(4), constant(2, n), constant(3, n)})[0]);
+    EXPECT_LT(kolmogorov(run_any("random_gamma", {key(9), constant(1, n), constant(1, n)})[0],
+                         [](double v) { return -std::expm1(-v); }),
+              2.2);
+    const Moments beta =
+        moments_of(run_twice("random_beta", {key(4), constant(2, n), constant(3, n)})[0]);
     EXPECT_NEAR(beta.mean, 0.4, 0.005);
     EXPECT_NEAR(beta.variance, 0.04, 0.002);
     for (const double rate : {0.5, 9.0, 12.0, 300.0}) {
@@ -101,20 +119,26 @@ TEST(Random, PermutationsHoldEachNumberOnceAndAllOrdersEquallyOften) {
 
 TEST(Random, MultinomialFollowsTheWeights) {
     const Values weights{{DType::f32, {2, 3}}, {1, 0, 3, 1, 1, 2}};
-    const Values y = run_twice("random_multinomial", {key(8), weights}, {int64_t{20000}, int64_t{1}})[0];
+    const Values y =
+        run_twice("random_multinomial", {key(8), weights}, {int64_t{20000}, int64_t{1}})[0];
     std::array<int, 6> seen{};
-    for (int64_t i = 0; i < 40000; ++i) ++seen[static_cast<size_t>(i / 20000 * 3) + static_cast<size_t>(y[i])];
+    for (int64_t i = 0; i < 40000; ++i)
+        ++seen[static_cast<size_t>(i / 20000 * 3) + static_cast<size_t>(y[i])];
     const std::array expected = {5000, 0, 15000, 5000, 5000, 10000};
     for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(seen[i], expected[i], 400);
     EXPECT_EQ(seen[1], 0);
     int first = 0;
     for (int counter = 0; counter < 4000; ++counter) {
-        const Values p = run_any("random_multinomial", {key(8, counter), Values{{DType::f32, {3}}, {1, 2, 5}}}, {int64_t{3}, int64_t{0}})[0];
+        const Values p =
+            run_any("random_multinomial", {key(8, counter), Values{{DType::f32, {3}}, {1, 2, 5}}},
+                    {int64_t{3}, int64_t{0}})[0];
         EXPECT_EQ(std::set<double>(p.data.begin(), p.data.end()).size(), 3u);
         first += p[0] == 2;
     }
     EXPECT_NEAR(first, 2500, 150);
-    EXPECT_THROW(run_any("random_multinomial", {key(8), Values{{DType::f32, {2}}, {0, 1}}}, {int64_t{2}, int64_t{0}}), runtime::UserError);
+    EXPECT_THROW(run_any("random_multinomial", {key(8), Values{{DType::f32, {2}}, {0, 1}}},
+                         {int64_t{2}, int64_t{0}}),
+                 runtime::UserError);
 }
 
 TEST(Random, DropoutKeepsTheMeanAndDropsItsShare) {
@@ -136,10 +160,12 @@ TEST(Linalg, TheInverseTimesTheMatrixIsTheIdentity) {
         for (int64_t r = 0; r < 17; ++r)
             for (int64_t c = 0; c < 17; ++c) {
                 double sum = 0;
-                for (int64_t k = 0; k < 17; ++k) sum += x[(b * 17 + r) * 17 + k] * y[(b * 17 + k) * 17 + c];
+                for (int64_t k = 0; k < 17; ++k)
+                    sum += x[(b * 17 + r) * 17 + k] * y[(b * 17 + k) * 17 + c];
                 ASSERT_NEAR(sum, r == c, 1e-4);
             }
-    EXPECT_THROW(run_any("matinv", {Values{{DType::f32, {2, 2}}, {1, 2, 2, 4}}}), runtime::UserError);
+    EXPECT_THROW(run_any("matinv", {Values{{DType::f32, {2, 2}}, {1, 2, 2, 4}}}),
+                 runtime::UserError);
 }
 
 TEST(Linalg, SvdTakesAMatrixApartIntoOrthogonalParts) {
@@ -151,17 +177,20 @@ TEST(Linalg, SvdTakesAMatrixApartIntoOrthogonalParts) {
                 for (int64_t c = 0; c < 8; ++c) x[32 + c] = x[c];
             const auto parts = run_twice("svd", {x}, {full});
             const int rank = shape.rank();
-            const int64_t m = shape[rank - 2], n = shape[rank - 1], k = std::min(m, n), uc = full ? m : k, vr = full ? n : k;
+            const int64_t m = shape[rank - 2], n = shape[rank - 1], k = std::min(m, n),
+                          uc = full ? m : k, vr = full ? n : k;
             for (int64_t b = 0; b < (rank == 3 ? 2 : 1); ++b) {
                 const auto u = [&](int64_t r, int64_t c) { return parts[0][(b * m + r) * uc + c]; };
                 const auto v = [&](int64_t r, int64_t c) { return parts[2][(b * vr + r) * n + c]; };
                 for (int64_t r = 0; r < m; ++r)
                     for (int64_t c = 0; c < n; ++c) {
                         double sum = 0;
-                        for (int64_t i = 0; i < k; ++i) sum += u(r, i) * parts[1][b * k + i] * v(i, c);
+                        for (int64_t i = 0; i < k; ++i)
+                            sum += u(r, i) * parts[1][b * k + i] * v(i, c);
                         ASSERT_NEAR(sum, x[(b * m + r) * n + c], 1e-4) << to_string(shape);
                     }
-                for (int64_t i = 0; i + 1 < k; ++i) ASSERT_GE(parts[1][b * k + i], parts[1][b * k + i + 1]);
+                for (int64_t i = 0; i + 1 < k; ++i)
+                    ASSERT_GE(parts[1][b * k + i], parts[1][b * k + i + 1]);
                 for (int64_t i = 0; i < uc; ++i)
                     for (int64_t j = 0; j < uc; ++j) {
                         double sum = 0;
@@ -178,5 +207,4 @@ TEST(Linalg, SvdTakesAMatrixApartIntoOrthogonalParts) {
         }
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

@@ -3,8 +3,7 @@
 
 #include "tests/backends/tensor_testing.h"
 
-namespace megjit::testing {
-namespace {
+namespace megjit::testing { namespace {
 
 class Reductions : public ::testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Reductions, ::testing::Range(0u, 80u));
@@ -22,7 +21,8 @@ double join(const std::string& op, double a, double b) {
 
 TEST_P(Reductions, AgreeWithAPlainLoop) {
     Dice dice(GetParam());
-    const std::string op = std::array{"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}[GetParam() % 5];
+    const std::string op = std::array{"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max",
+                                      "reduce_min"}[GetParam() % 5];
     const int rank = static_cast<int>(dice.below(7));
     Shape shape = dice.shape(rank, rank < 3 ? 90 : 7), narrow = shape;
     if (op == "reduce_max" || op == "reduce_min")
@@ -42,22 +42,33 @@ TEST_P(Reductions, AgreeWithAPlainLoop) {
         expected[place] = join(op, expected[place], x[flat(shape, at)]);
         size[place] += std::abs(x[flat(shape, at)]);
     });
-    const double count = static_cast<double>(x.type.numel()) / static_cast<double>(std::max<int64_t>(1, y.type.numel()));
+    const double count = static_cast<double>(x.type.numel()) /
+                         static_cast<double>(std::max<int64_t>(1, y.type.numel()));
     for (size_t i = 0; i < expected.size(); ++i) {
         const std::string what = cat(op, " of ", to_string(x.type), ", seed ", GetParam());
         if (op == "reduce_mean") expected[i] /= count;
-        if (std::isnan(expected[i])) { EXPECT_TRUE(std::isnan(y.data[i])) << what; continue; }
+        if (std::isnan(expected[i])) {
+            EXPECT_TRUE(std::isnan(y.data[i])) << what;
+            continue;
+        }
         if (!is_floating(y.type.dtype)) {  // wraps, as its dtype does
             if (std::abs(expected[i]) > 2e9) continue;
             uint64_t cell = 0;
             const double value = expected[i];
-            if (y.type.dtype == DType::i32 || y.type.dtype == DType::b8) store_any(&cell, y.type.dtype, 0, value);
-            else std::memcpy(&cell, std::array{static_cast<int64_t>(value)}.data(), size_of(y.type.dtype));
+            if (y.type.dtype == DType::i32 || y.type.dtype == DType::b8)
+                store_any(&cell, y.type.dtype, 0, value);
+            else
+                std::memcpy(&cell, std::array{static_cast<int64_t>(value)}.data(),
+                            size_of(y.type.dtype));
             ASSERT_EQ(y.data[i], load_any(&cell, y.type.dtype, 0)) << what;
             continue;
         }
-        const double rounding = y.type.dtype == DType::f16 ? 1e-3 : y.type.dtype == DType::bf16 ? 8e-3 : 1e-6;
-        const double scale = op == "reduce_prod" ? std::abs(expected[i]) : op == "reduce_mean" ? size[i] / count : size[i];
+        const double rounding = y.type.dtype == DType::f16    ? 1e-3
+                                : y.type.dtype == DType::bf16 ? 8e-3
+                                                              : 1e-6;
+        const double scale = op == "reduce_prod"   ? std::abs(expected[i])
+                             : op == "reduce_mean" ? size[i] / count
+                                                   : size[i];
         if (y.type.dtype == DType::f16 && std::abs(expected[i]) > 6e4) continue;
         ASSERT_NEAR(y.data[i], expected[i], rounding * (scale + 1e-6)) << what;
     }
@@ -75,7 +86,10 @@ TEST_P(Reductions, ArgmaxAndArgminTakeTheFirst) {
     for_each_place(y.type.shape, [&](Ints at) {
         const int64_t place = flat(y.type.shape, at);
         int64_t best = 0;
-        const auto value = [&](int64_t i) { at[static_cast<size_t>(axis)] = i; return x[flat(shape, at)]; };
+        const auto value = [&](int64_t i) {
+            at[static_cast<size_t>(axis)] = i;
+            return x[flat(shape, at)];
+        };
         for (int64_t i = 1; i < shape[axis]; ++i) {
             const double a = value(best), b = value(i);
             if (!std::isnan(a) && (std::isnan(b) || (max ? b > a : b < a))) best = i;
@@ -87,7 +101,8 @@ TEST_P(Reductions, ArgmaxAndArgminTakeTheFirst) {
 Values drawn_row(int64_t n, unsigned seed) {
     Values x{{DType::f32, {n}}, std::vector<double>(static_cast<size_t>(n))};
     std::mt19937 generator(seed);
-    for (double& v : x.data) v = static_cast<double>(static_cast<float>(generator() % 1000003) * 1e-3f);
+    for (double& v : x.data)
+        v = static_cast<double>(static_cast<float>(generator() % 1000003) * 1e-3f);
     return x;
 }
 
@@ -100,7 +115,8 @@ TEST(Reduce, TheSumOfManyPositiveFloatsIsRightTo1e7) {
 
 TEST(Reduce, LongAxesOfEitherKindGiveTheSameBitsOnOneAndTwoThreads) {
     Dice dice(5);
-    for (const Shape& shape : {Shape{3, 100003}, Shape{100003, 3}, Shape{40, 70, 90}, Shape{400000, 1}, Shape{2, 70000, 2}}) {
+    for (const Shape& shape : {Shape{3, 100003}, Shape{100003, 3}, Shape{40, 70, 90},
+                               Shape{400000, 1}, Shape{2, 70000, 2}}) {
         const Values x = dice.values({DType::f32, shape});
         for (int axis = 0; axis < shape.rank(); ++axis) {
             run_twice("reduce_sum", {x}, {Ints{axis}, int64_t{0}});
@@ -110,7 +126,8 @@ TEST(Reduce, LongAxesOfEitherKindGiveTheSameBitsOnOneAndTwoThreads) {
         for (int axis = 0; axis < shape.rank(); ++axis) all.push_back(axis);
         double exact = 0, size = 0;
         for (const double v : x.data) exact += v, size += std::abs(v);
-        EXPECT_NEAR(run_twice("reduce_sum", {x}, {all, int64_t{0}})[0][0], exact, 1e-7 * size) << to_string(shape);
+        EXPECT_NEAR(run_twice("reduce_sum", {x}, {all, int64_t{0}})[0][0], exact, 1e-7 * size)
+            << to_string(shape);
         run_twice("reduce_min", {x}, {all, int64_t{0}});
     }
 }
@@ -121,7 +138,8 @@ TEST(Reduce, NanWinsInMaxAndMin) {
         x[place] = NAN;
         EXPECT_TRUE(std::isnan(run_any("reduce_max", {x}, {Ints{0}, int64_t{0}})[0][0])) << place;
         EXPECT_TRUE(std::isnan(run_any("reduce_min", {x}, {Ints{0}, int64_t{0}})[0][0])) << place;
-        EXPECT_EQ(run_any("argmax", {x}, {int64_t{0}, int64_t{0}})[0][0], static_cast<double>(place));
+        EXPECT_EQ(run_any("argmax", {x}, {int64_t{0}, int64_t{0}})[0][0],
+                  static_cast<double>(place));
     }
 }
 
@@ -129,7 +147,8 @@ TEST(Reduce, LongArgmaxFindsTheFirstOfEqualElements) {
     Values x{{DType::f32, {300000}}, std::vector<double>(300000, 1.0)};
     for (const int64_t place : {250000, 131072, 131071}) {
         x[place] = 2;
-        EXPECT_EQ(run_twice("argmax", {x}, {int64_t{0}, int64_t{0}})[0][0], static_cast<double>(place));
+        EXPECT_EQ(run_twice("argmax", {x}, {int64_t{0}, int64_t{0}})[0][0],
+                  static_cast<double>(place));
     }
 }
 
@@ -141,5 +160,4 @@ TEST(Reduce, SumsOverNothingAreZeroAndProductsOne) {
     EXPECT_THROW(run_any("reduce_max", {x}, {Ints{1}, int64_t{0}}), runtime::UserError);
 }
 
-}  // namespace
-}  // namespace megjit::testing
+}}  // namespace megjit::testing

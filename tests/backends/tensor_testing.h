@@ -1,5 +1,5 @@
-// tests/backends/tensor_testing.h -- runs one op on the CPU on values of any real dtype, and the random
-// shapes and values that the tests of indexing, reductions and the like draw.
+// tests/backends/tensor_testing.h -- runs one op on the CPU on values of any real dtype, and the
+// random shapes and values that the tests of indexing, reductions and the like draw.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,9 @@ namespace megjit::testing {
 
 using runtime::cat;
 
-inline const std::vector<DType> kRealTypes = {DType::f32, DType::f16, DType::bf16, DType::i32, DType::i16, DType::i8, DType::u8, DType::u16, DType::b8};
+inline const std::vector<DType> kRealTypes = {DType::f32, DType::f16, DType::bf16,
+                                              DType::i32, DType::i16, DType::i8,
+                                              DType::u8,  DType::u16, DType::b8};
 
 inline void store_any(void* memory, DType dtype, int64_t at, double value) {
     switch (dtype) {
@@ -35,7 +37,8 @@ inline double load_any(const void* memory, DType dtype, int64_t at) {
     }
 }
 
-inline std::vector<Values> run_any(std::string_view name, const std::vector<Values>& inputs, const Attrs& attrs = {}) {
+inline std::vector<Values> run_any(std::string_view name, const std::vector<Values>& inputs,
+                                   const Attrs& attrs = {}) {
     runtime::Device& cpu = device();
     std::vector<Type> types;
     for (const Values& input : inputs) types.push_back(input.type);
@@ -46,7 +49,8 @@ inline std::vector<Values> run_any(std::string_view name, const std::vector<Valu
     std::vector<void*> in, out;
     for (const Values& input : inputs) {
         in.push_back(memory.emplace_back(input.type.bytes()).p);
-        for (int64_t i = 0; i < input.type.numel(); ++i) store_any(in.back(), input.type.dtype, i, input[i]);
+        for (int64_t i = 0; i < input.type.numel(); ++i)
+            store_any(in.back(), input.type.dtype, i, input[i]);
     }
     for (const Type& type : outputs) {
         out.push_back(memory.emplace_back(type.bytes()).p);
@@ -57,14 +61,17 @@ inline std::vector<Values> run_any(std::string_view name, const std::vector<Valu
     executable->run(in.data(), out.data(), workspace.p);
     std::vector<Values> results;
     for (size_t o = 0; o < outputs.size(); ++o) {
-        Values& result = results.emplace_back(Values{outputs[o], std::vector<double>(static_cast<size_t>(outputs[o].numel()))});
-        for (int64_t i = 0; i < outputs[o].numel(); ++i) result[i] = load_any(out[o], outputs[o].dtype, i);
+        Values& result = results.emplace_back(
+            Values{outputs[o], std::vector<double>(static_cast<size_t>(outputs[o].numel()))});
+        for (int64_t i = 0; i < outputs[o].numel(); ++i)
+            result[i] = load_any(out[o], outputs[o].dtype, i);
     }
     return results;
 }
 
 // The result on one and on two threads, which must be the same bits.
-inline std::vector<Values> run_twice(std::string_view name, const std::vector<Values>& inputs, const Attrs& attrs = {}) {
+inline std::vector<Values> run_twice(std::string_view name, const std::vector<Values>& inputs,
+                                     const Attrs& attrs = {}) {
     runtime::set_thread_count(1);
     const std::vector<Values> one = run_any(name, inputs, attrs);
     runtime::set_thread_count(2);
@@ -73,7 +80,8 @@ inline std::vector<Values> run_twice(std::string_view name, const std::vector<Va
     for (size_t o = 0; o < one.size(); ++o)
         for (int64_t i = 0; i < one[o].type.numel(); ++i)
             if (one[o][i] != two[o][i] && !(std::isnan(one[o][i]) && std::isnan(two[o][i]))) {
-                ADD_FAILURE() << name << ": element " << i << " of output " << o << " is " << one[o][i] << " with one thread and " << two[o][i] << " with two";
+                ADD_FAILURE() << name << ": element " << i << " of output " << o << " is "
+                              << one[o][i] << " with one thread and " << two[o][i] << " with two";
                 return two;
             }
     return two;
@@ -82,7 +90,9 @@ inline std::vector<Values> run_twice(std::string_view name, const std::vector<Va
 class Dice {
 public:
     explicit Dice(unsigned seed) : generator_(seed) {}
-    int64_t below(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(generator_); }
+    int64_t below(int64_t n) {
+        return std::uniform_int_distribution<int64_t>(0, n - 1)(generator_);
+    }
     int64_t between(int64_t lo, int64_t hi) { return lo + below(hi - lo + 1); }
     bool chance(double p) { return std::bernoulli_distribution(p)(generator_); }
     double normal() { return std::normal_distribution<double>()(generator_); }
@@ -90,7 +100,8 @@ public:
     // Mostly small, sometimes empty or of extent 1.
     Shape shape(int rank, int64_t largest = 6) {
         Shape s;
-        for (int i = 0; i < rank; ++i) s.push_back(chance(0.03) ? 0 : chance(0.2) ? 1 : between(1, largest));
+        for (int i = 0; i < rank; ++i)
+            s.push_back(chance(0.03) ? 0 : chance(0.2) ? 1 : between(1, largest));
         return s;
     }
     Values values(const Type& type, double scale = 5) {
@@ -98,7 +109,8 @@ public:
         uint64_t cell = 0;
         for (double& value : v.data) {
             double drawn = normal() * scale;
-            if (info(type.dtype).category != runtime::Category::floating) drawn = std::round(std::abs(drawn));
+            if (info(type.dtype).category != runtime::Category::floating)
+                drawn = std::round(std::abs(drawn));
             store_any(&cell, type.dtype, 0, drawn);
             value = load_any(&cell, type.dtype, 0);
         }
@@ -128,13 +140,16 @@ inline void for_each_place(const Shape& shape, const std::function<void(const In
 }
 inline int64_t flat(const Shape& shape, const Ints& at) {
     int64_t offset = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis) offset = offset * shape[axis] + at[static_cast<size_t>(axis)];
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        offset = offset * shape[axis] + at[static_cast<size_t>(axis)];
     return offset;
 }
 
-inline void expect_same(const Values& got, const std::vector<double>& expected, const std::string& what) {
+inline void expect_same(const Values& got, const std::vector<double>& expected,
+                        const std::string& what) {
     ASSERT_EQ(got.data.size(), expected.size()) << what;
-    for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(got.data[i], expected[i]) << what << ", element " << i;
+    for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_EQ(got.data[i], expected[i]) << what << ", element " << i;
 }
 
 }  // namespace megjit::testing

@@ -6,13 +6,13 @@
 
 #include "tests/backends/vm_testing.h"
 
-namespace megjit::cpu::testing {
-namespace {
+namespace megjit::cpu::testing { namespace {
 
 std::vector<float> random_values(size_t n, uint32_t seed, float low = -2, float high = 2) {
     std::mt19937 random(seed);
     std::vector<float> values(n);
-    for (float& value : values) value = low + (high - low) * static_cast<float>(random()) * 0x1p-32f;
+    for (float& value : values)
+        value = low + (high - low) * static_cast<float>(random()) * 0x1p-32f;
     return values;
 }
 
@@ -26,7 +26,8 @@ void expect_like_interpreter(const Shape& a, const Shape& b, const Shape& c) {
     const codegen::BoundKernel bound = codegen::elementwise_kernel(call, output);
     std::vector<std::vector<float>> data;
     std::vector<void*> inputs;
-    for (const Type& type : types) data.push_back(random_values(static_cast<size_t>(type.numel()), 5));
+    for (const Type& type : types)
+        data.push_back(random_values(static_cast<size_t>(type.numel()), 5));
     for (auto& values : data) inputs.push_back(values.data());
     std::vector<float> got(static_cast<size_t>(output.numel())), wanted = got;
     void *got_out[] = {got.data()}, *wanted_out[] = {wanted.data()};
@@ -64,13 +65,15 @@ TEST(Vm, LetsTheOutputLieOnAnInput) {
 
 TEST(Vm, WrapsSmallIntegers) {
     const std::vector<int8_t> x = {127, -128, 5}, y = {1, -1, 6};
-    const auto sum = run_program<int8_t>([](std::vector<Expr> a) { return a[0] + a[1]; }, DType::i8, {DType::i8, DType::i8}, x, y);
+    const auto sum = run_program<int8_t>([](std::vector<Expr> a) { return a[0] + a[1]; }, DType::i8,
+                                         {DType::i8, DType::i8}, x, y);
     EXPECT_EQ(sum, (std::vector<int8_t>{-128, 127, 11}));
 }
 
 TEST(Vm, RoundsHalvesToEvenInFloat16) {
     const std::vector<float> x = {1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 65520.0f, 0x1p-25f, -0.0f};
-    const auto half = run_program<uint16_t>([](std::vector<Expr> a) { return a[0]; }, DType::f16, {DType::f32}, x);
+    const auto half = run_program<uint16_t>([](std::vector<Expr> a) { return a[0]; }, DType::f16,
+                                            {DType::f32}, x);
     EXPECT_EQ(half, (std::vector<uint16_t>{0x3C00, 0x3C02, 0x7C00, 0, 0x8000}));
 }
 
@@ -82,14 +85,17 @@ TEST(Vm, KeepsDenormals) {
 TEST(Elementwise, GradientsAgreeWithFiniteDifferences) {
     register_all_ops();
     for (const OpDef* op : all_ops()) {
-        if (!op->is_elementwise() || op->result != Result::same || op->promotion == Promotion::boolean ||
-            op->promotion == Promotion::integer || op->inputs[0] == "mask" || op->name == "digamma") continue;
+        if (!op->is_elementwise() || op->result != Result::same ||
+            op->promotion == Promotion::boolean || op->promotion == Promotion::integer ||
+            op->inputs[0] == "mask" || op->name == "digamma")
+            continue;
         const bool above_one = op->name == "acosh";
         Attrs attrs;
         for (const AttrSpec& spec : op->attrs) attrs.push_back(*spec.fallback);
         std::vector<std::vector<float>> inputs;
         for (uint32_t i = 0; i < op->inputs.size(); ++i)
-            inputs.push_back(random_values(40, i + 3, above_one ? 1.3f : 0.15f, above_one ? 3.0f : 0.85f));
+            inputs.push_back(
+                random_values(40, i + 3, above_one ? 1.3f : 0.15f, above_one ? 3.0f : 0.85f));
         const std::vector<Type> types(inputs.size(), Type{.shape = Shape{40}});
         const std::vector<float> y = run_op(*op, attrs, inputs);
         for (int k = 0; k < static_cast<int>(inputs.size()); ++k) {
@@ -98,25 +104,28 @@ TEST(Elementwise, GradientsAgreeWithFiniteDifferences) {
             std::vector<std::vector<float>> candidates = inputs, operands;
             candidates.push_back(y);
             candidates.emplace_back(40, 1.0f);
-            for (int position : derived->operands) operands.push_back(candidates[static_cast<size_t>(position)]);
+            for (int position : derived->operands)
+                operands.push_back(candidates[static_cast<size_t>(position)]);
             const std::vector<float> gradient = run_op(*derived->op, attrs, operands);
             auto up = inputs, down = inputs;
             for (size_t i = 0; i < 40; ++i) {
                 up[k][i] += 0x1p-8f;
                 down[k][i] -= 0x1p-8f;
             }
-            const std::vector<float> above = run_op(*op, attrs, up), below = run_op(*op, attrs, down);
+            const std::vector<float> above = run_op(*op, attrs, up),
+                                     below = run_op(*op, attrs, down);
             for (size_t i = 0; i < 40; ++i) {
                 const float wanted = (above[i] - below[i]) / 0x1p-7f;
                 if (op->name == "maximum" || op->name == "minimum")
                     if (std::fabs(inputs[0][i] - inputs[1][i]) < 0x1p-7f) continue;
                 if (op->name == "mod" || op->name == "floor_div") continue;  // jumps
-                if (op->name == "fake_quant") continue;  // jumps, and its gradient passes through them by definition
-                EXPECT_NEAR(gradient[i], wanted, 5e-3 * (1 + std::fabs(wanted))) << op->name << " for input " << k << " at " << inputs[0][i];
+                if (op->name == "fake_quant")
+                    continue;  // jumps, and its gradient passes through them by definition
+                EXPECT_NEAR(gradient[i], wanted, 5e-3 * (1 + std::fabs(wanted)))
+                    << op->name << " for input " << k << " at " << inputs[0][i];
             }
         }
     }
 }
 
-}  // namespace
-}  // namespace megjit::cpu::testing
+}}  // namespace megjit::cpu::testing

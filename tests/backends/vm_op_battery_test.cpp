@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace megjit::cpu::testing {
-namespace {
+namespace megjit::cpu::testing { namespace {
 
 using namespace codegen;
 
@@ -18,14 +17,17 @@ TEST_P(VmOpBattery, HasTheInterpretersBits) {
             for (Case& c : entry.cases) {
                 std::vector<std::vector<char>> outputs;
                 std::vector<void*> pointers;
-                for (size_t k = 0; k < c.kernel.outputs.size(); ++k) outputs.emplace_back(c.output_bytes(k) + 1);
+                for (size_t k = 0; k < c.kernel.outputs.size(); ++k)
+                    outputs.emplace_back(c.output_bytes(k) + 1);
                 for (auto& output : outputs) pointers.push_back(output.data());
-                prepare_vm(c.kernel, c.launch)->run(c.input_pointers().data(), pointers.data(), nullptr);
-                ASSERT_EQ(battery_fault_of(c, outputs, c.expected()), "") << entry.name << "of " << c.launch.numel() << " elements";
+                prepare_vm(c.kernel, c.launch)
+                    ->run(c.input_pointers().data(), pointers.data(), nullptr);
+                ASSERT_EQ(battery_fault_of(c, outputs, c.expected()), "")
+                    << entry.name << "of " << c.launch.numel() << " elements";
             }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VmOpBattery, ::testing::ValuesIn(kScalarDTypes), [](const auto& test) { return std::string(tag_of(test.param)); });
+INSTANTIATE_TEST_SUITE_P(All, VmOpBattery, ::testing::ValuesIn(kScalarDTypes),
+                         [](const auto& test) { return std::string(tag_of(test.param)); });
 
-}  // namespace
-}  // namespace megjit::cpu::testing
+}}  // namespace megjit::cpu::testing

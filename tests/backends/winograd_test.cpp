@@ -9,8 +9,7 @@
 #include "runtime/parallel.h"
 #include "tests/backends/dnn_testing.h"
 
-namespace megjit::cpu {
-namespace {
+namespace megjit::cpu { namespace {
 
 using runtime::Attrs;
 using runtime::DType;
@@ -24,17 +23,23 @@ struct Problem {
     int64_t n, ic, oc, h, w, pad;
 };
 
-Attrs attrs_of(const Problem& p) { return {std::vector<int64_t>{1}, std::vector<int64_t>{p.pad}, std::vector<int64_t>{1}, int64_t{1}}; }
+Attrs attrs_of(const Problem& p) {
+    return {std::vector<int64_t>{1}, std::vector<int64_t>{p.pad}, std::vector<int64_t>{1},
+            int64_t{1}};
+}
 
 TensorRef random_tensor(const Shape& shape, unsigned seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    TensorRef tensor = runtime::empty_tensor(testing::device(), {.dtype = DType::f32, .shape = shape});
+    TensorRef tensor =
+        runtime::empty_tensor(testing::device(), {.dtype = DType::f32, .shape = shape});
     for (int64_t i = 0; i < shape.numel(); ++i) tensor->as<float>()[i] = normal(random);
     return tensor;
 }
 
-TensorRef in(Layout layout, const TensorRef& x) { return runtime::build::op("relayout", {x}, {to_string(layout)}); }
+TensorRef in(Layout layout, const TensorRef& x) {
+    return runtime::build::op("relayout", {x}, {to_string(layout)});
+}
 
 class WinogradTest : public ::testing::TestWithParam<Problem> {
 protected:
@@ -55,7 +60,8 @@ protected:
         for (int64_t n = 0; n < p.n; ++n)
             for (int64_t o = 0; o < p.oc; ++o)
                 for (int64_t i = 0; i < oh; ++i)
-                    for (int64_t j = 0; j < ow; ++j) y.push_back(element(n, o, i - p.pad, j - p.pad));
+                    for (int64_t j = 0; j < ow; ++j)
+                        y.push_back(element(n, o, i - p.pad, j - p.pad));
         return y;
     }
     double element(int64_t n, int64_t o, int64_t top, int64_t left) const {
@@ -66,7 +72,9 @@ protected:
                 for (int64_t b = 0; b < 3; ++b) {
                     const int64_t i = top + a, j = left + b;
                     if (i < 0 || j < 0 || i >= p.h || j >= p.w) continue;
-                    sum += static_cast<double>(x_->as<float>()[((n * p.ic + c) * p.h + i) * p.w + j]) * static_cast<double>(w_->as<float>()[((o * p.ic + c) * 3 + a) * 3 + b]);
+                    sum +=
+                        static_cast<double>(x_->as<float>()[((n * p.ic + c) * p.h + i) * p.w + j]) *
+                        static_cast<double>(w_->as<float>()[((o * p.ic + c) * 3 + a) * 3 + b]);
                 }
         return sum;
     }
@@ -75,7 +83,8 @@ protected:
         std::vector<TensorRef> all{in(Layout::channels_last, x_), packed_};
         all.insert(all.end(), operands.begin(), operands.end());
         if (!epilogue.empty()) attrs.emplace_back(epilogue);
-        return runtime::row_major(runtime::compute(runtime::find_op(epilogue.empty() ? "conv" : "conv_epilogue"), attrs, all)[0]);
+        return runtime::row_major(runtime::compute(
+            runtime::find_op(epilogue.empty() ? "conv" : "conv_epilogue"), attrs, all)[0]);
     }
     // Sums of ic * 9 normal numbers: their size grows with the root.
     double bound() const { return 4e-7 * std::sqrt(static_cast<double>(GetParam().ic) * 9) * 6; }
@@ -88,16 +97,20 @@ TEST_P(WinogradTest, IsTheConvolution) {
     const std::vector<double> want = expected();
     const TensorRef got = run();
     ASSERT_EQ(got->type().numel(), static_cast<int64_t>(want.size()));
-    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(static_cast<double>(got->as<float>()[i]), want[i], bound()) << i;
+    for (size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(static_cast<double>(got->as<float>()[i]), want[i], bound()) << i;
 }
 
 TEST_P(WinogradTest, AddsAndRectifies) {
     const std::vector<double> want = expected();
-    const TensorRef plain = run(), bias = random_tensor({1, GetParam().oc, 1, 1}, 3), addend = random_tensor(plain->shape(), 4);
+    const TensorRef plain = run(), bias = random_tensor({1, GetParam().oc, 1, 1}, 3),
+                    addend = random_tensor(plain->shape(), 4);
     const TensorRef got = run({bias, addend}, "bias add relu");
     const int64_t spatial = plain->shape()[2] * plain->shape()[3];
     for (int64_t i = 0; i < plain->type().numel(); ++i) {
-        const double y = want[static_cast<size_t>(i)] + static_cast<double>(bias->as<float>()[i / spatial % GetParam().oc]) + static_cast<double>(addend->as<float>()[i]);
+        const double y = want[static_cast<size_t>(i)] +
+                         static_cast<double>(bias->as<float>()[i / spatial % GetParam().oc]) +
+                         static_cast<double>(addend->as<float>()[i]);
         ASSERT_NEAR(static_cast<double>(got->as<float>()[i]), std::max(y, 0.0), bound()) << i;
     }
 }
@@ -121,18 +134,25 @@ TEST_P(WinogradTest, NansAreNotHidden) {
 }
 
 TEST_P(WinogradTest, OtherAttributesTakeTheWeightsAsTheyWere) {
-    const Attrs strided{std::vector<int64_t>{2}, std::vector<int64_t>{1}, std::vector<int64_t>{1}, int64_t{1}};
+    const Attrs strided{std::vector<int64_t>{2}, std::vector<int64_t>{1}, std::vector<int64_t>{1},
+                        int64_t{1}};
     const TensorRef x = in(Layout::channels_last, x_);
-    const TensorRef got = runtime::row_major(runtime::build::op("conv", {x, packed_}, strided)), want = runtime::row_major(runtime::build::op("conv", {x, w_}, strided));
+    const TensorRef got = runtime::row_major(runtime::build::op("conv", {x, packed_}, strided)),
+                    want = runtime::row_major(runtime::build::op("conv", {x, w_}, strided));
     EXPECT_EQ(std::memcmp(got->data(), want->data(), want->type().bytes()), 0);
-    const TensorRef dense = runtime::build::op("conv", {x_, packed_}, attrs_), plain = runtime::build::op("conv", {x_, w_}, attrs_);
+    const TensorRef dense = runtime::build::op("conv", {x_, packed_}, attrs_),
+                    plain = runtime::build::op("conv", {x_, w_}, attrs_);
     EXPECT_EQ(std::memcmp(dense->data(), plain->data(), plain->type().bytes()), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, WinogradTest,
-                         ::testing::Values(Problem{1, 16, 64, 8, 8, 1}, Problem{2, 32, 64, 9, 7, 1}, Problem{1, 16, 128, 11, 10, 0}, Problem{1, 48, 64, 13, 9, 2},
-                                           Problem{1, 256, 128, 9, 11, 1}, Problem{5, 192, 192, 8, 7, 1}),
-                         [](const auto& info) { return runtime::cat("c", info.param.ic, "_o", info.param.oc, "_h", info.param.h, "_w", info.param.w, "_p", info.param.pad); });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, WinogradTest,
+    ::testing::Values(Problem{1, 16, 64, 8, 8, 1}, Problem{2, 32, 64, 9, 7, 1},
+                      Problem{1, 16, 128, 11, 10, 0}, Problem{1, 48, 64, 13, 9, 2},
+                      Problem{1, 256, 128, 9, 11, 1}, Problem{5, 192, 192, 8, 7, 1}),
+    [](const auto& info) {
+        return runtime::cat("c", info.param.ic, "_o", info.param.oc, "_h", info.param.h, "_w",
+                            info.param.w, "_p", info.param.pad);
+    });
 
-}  // namespace
-}  // namespace megjit::cpu
+}}  // namespace megjit::cpu

@@ -2,16 +2,17 @@
 
 #include "codegen/kernel_ir.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 using namespace runtime;
 
 // The kernel that adds operands of these types over `space`.
-BoundKernel bind_sum(const Shape& space, const std::vector<Type>& inputs, Layout layout = Layout::row_major) {
+BoundKernel bind_sum(const Shape& space, const std::vector<Type>& inputs,
+                     Layout layout = Layout::row_major) {
     ScalarProgram program;
     Expr sum(&program, program.input(0, ScalarType::f32));
-    for (size_t i = 1; i < inputs.size(); ++i) sum = sum + Expr(&program, program.input(static_cast<int>(i), ScalarType::f32));
+    for (size_t i = 1; i < inputs.size(); ++i)
+        sum = sum + Expr(&program, program.input(static_cast<int>(i), ScalarType::f32));
     return bind(program, {sum.id()}, {DType::f32}, space, inputs, layout);
 }
 
@@ -31,7 +32,8 @@ TEST(Bind, AScalarIsBroadcast) {
 }
 
 TEST(Bind, ABiasOfChannelsKeepsThreeAxes) {
-    const BoundKernel bound = bind_sum({8, 16, 5, 5}, {{.shape = {8, 16, 5, 5}}, {.shape = {1, 16, 1, 1}}});
+    const BoundKernel bound =
+        bind_sum({8, 16, 5, 5}, {{.shape = {8, 16, 5, 5}}, {.shape = {1, 16, 1, 1}}});
     EXPECT_EQ(bound.launch.extents, Numbers({8, 16, 25}));
     EXPECT_EQ(bound.launch.strides, Numbers({400, 25, 1, 0, 1, 0, 400, 25, 1}));
     EXPECT_EQ(bound.kernel.inputs[1].inner, Inner::broadcast);
@@ -51,7 +53,8 @@ TEST(Bind, AxesOfOneElementVanish) {
 
 TEST(Bind, AnotherLayoutIsStrided) {
     const Shape shape{2, 3, 4, 5};
-    const BoundKernel bound = bind_sum(shape, {{.shape = shape}, {.shape = shape, .layout = Layout::channels_last}});
+    const BoundKernel bound =
+        bind_sum(shape, {{.shape = shape}, {.shape = shape, .layout = Layout::channels_last}});
     EXPECT_EQ(bound.launch.extents, Numbers({2, 3, 20}));
     EXPECT_EQ(bound.launch.strides, Numbers({60, 20, 1, 60, 1, 3, 60, 20, 1}));
     EXPECT_EQ(bound.kernel.inputs[1].inner, Inner::strided);
@@ -59,12 +62,14 @@ TEST(Bind, AnotherLayoutIsStrided) {
 
 TEST(Bind, OneLayoutForAllIsFlat) {
     const Shape shape{2, 3, 4, 5};
-    const BoundKernel bound = bind_sum(shape, {{.shape = shape, .layout = Layout::channels_last}}, Layout::channels_last);
+    const BoundKernel bound =
+        bind_sum(shape, {{.shape = shape, .layout = Layout::channels_last}}, Layout::channels_last);
     EXPECT_EQ(bound.launch.extents, Numbers({120}));
 }
 
 TEST(Bind, OneElementSharesTheKernelOfMany) {
-    EXPECT_EQ(bind_sum({1}, {{.shape = {1}}, {.shape = {}}}).kernel, bind_sum({5}, {{.shape = {5}}, {.shape = {}}}).kernel);
+    EXPECT_EQ(bind_sum({1}, {{.shape = {1}}, {.shape = {}}}).kernel,
+              bind_sum({5}, {{.shape = {5}}, {.shape = {}}}).kernel);
 }
 
 TEST(Bind, NoElementsAreOneEmptyAxis) {
@@ -83,5 +88,4 @@ TEST(Bind, DropsWhatNoResultNeeds) {
     EXPECT_EQ(bind(program, {y.id()}, {DType::f32}, {4}, inputs).kernel.program.size(), 3);
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

@@ -12,8 +12,7 @@
 #include "codegen/disk_cache.h"
 #include "runtime/error.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 namespace fs = std::filesystem;
 
@@ -35,7 +34,10 @@ protected:
         stream.seekp(at);
         stream.put(static_cast<char>(was ^ 0x40));
     }
-    size_t file_count() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
+    size_t file_count() const {
+        return static_cast<size_t>(
+            std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    }
 
     fs::path root_, folder_;
 };
@@ -48,7 +50,7 @@ TEST_F(DiskCacheTest, ReturnsWhatWasStored) {
 
 TEST_F(DiskCacheTest, BelongsToItsUserAlone) {
     DiskCache(folder_).store("key", "object");
-    struct stat status {};
+    struct stat status{};
     ASSERT_EQ(::stat(folder_.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
@@ -88,7 +90,8 @@ TEST_F(DiskCacheTest, RefusesAFolderThatOthersCanWrite) {
     ::chmod(folder_.c_str(), 0770);
     testing::internal::CaptureStderr();
     const DiskCache cache(folder_);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("other users can write to it"), std::string::npos);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("other users can write to it"),
+              std::string::npos);
     EXPECT_EQ(cache.find("key"), std::nullopt);
 }
 
@@ -121,7 +124,9 @@ TEST_F(DiskCacheTest, AnEmptyPathIsNoCache) {
 }
 
 std::string key_of(int i) { return "key " + std::to_string(i); }
-std::string object_of(int i) { return std::string(static_cast<size_t>(1000 * (i + 1)), static_cast<char>('a' + i)); }
+std::string object_of(int i) {
+    return std::string(static_cast<size_t>(1000 * (i + 1)), static_cast<char>('a' + i));
+}
 
 // Runs `body` in a forked process: true when it returned true.
 template <class Body>
@@ -142,7 +147,9 @@ TEST_F(DiskCacheTest, ServesSixteenProcessesAtOnce) {
         children.push_back(start([&] {
             DiskCache cache(folder_);
             bool sound = cache.usable();
-            for (int i = 0; i < 60; ++i) sound = cache.store(key_of(i % 5), object_of(i % 5)) && cache.find(key_of(i % 5)) == object_of(i % 5) && sound;
+            for (int i = 0; i < 60; ++i)
+                sound = cache.store(key_of(i % 5), object_of(i % 5)) &&
+                        cache.find(key_of(i % 5)) == object_of(i % 5) && sound;
             return sound;
         }));
     for (const pid_t pid : children) EXPECT_TRUE(ended_well(pid));
@@ -167,16 +174,19 @@ TEST_F(DiskCacheTest, HoldsWholeEntriesAloneWhenItsWritersAreKilled) {
 
 TEST_F(DiskCacheTest, RemovesWhatKilledWritersLeft) {
     DiskCache cache(folder_);
-    const fs::path left = fs::path(cache.file_of("key").string() + ".1.0.tmp"), running = fs::path(left.string() + ".k.2.tmp"), foreign = folder_ / "notes.tmp";
+    const fs::path left = fs::path(cache.file_of("key").string() + ".1.0.tmp"),
+                   running = fs::path(left.string() + ".k.2.tmp"), foreign = folder_ / "notes.tmp";
     for (const fs::path& file : {left, running, foreign}) std::ofstream(file) << "half";
-    for (const fs::path& file : {left, foreign}) fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(2));
+    for (const fs::path& file : {left, foreign})
+        fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(2));
     cache.store("key", "object");
     EXPECT_FALSE(fs::exists(left));
     EXPECT_TRUE(fs::exists(running));
     EXPECT_TRUE(fs::exists(foreign));
 }
 
-// The size limit of a process stands for a disk that is full: write() fails in the middle of a file.
+// The size limit of a process stands for a disk that is full: write() fails in the middle of a
+// file.
 TEST_F(DiskCacheTest, KeepsServingOnAFullDisk) {
     EXPECT_TRUE(ended_well(start([&] {
         DiskCache cache(folder_);
@@ -185,9 +195,11 @@ TEST_F(DiskCacheTest, KeepsServingOnAFullDisk) {
         const rlimit limit{4096, 4096};
         ::setrlimit(RLIMIT_FSIZE, &limit);
         testing::internal::CaptureStderr();
-        good = good && !cache.store("large", std::string(100000, 'x')) && !cache.store("small", "object");
+        good = good && !cache.store("large", std::string(100000, 'x')) &&
+               !cache.store("small", "object");
         const std::string said = testing::internal::GetCapturedStderr();
-        return good && said.find("cannot write") != std::string::npos && cache.find("key") == "object" && file_count() == 1;
+        return good && said.find("cannot write") != std::string::npos &&
+               cache.find("key") == "object" && file_count() == 1;
     })));
 }
 
@@ -204,7 +216,8 @@ TEST_F(DiskCacheTest, ReadsAFolderThatCannotBeWritten) {
         testing::internal::CaptureStderr();
         const bool refused = !cache.store("other", "object");
         const std::string said = testing::internal::GetCapturedStderr();
-        return refused && said.find("Permission denied") != std::string::npos && cache.find("key") == "object";
+        return refused && said.find("Permission denied") != std::string::npos &&
+               cache.find("key") == "object";
     })));
 }
 
@@ -212,7 +225,8 @@ TEST_F(DiskCacheTest, CountsRemovesAndClears) {
     DiskCache cache(folder_);
     for (int i = 0; i < 3; ++i) cache.store(key_of(i), object_of(i));
     change_byte(cache.file_of(key_of(1)), 40);
-    fs::rename(cache.file_of(key_of(2)), folder_ / "0123456789abcdef0123456789abcdef.k");  // not its name
+    fs::rename(cache.file_of(key_of(2)),
+               folder_ / "0123456789abcdef0123456789abcdef.k");  // not its name
     const DiskCache::Verdict verdict = cache.verify();
     EXPECT_EQ(verdict.sound, 1u);
     EXPECT_EQ(verdict.broken, 2u);
@@ -237,7 +251,8 @@ protected:
             why = error.what();
             EXPECT_TRUE(fs::is_empty(root_ / "other"));
         }
-        EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 3) << "something escaped the folder";
+        EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 3)
+            << "something escaped the folder";
         fs::remove_all(root_ / "other");
         return why;
     }
@@ -251,7 +266,8 @@ TEST_F(ArchiveTest, CarriesAllEntriesToAnotherFolder) {
 }
 
 TEST_F(ArchiveTest, RefusesEveryTruncation) {
-    for (uintmax_t size = fs::file_size(archive_); size > 0; size -= std::min<uintmax_t>(size, 97)) {
+    for (uintmax_t size = fs::file_size(archive_); size > 0;
+         size -= std::min<uintmax_t>(size, 97)) {
         fs::resize_file(archive_, size - 1);
         EXPECT_NE(refusal(), "") << size - 1 << " bytes";
     }
@@ -269,8 +285,15 @@ TEST_F(ArchiveTest, RefusesEveryChangedByte) {
 
 // Sizes that would ask for much memory, overflow when added, or lie about the number of entries.
 TEST_F(ArchiveTest, RefusesHostileSizes) {
-    for (const auto& [at, value] : std::vector<std::pair<std::streamoff, uint64_t>>{
-             {8, ~0ull}, {8, 0}, {16, ~0ull}, {32, ~0ull}, {32, 1ull << 62}, {40, ~0ull}, {40, ~0ull - 4}, {40, 1ull << 40}}) {
+    for (const auto& [at, value] :
+         std::vector<std::pair<std::streamoff, uint64_t>>{{8, ~0ull},
+                                                          {8, 0},
+                                                          {16, ~0ull},
+                                                          {32, ~0ull},
+                                                          {32, 1ull << 62},
+                                                          {40, ~0ull},
+                                                          {40, ~0ull - 4},
+                                                          {40, 1ull << 40}}) {
         std::fstream stream(archive_, std::ios::in | std::ios::out | std::ios::binary);
         uint64_t was = 0;
         stream.seekg(at);
@@ -303,5 +326,4 @@ TEST_F(ArchiveTest, StoresNothingOutsideItsFolder) {
     EXPECT_EQ(refusal(), "");
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

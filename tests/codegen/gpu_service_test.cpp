@@ -7,8 +7,7 @@
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 namespace fs = std::filesystem;
 
@@ -38,7 +37,8 @@ TEST(GpuImage, ComesBackFromItsBytes) {
 
 TEST(GpuImage, RefusesEveryPrefixOfItsBytes) {
     const std::string bytes = to_bytes({.code = "code", .pointers = {0}});
-    for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(image_from_bytes(bytes.substr(0, size))) << size;
+    for (size_t size = 0; size < bytes.size(); ++size)
+        EXPECT_FALSE(image_from_bytes(bytes.substr(0, size))) << size;
     EXPECT_FALSE(image_from_bytes(bytes + "x"));
 }
 
@@ -50,15 +50,23 @@ TEST(GpuImage, CoversElements) {
 }
 
 TEST(GpuImage, CoversRowsAndColumns) {
-    EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(3, 1), {{5, 5, 100}, {}}).blocks[0], 4u);
-    EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(1, 1), {{100}, {}}).blocks[0], 1u);
-    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(3, 1, Lanes::kept), {{5, 33, 100}, {}})
+    EXPECT_EQ(
+        grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(3, 1), {{5, 5, 100}, {}})
+            .blocks[0],
+        4u);
+    EXPECT_EQ(grid_of({.cover = Cover::rows, .per_block = 8}, kernel_of_rank(1, 1), {{100}, {}})
+                  .blocks[0],
+              1u);
+    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(3, 1, Lanes::kept),
+                      {{5, 33, 100}, {}})
                   .blocks[0],
               10u);
-    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(2, 1, Lanes::kept), {{0, 100}, {}})
+    EXPECT_EQ(grid_of({.cover = Cover::columns, .per_block = 32}, kernel_of_rank(2, 1, Lanes::kept),
+                      {{0, 100}, {}})
                   .blocks[0],
               0u);
-    EXPECT_THROW(grid_of({.cover = Cover::rows, .per_block = 1}, kernel_of_rank(2, 1), {{int64_t{1} << 31, 2}, {}}),
+    EXPECT_THROW(grid_of({.cover = Cover::rows, .per_block = 1}, kernel_of_rank(2, 1),
+                         {{int64_t{1} << 31, 2}, {}}),
                  runtime::DeviceError);
 }
 
@@ -66,8 +74,9 @@ TEST(GpuImage, PacksAllParametersOrPointersAlone) {
     const LaunchShape launch{{10}, {1, 0}};
     const uint64_t in[] = {0x100}, out[] = {0x200};
     EXPECT_EQ(parameters_of({}, launch, in, out), (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0}));
-    EXPECT_EQ(parameters_of({.parameters = Parameters::pointers, .pointers = {1, 0}}, launch, in, out),
-              (std::vector<uint64_t>{0x200, 0x100}));
+    EXPECT_EQ(
+        parameters_of({.parameters = Parameters::pointers, .pointers = {1, 0}}, launch, in, out),
+        (std::vector<uint64_t>{0x200, 0x100}));
     const uint64_t shared[] = {0x300, 0x400};
     EXPECT_EQ(parameters_of({.parts = 2}, launch, in, out, shared),
               (std::vector<uint64_t>{0x100, 0x200, 10, 1, 0, 0x300, 0x400}));
@@ -109,7 +118,8 @@ protected:
     }
     std::unique_ptr<GpuService> service(std::initializer_list<std::string_view> compilers) {
         auto service = std::make_unique<GpuService>();
-        for (std::string_view name : compilers) service->add(std::make_unique<FakeGpuCompiler>(name, &compiled_));
+        for (std::string_view name : compilers)
+            service->add(std::make_unique<FakeGpuCompiler>(name, &compiled_));
         return service;
     }
     static LaunchShape of(int64_t length) { return {{length}, {1, 1}}; }
@@ -166,5 +176,4 @@ TEST_F(GpuServiceTest, SaysWhatTheNamedCompilerLacks) {
               "megjit: warning: kernel compiler MLIR: it lacks its library; NVRTC is used\n");
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

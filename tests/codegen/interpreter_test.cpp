@@ -5,33 +5,42 @@
 #include "codegen/expand_math.h"
 #include "tests/codegen/random_kernels.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity(),
+                kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // One instruction on constants, as the interpreter computes it.
 template <class Out, class In>
 Out run(std::string_view body, DType in, DType out, std::vector<In> values) {
     std::string text = "kernel rank=1\n";
     for (size_t i = 0; i < values.size(); ++i) text += cat("in ", info(in).tag, " broadcast\n");
-    const KernelIR kernel = parse_kernel(cat(text, body, "out ", info(out).tag, " %", std::count(body.begin(), body.end(), '\n') - 1, "\n"));
+    const KernelIR kernel = parse_kernel(cat(text, body, "out ", info(out).tag, " %",
+                                             std::count(body.begin(), body.end(), '\n') - 1, "\n"));
     EXPECT_EQ(fault_of(kernel), "");
     std::vector<void*> inputs;
     for (In& value : values) inputs.push_back(&value);
     Out result{};
     void* outputs[] = {&result};
-    interpret(kernel, {.extents = {1}, .strides = std::vector<int64_t>(values.size(), 0)}, inputs.data(), outputs);
+    interpret(kernel, {.extents = {1}, .strides = std::vector<int64_t>(values.size(), 0)},
+              inputs.data(), outputs);
     return result;
 }
 
 int32_t i32(std::string_view op, int32_t a, int32_t b) {
-    return run<int32_t, int32_t>(cat("%0: i32 = input 0\n%1: i32 = input 1\n%2: i32 = ", op, " %0 %1\n"), DType::i32, DType::i32, {a, b});
+    return run<int32_t, int32_t>(
+        cat("%0: i32 = input 0\n%1: i32 = input 1\n%2: i32 = ", op, " %0 %1\n"), DType::i32,
+        DType::i32, {a, b});
 }
 float f32(std::string_view op, float a, float b) {
-    return run<float, float>(cat("%0: f32 = input 0\n%1: f32 = input 1\n%2: f32 = ", op, " %0 %1\n"), DType::f32, DType::f32, {a, b});
+    return run<float, float>(
+        cat("%0: f32 = input 0\n%1: f32 = input 1\n%2: f32 = ", op, " %0 %1\n"), DType::f32,
+        DType::f32, {a, b});
 }
-float f32(std::string_view op, float a) { return run<float, float>(cat("%0: f32 = input 0\n%1: f32 = ", op, " %0\n"), DType::f32, DType::f32, {a}); }
+float f32(std::string_view op, float a) {
+    return run<float, float>(cat("%0: f32 = input 0\n%1: f32 = ", op, " %0\n"), DType::f32,
+                             DType::f32, {a});
+}
 
 TEST(Interpreter, IntegersDivideTowardsMinusInfinity) {
     EXPECT_EQ(i32("div", 7, -2), -4);
@@ -72,7 +81,8 @@ TEST(Interpreter, NarrowRoundsToWhatIsStored) {
 
 TEST(Interpreter, KnowsFunctionsThatLibmLacks) {
     EXPECT_FLOAT_EQ(f32("erfinv", 0.5f), 0.47693628f);
-    EXPECT_NEAR(std::erfc(static_cast<double>(f32("erfinv", 0x1.ffffep-1f))), 0x1p-20, 0x1p-20 * 1e-5);
+    EXPECT_NEAR(std::erfc(static_cast<double>(f32("erfinv", 0x1.ffffep-1f))), 0x1p-20,
+                0x1p-20 * 1e-5);
     EXPECT_EQ(f32("erfinv", 1), kInf);
     EXPECT_FLOAT_EQ(f32("digamma", 1), -0.57721566f);
     EXPECT_FLOAT_EQ(f32("digamma", -0.5f), 0.03648998f);
@@ -80,7 +90,8 @@ TEST(Interpreter, KnowsFunctionsThatLibmLacks) {
 }
 
 TEST(Interpreter, WalksByStrides) {
-    const KernelIR kernel = parse_kernel("kernel rank=2\nin i8 strided\n%0: i32 = input 0\nout i32 %0\n");
+    const KernelIR kernel =
+        parse_kernel("kernel rank=2\nin i8 strided\n%0: i32 = input 0\nout i32 %0\n");
     std::vector<int8_t> in = {1, 2, 3, 4, 5, 6};  // [2, 3], read transposed
     std::vector<int32_t> out(6);
     void* inputs[] = {in.data()};
@@ -95,10 +106,12 @@ TEST(ExpandMath, LeavesArithmeticAlone) {
 }
 
 TEST(ExpandMath, LeavesNoTranscendentalInstruction) {
-    for (int op = static_cast<int>(ScalarOp::exp); op <= static_cast<int>(ScalarOp::digamma); ++op) {
+    for (int op = static_cast<int>(ScalarOp::exp); op <= static_cast<int>(ScalarOp::digamma);
+         ++op) {
         KernelIR kernel;
         kernel.inputs = {{}, {}};
-        Expr a(&kernel.program, kernel.program.input(0, ScalarType::f32)), b(&kernel.program, kernel.program.input(1, ScalarType::f32));
+        Expr a(&kernel.program, kernel.program.input(0, ScalarType::f32)),
+            b(&kernel.program, kernel.program.input(1, ScalarType::f32));
         const auto name = static_cast<ScalarOp>(op);
         kernel.results = {(arity_of(name) == 1 ? make(name, {a}) : make(name, {a, b})).id()};
         kernel.outputs = {{DType::f32}};
@@ -109,5 +122,4 @@ TEST(ExpandMath, LeavesNoTranscendentalInstruction) {
     }
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

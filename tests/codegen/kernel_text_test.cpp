@@ -3,8 +3,7 @@
 #include "runtime/error.h"
 #include "tests/codegen/random_kernels.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 constexpr std::string_view kScale =
     "kernel rank=1\n"
@@ -18,9 +17,7 @@ constexpr std::string_view kScale =
 std::string message_of(std::string_view text) {
     try {
         parse_kernel(text);
-    } catch (const UserError& error) {
-        return error.what();
-    }
+    } catch (const UserError& error) { return error.what(); }
     return "no error";
 }
 
@@ -34,7 +31,9 @@ TEST(KernelText, ParseUndoesPrintOnRandomKernels) {
 }
 
 TEST(KernelText, KeepsEveryBitOfAConstant) {
-    for (const float value : {-0.f, 1e-45f, 0.1f, 3.4028235e38f, std::numeric_limits<float>::infinity(), std::bit_cast<float>(0xFFC00001u)}) {
+    for (const float value :
+         {-0.f, 1e-45f, 0.1f, 3.4028235e38f, std::numeric_limits<float>::infinity(),
+          std::bit_cast<float>(0xFFC00001u)}) {
         KernelIR kernel;
         kernel.results = {kernel.program.constant(ScalarType::f32, std::bit_cast<uint32_t>(value))};
         kernel.outputs = {{DType::f32}};
@@ -43,15 +42,19 @@ TEST(KernelText, KeepsEveryBitOfAConstant) {
 }
 
 TEST(KernelText, FaultNamesTheLine) {
-    EXPECT_EQ(message_of("kernel rank=1\n%0: f32 = blub 0\n"),
-              "kernel text: cannot read line 2, \"%0: f32 = blub 0\"\n  why: 'blub' is not an instruction");
+    EXPECT_EQ(
+        message_of("kernel rank=1\n%0: f32 = blub 0\n"),
+        "kernel text: cannot read line 2, \"%0: f32 = blub 0\"\n  why: 'blub' is not an instruction");
 }
 
 TEST(KernelText, RefusesValuesOutOfOrder) {
-    EXPECT_NE(message_of("kernel rank=1\n%1: f32 = input 0\n").find("expected %0:"), std::string::npos);
+    EXPECT_NE(message_of("kernel rank=1\n%1: f32 = input 0\n").find("expected %0:"),
+              std::string::npos);
 }
 
-TEST(KernelText, RefusesTextWithoutHead) { EXPECT_NE(message_of("out f32 %0\n").find("'kernel rank=N' is missing"), std::string::npos); }
+TEST(KernelText, RefusesTextWithoutHead) {
+    EXPECT_NE(message_of("out f32 %0\n").find("'kernel rank=N' is missing"), std::string::npos);
+}
 
 // Any prefix and any byte changed is read or refused, never worse.
 TEST(KernelText, SurvivesBrokenText) {
@@ -71,9 +74,9 @@ TEST(KernelText, ReadsBackKernelsWithReductions) {
         ASSERT_EQ(fault_of(c.kernel), "") << "seed " << seed << "\n" << print(c.kernel);
         ASSERT_EQ(parse_kernel(print(c.kernel)), c.kernel) << "seed " << seed;
         const auto outputs = c.expected();
-        for (size_t k = 0; k < outputs.size(); ++k) ASSERT_EQ(reduction_fault_of(c, k, outputs[k], outputs[k]), "") << "seed " << seed;
+        for (size_t k = 0; k < outputs.size(); ++k)
+            ASSERT_EQ(reduction_fault_of(c, k, outputs[k], outputs[k]), "") << "seed " << seed;
     }
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

@@ -1,5 +1,5 @@
-// Every element-wise op of the registry, and every gradient derived from one, as kernels: by dtype, and by how
-// operands lie. Several ops share a kernel, so that a compiler's start is paid seldom.
+// Every element-wise op of the registry, and every gradient derived from one, as kernels: by dtype,
+// and by how operands lie. Several ops share a kernel, so that a compiler's start is paid seldom.
 #pragma once
 
 #include "codegen/expand_math.h"
@@ -9,8 +9,8 @@ namespace megjit::codegen {
 
 enum class Placement : uint8_t {
     contiguous,  // scalars, nothing at all, and lengths that fill no vector
-    broadcast,   // each operand along other axes
-    strided,     // transposed, and every second element
+    broadcast,  // each operand along other axes
+    strided,  // transposed, and every second element
 };
 
 // Names of tests; gtest's macros have a parameter `info`.
@@ -66,8 +66,11 @@ inline std::vector<Application> applications(DType dtype) {
             if (!grad || grad->is_identity) continue;
             std::vector<DType> operands;
             std::vector<Type> operand_types;
-            for (int operand : grad->operands) operands.push_back(all[static_cast<size_t>(operand)]), operand_types.push_back({operands.back(), {2}});
-            found.push_back({grad->op, attrs, operands, infer({*grad->op, attrs, operand_types})[0].dtype});
+            for (int operand : grad->operands)
+                operands.push_back(all[static_cast<size_t>(operand)]),
+                    operand_types.push_back({operands.back(), {2}});
+            found.push_back(
+                {grad->op, attrs, operands, infer({*grad->op, attrs, operand_types})[0].dtype});
         }
     };
     for (const OpDef* op : all_ops()) {
@@ -86,7 +89,11 @@ inline std::vector<Application> applications(DType dtype) {
 }
 
 inline std::vector<int64_t> strides_of(Placement placement, size_t operand) {
-    static const std::vector<std::vector<int64_t>> broadcast = {{7, 0, 1}, {0, 1, 0}, {0, 0, 1}, {21, 7, 1}}, strided = {{1, 9}, {14, 2}, {7, 1}, {2, 18}};
+    static const std::vector<std::vector<int64_t>> broadcast = {{7, 0, 1},
+                                                                {0, 1, 0},
+                                                                {0, 0, 1},
+                                                                {21, 7, 1}},
+                                                   strided = {{1, 9}, {14, 2}, {7, 1}, {2, 18}};
     if (placement == Placement::contiguous) return {1};
     return (placement == Placement::broadcast ? broadcast : strided)[operand % 4];
 }
@@ -94,7 +101,9 @@ inline std::vector<int64_t> strides_of(Placement placement, size_t operand) {
 // Operand k of every application is input k of the kernel, if the dtypes agree.
 inline KernelSpec spec_of(std::span<const Application> applications, Placement placement) {
     KernelSpec spec;
-    spec.extents = placement == Placement::contiguous ? std::vector<int64_t>{1021} : placement == Placement::broadcast ? std::vector<int64_t>{5, 3, 7} : std::vector<int64_t>{9, 7};
+    spec.extents = placement == Placement::contiguous  ? std::vector<int64_t>{1021}
+                   : placement == Placement::broadcast ? std::vector<int64_t>{5, 3, 7}
+                                                       : std::vector<int64_t>{9, 7};
     for (const Application& application : applications) {
         std::vector<int> args;
         std::vector<bool> used;
@@ -102,17 +111,20 @@ inline KernelSpec spec_of(std::span<const Application> applications, Placement p
             size_t k = 0;
             used.resize(spec.inputs.size() + 1);
             while (k < spec.inputs.size() && (used[k] || spec.inputs[k].dtype != dtype)) ++k;
-            if (k == spec.inputs.size()) spec.inputs.push_back({.dtype = dtype, .strides = strides_of(placement, k)});
+            if (k == spec.inputs.size())
+                spec.inputs.push_back({.dtype = dtype, .strides = strides_of(placement, k)});
             used[k] = true;
             args.push_back(spec.program.input(static_cast<int>(k), compute_type(dtype)));
         }
         std::vector<Type> types;
         for (DType dtype : application.inputs) types.push_back({dtype, {2}});
         ScalarProgram one;
-        const int result = build_expr({*application.op, application.attrs, types}, application.output, one);
+        const int result =
+            build_expr({*application.op, application.attrs, types}, application.output, one);
         spec.results.push_back(spec.program.inline_program(one, result, args));
         std::vector<int64_t> strides(spec.extents.size(), 1);
-        for (size_t axis = strides.size() - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * spec.extents[axis + 1];
+        for (size_t axis = strides.size() - 1; axis-- > 0;)
+            strides[axis] = strides[axis + 1] * spec.extents[axis + 1];
         spec.outputs.push_back({.dtype = application.output, .strides = std::move(strides)});
     }
     return spec;
@@ -123,7 +135,8 @@ inline void fill_inputs(Case& c, uint64_t seed) {
     c.inputs.clear();
     for (size_t i = 0; i < c.kernel.inputs.size(); ++i) {
         int64_t count = 1;
-        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis) count += std::max<int64_t>(c.launch.extents[axis] - 1, 0) * c.stride(i, axis);
+        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
+            count += std::max<int64_t>(c.launch.extents[axis] - 1, 0) * c.stride(i, axis);
         c.inputs.emplace_back(static_cast<size_t>(count) * size_of(c.kernel.inputs[i].dtype));
         random.fill(c.kernel.inputs[i].dtype, c.inputs.back().data(), count);
     }
@@ -137,12 +150,16 @@ inline std::vector<BatteryCase> op_battery(DType dtype, Placement placement) {
     const std::vector<battery::Application> all = battery::applications(dtype);
     std::vector<BatteryCase> result;
     for (size_t first = 0; first < all.size(); first += kOpsPerKernel) {
-        const auto some = std::span(all).subspan(first, std::min(kOpsPerKernel, all.size() - first));
+        const auto some =
+            std::span(all).subspan(first, std::min(kOpsPerKernel, all.size() - first));
         BatteryCase entry;
-        for (const battery::Application& application : some) entry.name = cat(entry.name, application.op->name, " ");
+        for (const battery::Application& application : some)
+            entry.name = cat(entry.name, application.op->name, " ");
         const BoundKernel bound = bind(battery::spec_of(some, placement));
         Case c{.kernel = expand_math(bound.kernel), .launch = bound.launch, .inputs = {}};
-        const std::vector<int64_t> lengths = placement == Placement::contiguous ? std::vector<int64_t>{0, 1, 17, 1021} : std::vector<int64_t>{c.launch.extents.back()};
+        const std::vector<int64_t> lengths = placement == Placement::contiguous
+                                                 ? std::vector<int64_t>{0, 1, 17, 1021}
+                                                 : std::vector<int64_t>{c.launch.extents.back()};
         for (int64_t length : lengths) {
             c.launch.extents.back() = length;
             battery::fill_inputs(c, first + static_cast<uint64_t>(length));
@@ -154,7 +171,8 @@ inline std::vector<BatteryCase> op_battery(DType dtype, Placement placement) {
 }
 
 // "" or the first element that has other bits than the interpreter gives.
-inline std::string battery_fault_of(const Case& c, const std::vector<std::vector<char>>& got, const std::vector<std::vector<char>>& want) {
+inline std::string battery_fault_of(const Case& c, const std::vector<std::vector<char>>& got,
+                                    const std::vector<std::vector<char>>& want) {
     for (size_t k = 0; k < want.size(); ++k) {
         const DType dtype = c.kernel.outputs[k].dtype;
         for (size_t at = 0; at + size_of(dtype) < want[k].size(); at += size_of(dtype))
@@ -162,7 +180,8 @@ inline std::string battery_fault_of(const Case& c, const std::vector<std::vector
                 uint32_t g = 0, w = 0;
                 std::memcpy(&g, got[k].data() + at, size_of(dtype));
                 std::memcpy(&w, want[k].data() + at, size_of(dtype));
-                return cat("output ", k, "[", at / size_of(dtype), "]: bits ", std::hex, g, " instead of ", w);
+                return cat("output ", k, "[", at / size_of(dtype), "]: bits ", std::hex, g,
+                           " instead of ", w);
             }
         if (got[k].back() != 0) return cat("output ", k, ": wrote behind its end");
     }

@@ -1,4 +1,5 @@
-// Random kernels and data for them, each from a seed. Used to compare compilers with the interpreter.
+// Random kernels and data for them, each from a seed. Used to compare compilers with the
+// interpreter.
 #pragma once
 
 #include <algorithm>
@@ -15,27 +16,49 @@ namespace megjit::codegen {
 
 using namespace runtime;
 
-inline const std::vector<DType> kScalarDTypes = {DType::f32, DType::f16, DType::bf16, DType::i32, DType::i16,
-                                                 DType::i8,  DType::u8,  DType::u16,  DType::b8};
+inline const std::vector<DType> kScalarDTypes = {DType::f32, DType::f16, DType::bf16,
+                                                 DType::i32, DType::i16, DType::i8,
+                                                 DType::u8,  DType::u16, DType::b8};
 
 class Random {
 public:
     explicit Random(uint64_t seed) : engine_(seed) {}
-    int64_t range(int64_t lo, int64_t hi) { return std::uniform_int_distribution<int64_t>(lo, hi)(engine_); }
+    int64_t range(int64_t lo, int64_t hi) {
+        return std::uniform_int_distribution<int64_t>(lo, hi)(engine_);
+    }
     template <class T>
-    T pick(const std::vector<T>& from) { return from[static_cast<size_t>(range(0, static_cast<int64_t>(from.size()) - 1))]; }
+    T pick(const std::vector<T>& from) {
+        return from[static_cast<size_t>(range(0, static_cast<int64_t>(from.size()) - 1))];
+    }
 
     float f32() {
-        static const std::vector<float> special = {0.f, -0.f, 1.f, -1.f, 0.5f, 2.f, 1e-45f, -1e-40f, 65504.f, 65520.f, 1e30f, -3e38f,
-                                                   2147483648.f, -2147483648.f, std::numeric_limits<float>::infinity(),
-                                                   -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+        static const std::vector<float> special = {0.f,
+                                                   -0.f,
+                                                   1.f,
+                                                   -1.f,
+                                                   0.5f,
+                                                   2.f,
+                                                   1e-45f,
+                                                   -1e-40f,
+                                                   65504.f,
+                                                   65520.f,
+                                                   1e30f,
+                                                   -3e38f,
+                                                   2147483648.f,
+                                                   -2147483648.f,
+                                                   std::numeric_limits<float>::infinity(),
+                                                   -std::numeric_limits<float>::infinity(),
+                                                   std::numeric_limits<float>::quiet_NaN()};
         if (range(0, 7) == 0) return pick(special);
         const float scale = std::ldexp(1.f, static_cast<int>(range(-20, 20)));
         return std::uniform_real_distribution<float>(-1, 1)(engine_) * scale;
     }
     int32_t i32() {
-        static const std::vector<int32_t> special = {0, 1, -1, 2, INT32_MAX, INT32_MIN, 127, -128, 255, 65535, -32768};
-        return range(0, 2) ? static_cast<int32_t>(range(-100, 100)) : range(0, 1) ? pick(special) : static_cast<int32_t>(engine_());
+        static const std::vector<int32_t> special = {0,   1,    -1,  2,     INT32_MAX, INT32_MIN,
+                                                     127, -128, 255, 65535, -32768};
+        return range(0, 2)   ? static_cast<int32_t>(range(-100, 100))
+               : range(0, 1) ? pick(special)
+                             : static_cast<int32_t>(engine_());
     }
     void fill(DType dtype, void* data, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
@@ -48,7 +71,8 @@ public:
                     default: return static_cast<uint32_t>(i32());
                 }
             }();
-            std::memcpy(static_cast<char*>(data) + i * static_cast<int64_t>(size_of(dtype)), &bits, size_of(dtype));
+            std::memcpy(static_cast<char*>(data) + i * static_cast<int64_t>(size_of(dtype)), &bits,
+                        size_of(dtype));
         }
     }
 
@@ -62,12 +86,15 @@ struct Case {
     LaunchShape launch;
     std::vector<std::vector<char>> inputs;
 
-    int64_t stride(size_t operand, size_t axis) const { return launch.strides[operand * launch.extents.size() + axis]; }
+    int64_t stride(size_t operand, size_t axis) const {
+        return launch.strides[operand * launch.extents.size() + axis];
+    }
     size_t output_bytes(size_t k) const {
         const size_t size = size_of(kernel.outputs[k].dtype);
         if (kernel.reduced == 0) return static_cast<size_t>(launch.numel()) * size;
         int64_t count = 1;
-        for (size_t axis = 0; axis < launch.extents.size(); ++axis) count += (launch.extents[axis] - 1) * stride(kernel.inputs.size() + k, axis);
+        for (size_t axis = 0; axis < launch.extents.size(); ++axis)
+            count += (launch.extents[axis] - 1) * stride(kernel.inputs.size() + k, axis);
         return static_cast<size_t>(count) * size;
     }
     std::vector<void*> input_pointers() {
@@ -79,7 +106,8 @@ struct Case {
     std::vector<std::vector<char>> expected() {
         std::vector<std::vector<char>> outputs;
         std::vector<void*> pointers;
-        for (size_t k = 0; k < kernel.outputs.size(); ++k) outputs.emplace_back(output_bytes(k) + 1);
+        for (size_t k = 0; k < kernel.outputs.size(); ++k)
+            outputs.emplace_back(output_bytes(k) + 1);
         for (auto& output : outputs) pointers.push_back(output.data());
         interpret(kernel, launch, input_pointers().data(), pointers.data());
         return outputs;
@@ -103,22 +131,42 @@ inline bool same_value(DType dtype, const void* a, const void* b) {
     return is_nan(x) && is_nan(y);
 }
 
-// Draws instructions whose operands have fitting types. No transcendental ones: those are compared one by one.
+// Draws instructions whose operands have fitting types. No transcendental ones: those are compared
+// one by one.
 inline void add_instruction(Random& random, ScalarProgram& program) {
     using enum ScalarOp;
-    const auto any = [&] { return Expr(&program, static_cast<int>(random.range(0, program.size() - 1))); };
+    const auto any = [&] {
+        return Expr(&program, static_cast<int>(random.range(0, program.size() - 1)));
+    };
     const auto f = [&] { return to_type(any(), ScalarType::f32); };
     const auto i = [&] { return to_type(any(), ScalarType::i32); };
     const auto b = [&] { return to_type(any(), ScalarType::b1); };
     switch (random.range(0, 11)) {
-        case 0: case 1: make(random.pick<ScalarOp>({add, sub, mul, div, mod, max, min, lt, le, eq, ne}), {f(), f()}); return;
-        case 2: make(random.pick<ScalarOp>({neg, ScalarOp::abs, ScalarOp::sqrt, floor, ceil, trunc, round_even, f32_to_i32}), {f()}); return;
-        case 3: make(fma, {f(), f(), f()}); return;
-        case 4: case 5:
-            make(random.pick<ScalarOp>({add, sub, mul, div, mod, max, min, lt, le, eq, ne, bit_and, bit_or, bit_xor, shl, shr, shr_logical}), {i(), i()});
+        case 0:
+        case 1:
+            make(random.pick<ScalarOp>({add, sub, mul, div, mod, max, min, lt, le, eq, ne}),
+                 {f(), f()});
             return;
-        case 6: make(random.pick<ScalarOp>({neg, ScalarOp::abs, bit_not, i32_to_f32, bits_i32_to_f32}), {i()}); return;
-        case 7: make(random.pick<ScalarOp>({bit_and, bit_or, bit_xor, max, min, lt, le, eq, ne}), {b(), b()}); return;
+        case 2:
+            make(random.pick<ScalarOp>({neg, ScalarOp::abs, ScalarOp::sqrt, floor, ceil, trunc,
+                                        round_even, f32_to_i32}),
+                 {f()});
+            return;
+        case 3: make(fma, {f(), f(), f()}); return;
+        case 4:
+        case 5:
+            make(random.pick<ScalarOp>({add, sub, mul, div, mod, max, min, lt, le, eq, ne, bit_and,
+                                        bit_or, bit_xor, shl, shr, shr_logical}),
+                 {i(), i()});
+            return;
+        case 6:
+            make(random.pick<ScalarOp>({neg, ScalarOp::abs, bit_not, i32_to_f32, bits_i32_to_f32}),
+                 {i()});
+            return;
+        case 7:
+            make(random.pick<ScalarOp>({bit_and, bit_or, bit_xor, max, min, lt, le, eq, ne}),
+                 {b(), b()});
+            return;
         case 8: {
             // The bits of a NaN are nobody's promise.
             const Expr x = f();
@@ -141,35 +189,46 @@ inline Case random_case(uint64_t seed) {
     c.kernel.rank = static_cast<int>(random.range(1, 3));
     const int inputs = static_cast<int>(random.range(1, 4));
     for (int i = 0; i < inputs; ++i) {
-        c.kernel.inputs.push_back({random.pick(kScalarDTypes), static_cast<Inner>(random.range(0, 2))});
+        c.kernel.inputs.push_back(
+            {random.pick(kScalarDTypes), static_cast<Inner>(random.range(0, 2))});
         c.kernel.program.input(i, compute_type(c.kernel.inputs.back().dtype));
     }
     Expr(&c.kernel.program, 0).constant(ScalarType::f32, random.f32());
     // Both forms of a run are met: short programs and long ones.
-    const int size = static_cast<int>(random.range(0, 1) ? random.range(1, 12) : random.range(60, 100));
+    const int size =
+        static_cast<int>(random.range(0, 1) ? random.range(1, 12) : random.range(60, 100));
     while (c.kernel.program.size() < size) add_instruction(random, c.kernel.program);
     for (int k = 0; k < random.range(1, 2); ++k) {
         const DType dtype = random.pick(kScalarDTypes);
-        const Expr value(&c.kernel.program, static_cast<int>(random.range(0, c.kernel.program.size() - 1)));
+        const Expr value(&c.kernel.program,
+                         static_cast<int>(random.range(0, c.kernel.program.size() - 1)));
         c.kernel.results.push_back(narrow(to_type(value, compute_type(dtype)), dtype).id());
         c.kernel.outputs.push_back({dtype});
     }
     const int rank = c.kernel.rank;
-    for (int axis = 0; axis < rank; ++axis) c.launch.extents.push_back(random.range(axis == rank - 1 ? 0 : 1, axis == rank - 1 ? 69 : 5));
+    for (int axis = 0; axis < rank; ++axis)
+        c.launch.extents.push_back(
+            random.range(axis == rank - 1 ? 0 : 1, axis == rank - 1 ? 69 : 5));
     for (const Operand& input : c.kernel.inputs) {
         int64_t count = 1;
         for (int axis = 0; axis < rank; ++axis) {
             int64_t stride = random.range(0, 1) ? 0 : random.range(1, 80);
-            if (axis == rank - 1) stride = input.inner == Inner::contiguous ? 1 : input.inner == Inner::broadcast ? 0 : random.range(2, 5);
+            if (axis == rank - 1)
+                stride = input.inner == Inner::contiguous  ? 1
+                         : input.inner == Inner::broadcast ? 0
+                                                           : random.range(2, 5);
             c.launch.strides.push_back(stride);
             count += std::max<int64_t>(c.launch.extents[axis] - 1, 0) * stride;
         }
-        c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));  // to the byte: a checker sees every overrun
+        c.inputs.emplace_back(static_cast<size_t>(count) *
+                              size_of(input.dtype));  // to the byte: a checker sees every overrun
         random.fill(input.dtype, c.inputs.back().data(), count);
     }
     for (size_t k = 0; k < c.kernel.outputs.size(); ++k)
         for (int axis = 0; axis < rank; ++axis)
-            c.launch.strides.push_back(std::accumulate(c.launch.extents.begin() + axis + 1, c.launch.extents.end(), int64_t{1}, std::multiplies<>()));
+            c.launch.strides.push_back(std::accumulate(c.launch.extents.begin() + axis + 1,
+                                                       c.launch.extents.end(), int64_t{1},
+                                                       std::multiplies<>()));
     return c;
 }
 
@@ -190,14 +249,17 @@ inline Expr small_step(Random& random, ScalarProgram& program, Expr a, Expr b) {
     }
 }
 
-// Memory order of the axes is drawn, so that both lane axes, several reduced axes and strided operands occur.
+// Memory order of the axes is drawn, so that both lane axes, several reduced axes and strided
+// operands occur.
 inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
     Random random(seed);
     Case c;
     KernelSpec spec;
-    const int kept = static_cast<int>(random.range(0, 2)), reduced = static_cast<int>(random.range(1, 2)), rank = kept + reduced;
+    const int kept = static_cast<int>(random.range(0, 2)),
+              reduced = static_cast<int>(random.range(1, 2)), rank = kept + reduced;
     spec.reduced = reduced;
-    for (int axis = 0; axis < rank; ++axis) spec.extents.push_back(random.range(1, random.range(0, 2) ? largest : 9));
+    for (int axis = 0; axis < rank; ++axis)
+        spec.extents.push_back(random.range(1, random.range(0, 2) ? largest : 9));
     const auto dense = [&](auto takes_part) {
         std::vector<int> order;
         for (int axis = 0; axis < rank; ++axis) order.push_back(axis);
@@ -223,32 +285,45 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         to.push_back(to_type(Expr(&program, id), ScalarType::f32));
     };
     const std::vector<DType> floats = {DType::f32, DType::f32, DType::f16, DType::bf16};
-    for (int i = 0; i < random.range(1, 3); ++i) add_input(random.pick(floats), dense(all), elements);
+    for (int i = 0; i < random.range(1, 3); ++i)
+        add_input(random.pick(floats), dense(all), elements);
     if (random.range(0, 1)) add_input(random.pick(floats), dense(of_reduced), elements);
     if (random.range(0, 1)) add_input(random.pick(floats), dense(of_kept), rows);
-    if (random.range(0, 3) == 0) {  // a table of five entries, gathered by a row's or an element's index
+    if (random.range(0, 3) ==
+        0) {  // a table of five entries, gathered by a row's or an element's index
         const bool by_row = random.range(0, 1);
-        spec.inputs.push_back({.dtype = DType::i32, .strides = by_row ? dense(of_kept) : dense(all)});
+        spec.inputs.push_back(
+            {.dtype = DType::i32, .strides = by_row ? dense(of_kept) : dense(all)});
         const int index = static_cast<int>(spec.inputs.size()) - 1;
         std::vector<int64_t> strides = dense(of_reduced);
         int64_t step = 1;
-        for (int axis = 0; axis < rank; ++axis) step += strides[static_cast<size_t>(axis)] * (spec.extents[static_cast<size_t>(axis)] - 1);
-        spec.inputs.push_back({.dtype = DType::f32, .strides = std::move(strides), .by = index, .gather_stride = step});
+        for (int axis = 0; axis < rank; ++axis)
+            step +=
+                strides[static_cast<size_t>(axis)] * (spec.extents[static_cast<size_t>(axis)] - 1);
+        spec.inputs.push_back({.dtype = DType::f32,
+                               .strides = std::move(strides),
+                               .by = index,
+                               .gather_stride = step});
         elements.push_back(Expr(&program, program.input(index + 1, ScalarType::f32)));
     }
     if (random.range(0, 2) == 0) {  // a coordinate
         std::vector<int64_t> strides(static_cast<size_t>(rank), 0);
         strides.back() = 1;
-        spec.inputs.push_back({.dtype = DType::i32, .strides = std::move(strides), .is_offset = true});
-        const Expr at(&program, program.input(static_cast<int>(spec.inputs.size()) - 1, ScalarType::i32));
+        spec.inputs.push_back(
+            {.dtype = DType::i32, .strides = std::move(strides), .is_offset = true});
+        const Expr at(&program,
+                      program.input(static_cast<int>(spec.inputs.size()) - 1, ScalarType::i32));
         elements.push_back(to_type(at & 7.0, ScalarType::f32) * 0.25);
     }
     const auto element = [&] { return random.pick(elements); };
-    const auto anything = [&] { return rows.empty() || random.range(0, 1) ? element() : random.pick(rows); };
+    const auto anything = [&] {
+        return rows.empty() || random.range(0, 1) ? element() : random.pick(rows);
+    };
     const int inputs = static_cast<int>(spec.inputs.size());
     for (int r = 0; r < random.range(1, 3); ++r) {
         Expr arg = element();
-        for (int step = 0; step < random.range(0, 3); ++step) arg = small_step(random, program, arg, anything());
+        for (int step = 0; step < random.range(0, 3); ++step)
+            arg = small_step(random, program, arg, anything());
         const auto kind = static_cast<Reduce>(random.range(0, 7));
         const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
         if (is_place) arg = elements[0];  // ties and rounding must not decide
@@ -256,13 +331,15 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         spec.reductions.push_back({kind, arg.id()});
         const int id = program.input(inputs + r, is_place ? ScalarType::i32 : ScalarType::f32);
         spec.results.push_back(id);
-        spec.outputs.push_back({.dtype = is_place ? DType::i32 : DType::f32, .strides = dense(of_kept)});
+        spec.outputs.push_back(
+            {.dtype = is_place ? DType::i32 : DType::f32, .strides = dense(of_kept)});
         const Expr value = to_type(Expr(&program, id), ScalarType::f32);
         rows.push_back(is_place ? value * 0.001 : kind == Reduce::sum ? value * (1.0 / 64) : value);
     }
     if (random.range(0, 2)) {
         Expr value = element();
-        for (int step = 0; step < random.range(1, 4); ++step) value = small_step(random, program, value, anything());
+        for (int step = 0; step < random.range(1, 4); ++step)
+            value = small_step(random, program, value, anything());
         const DType dtype = random.pick(floats);
         spec.results.push_back(narrow(value, dtype).id());
         spec.outputs.push_back({.dtype = dtype, .strides = dense(all)});
@@ -274,35 +351,47 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
     for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
         const Operand& input = c.kernel.inputs[i];
         int64_t count = 1;
-        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis) count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
+        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
+            count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
         if (input.by >= 0) count += 4 * c.launch.strides[gather++];
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
         for (int64_t e = 0; e < count; ++e) {
             const float x = static_cast<float>(random.range(-512, 512)) / 256;
-            const uint32_t bits = input.dtype == DType::i32 ? static_cast<uint32_t>(random.range(0, 4)) : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
-                                  : input.dtype == DType::f16 ? float_to_half(x) : float_to_bfloat(x);
-            std::memcpy(bytes.data() + static_cast<size_t>(e) * size_of(input.dtype), &bits, size_of(input.dtype));
+            const uint32_t bits = input.dtype == DType::i32
+                                      ? static_cast<uint32_t>(random.range(0, 4))
+                                  : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
+                                  : input.dtype == DType::f16 ? float_to_half(x)
+                                                              : float_to_bfloat(x);
+            std::memcpy(bytes.data() + static_cast<size_t>(e) * size_of(input.dtype), &bits,
+                        size_of(input.dtype));
         }
     }
     return c;
 }
 
-// How output k differs from what the interpreter gives; "" if by no more than another order of additions may
-// make it. `got` has output_bytes(k) + 1 bytes, zero where nothing is stored.
-inline std::string reduction_fault_of(const Case& c, size_t k, const std::vector<char>& got, const std::vector<char>& want) {
+// How output k differs from what the interpreter gives; "" if by no more than another order of
+// additions may make it. `got` has output_bytes(k) + 1 bytes, zero where nothing is stored.
+inline std::string reduction_fault_of(const Case& c, size_t k, const std::vector<char>& got,
+                                      const std::vector<char>& want) {
     const DType dtype = c.kernel.outputs[k].dtype;
     const size_t size = size_of(dtype), count = want.size() / size;
     const auto value = [&](const std::vector<char>& bytes, size_t i) -> double {
         uint32_t bits = 0;
         std::memcpy(&bits, bytes.data() + i * size, size);
-        return dtype == DType::f32 ? std::bit_cast<float>(bits) : dtype == DType::f16 ? half_to_float(static_cast<uint16_t>(bits))
-               : dtype == DType::bf16 ? bfloat_to_float(static_cast<uint16_t>(bits)) : static_cast<double>(static_cast<int32_t>(bits));
+        return dtype == DType::f32    ? std::bit_cast<float>(bits)
+               : dtype == DType::f16  ? half_to_float(static_cast<uint16_t>(bits))
+               : dtype == DType::bf16 ? bfloat_to_float(static_cast<uint16_t>(bits))
+                                      : static_cast<double>(static_cast<int32_t>(bits));
     };
     double largest = 1;
     for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(value(want, i)));
-    const double rounding = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-9 : 0, allowed = dtype == DType::i32 ? 0 : (2e-5 + rounding) * largest;
+    const double rounding = dtype == DType::bf16  ? 0x1p-7
+                            : dtype == DType::f16 ? 0x1p-9
+                                                  : 0,
+                 allowed = dtype == DType::i32 ? 0 : (2e-5 + rounding) * largest;
     for (size_t i = 0; i < count; ++i)
-        if (const double a = value(got, i), b = value(want, i); !(std::fabs(a - b) <= allowed) && !(a != a && b != b) && a != b)
+        if (const double a = value(got, i), b = value(want, i);
+            !(std::fabs(a - b) <= allowed) && !(a != a && b != b) && a != b)
             return cat("output ", k, "[", i, "]: ", a, " instead of ", b);
     return got.back() == 0 ? "" : cat("output ", k, ": wrote behind its end");
 }

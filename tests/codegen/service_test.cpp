@@ -14,8 +14,7 @@
 #include "runtime/error.h"
 #include "runtime/interrupt.h"
 
-namespace megjit::codegen {
-namespace {
+namespace megjit::codegen { namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -24,8 +23,8 @@ void fake_kernel(void* const*, void* const*, const int64_t*, const int64_t*, int
 
 struct FakeCompiler : KernelCompiler {
     int* compiled;
-    std::string fails = "";               // what compile throws
-    std::chrono::milliseconds takes{0};   // to compile
+    std::string fails = "";  // what compile throws
+    std::chrono::milliseconds takes{0};  // to compile
     explicit FakeCompiler(int* compiled) : compiled(compiled) {}
     std::string_view name() const override { return "MLIR"; }
     std::string version_key() const override { return "1"; }
@@ -45,7 +44,9 @@ struct FakeCompiler : KernelCompiler {
 KernelIR kernel_that_adds(double number) {
     KernelIR kernel;
     kernel.inputs = {{}};
-    kernel.results = {(runtime::Expr(&kernel.program, kernel.program.input(0, runtime::ScalarType::f32)) + number).id()};
+    kernel.results = {
+        (runtime::Expr(&kernel.program, kernel.program.input(0, runtime::ScalarType::f32)) + number)
+            .id()};
     kernel.outputs = {{runtime::DType::f32}};
     return kernel;
 }
@@ -68,7 +69,8 @@ protected:
         else ::unsetenv("MGB_JIT_BACKEND");
         runtime::reload_debug();
     }
-    std::unique_ptr<KernelService> service(std::string fails = "", std::chrono::milliseconds takes = {}) {
+    std::unique_ptr<KernelService> service(std::string fails = "",
+                                           std::chrono::milliseconds takes = {}) {
         auto made = std::make_unique<KernelService>();
         auto compiler = std::make_unique<FakeCompiler>(&compiled_);
         compiler->fails = std::move(fails);
@@ -76,7 +78,9 @@ protected:
         made->add(std::move(compiler));
         return made;
     }
-    static CompileQueue::Clock::time_point in(std::chrono::milliseconds time) { return CompileQueue::Clock::now() + time; }
+    static CompileQueue::Clock::time_point in(std::chrono::milliseconds time) {
+        return CompileQueue::Clock::now() + time;
+    }
 
     fs::path folder_;
     int compiled_ = 0;
@@ -107,7 +111,8 @@ TEST_F(ServiceTest, CompilesAgainWhenTheFileIsBroken) {
 
 TEST_F(ServiceTest, ForgetsTheLeastRecentlyUsed) {
     const auto service = this->service();
-    for (size_t i = 0; i <= KernelService::kMaxKernels; ++i) service->get(kernel_that_adds(static_cast<double>(i) + 2));
+    for (size_t i = 0; i <= KernelService::kMaxKernels; ++i)
+        service->get(kernel_that_adds(static_cast<double>(i) + 2));
     service->get(kernel_that_adds(3));
     EXPECT_EQ(service->counters().memory_hits, 1);
     service->get(kernel_that_adds(2));
@@ -131,7 +136,8 @@ TEST_F(ServiceTest, ABackendForGpusIsReplacedWithOneWarning) {
     const auto service = this->service();
     EXPECT_EQ(service->get(kernel_that_adds(1))->backend, "MLIR");
     service->get(kernel_that_adds(2));
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "megjit: warning: kernel compiler NVRTC serves GPUs only; MLIR is used\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "megjit: warning: kernel compiler NVRTC serves GPUs only; MLIR is used\n");
 }
 
 TEST_F(ServiceTest, AnUnknownBackendIsRefusedWithTheValidOnes) {
@@ -141,7 +147,8 @@ TEST_F(ServiceTest, AnUnknownBackendIsRefusedWithTheValidOnes) {
         FAIL() << "TVM was taken";
     } catch (const runtime::UserError& error) {
         EXPECT_EQ(error.kind, runtime::ErrorKind::value);
-        for (const char* word : {"NVRTC", "HALIDE", "MLIR", "TVM"}) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << word;
+        for (const char* word : {"NVRTC", "HALIDE", "MLIR", "TVM"})
+            EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << word;
     }
 }
 
@@ -167,7 +174,8 @@ TEST_F(ServiceTest, WhatIsInMemoryOrOnDiskIsThereAtOnce) {
 
 TEST_F(ServiceTest, DoesNotCompileWhatNobodyWaitsForAnyMore) {
     const auto service = this->service("", 30ms);
-    auto first = service->request(kernel_that_adds(1)), second = service->request(kernel_that_adds(2));
+    auto first = service->request(kernel_that_adds(1)),
+         second = service->request(kernel_that_adds(2));
     second.reset();
     const auto third = service->request(kernel_that_adds(3));
     service->wait({first, third}, in(10s));
@@ -195,7 +203,8 @@ TEST_F(ServiceTest, AWaitCanBeInterrupted) {
 TEST_F(ServiceTest, AFailureIsToldOnceWithADumpThatReproducesIt) {
     const auto service = this->service("no register left\ndetails");
     testing::internal::CaptureStderr();
-    const auto first = service->request(kernel_that_adds(1)), second = service->request(kernel_that_adds(2));
+    const auto first = service->request(kernel_that_adds(1)),
+               second = service->request(kernel_that_adds(2));
     service->wait({first, second}, in(10s));
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_EQ(first->compiled(), nullptr);
@@ -219,7 +228,8 @@ TEST_F(ServiceTest, StopsWithoutWaitingForWhatIsLeft) {
     EXPECT_TRUE(service->request(kernel_that_adds(99))->is_done());
 }
 
-// The fork finds the compiler busy; the child compiles what waited, something new, and runs what it knows.
+// The fork finds the compiler busy; the child compiles what waited, something new, and runs what it
+// knows.
 TEST_F(ServiceTest, AForkedChildCompiles) {
     static int compiled = 0;
     auto& service = KernelService::instance();
@@ -227,13 +237,15 @@ TEST_F(ServiceTest, AForkedChildCompiles) {
     compiler->takes = 20ms;
     service.add(std::move(compiler));
     service.get(kernel_that_adds(1));
-    const auto running = service.request(kernel_that_adds(2)), waiting = service.request(kernel_that_adds(3));
+    const auto running = service.request(kernel_that_adds(2)),
+               waiting = service.request(kernel_that_adds(3));
     const pid_t pid = ::fork();
     if (pid == 0) {
         ::alarm(20);  // a deadlock ends the child
         const auto fresh = service.request(kernel_that_adds(4));
         service.wait({running, waiting, fresh}, in(10s));
-        const bool good = running->is_done() && waiting->is_done() && fresh->is_done() && service.get(kernel_that_adds(1))->cached;
+        const bool good = running->is_done() && waiting->is_done() && fresh->is_done() &&
+                          service.get(kernel_that_adds(1))->cached;
         ::_exit(good ? 0 : 1);
     }
     int status = -1;
@@ -250,9 +262,9 @@ TEST_F(ServiceTest, WithoutCompilersSaysWhatToDo) {
         empty.get(kernel_that_adds(1));
         FAIL() << "compiled by nobody";
     } catch (const runtime::UserError& error) {
-        EXPECT_NE(std::string(error.what()).find("no kernel compiler is installed"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("no kernel compiler is installed"),
+                  std::string::npos);
     }
 }
 
-}  // namespace
-}  // namespace megjit::codegen
+}}  // namespace megjit::codegen

@@ -1,9 +1,10 @@
 // Random programs through a back-end, against the eager kernels.
 //   graph_fuzz --programs 1000 --seed 1 --backend MLIR|HALIDE|NVRTC [--most 1.2]
-// NVRTC runs by an emulation on the host. Programs run in child processes, a batch in each: a crash is a failure like
-// any other, and what was compiled is given back. Each failure is made small and printed with its seed;
-// `--seed N --programs 1` shows it again. With --most, moving more bytes than that part of what the unfused graph moves,
-// or a higher peak of memory, is a failure too.
+// NVRTC runs by an emulation on the host. Programs run in child processes, a batch in each: a crash
+// is a failure like any other, and what was compiled is given back. Each failure is made small and
+// printed with its seed;
+// `--seed N --programs 1` shows it again. With --most, moving more bytes than that part of what the
+// unfused graph moves, or a higher peak of memory, is a failure too.
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -23,20 +24,23 @@
 #include "tests/fuzz/judge.h"
 #include "tests/fuzz/minimize.h"
 
-namespace megjit::fuzz {
-namespace {
+namespace megjit::fuzz { namespace {
 
-constexpr time_t kMostSeconds = 60;  // of the processor, for one program: a busy machine is no fault
+constexpr time_t kMostSeconds =
+    60;  // of the processor, for one program: a busy machine is no fault
 
 // Written by the child, read by the parent.
 struct Shared {
     uint64_t seed = 0;  // the one that runs
     uint64_t programs = 0, nodes = 0, kernels = 0, failures = 0;
     // Tame programs, fused and not (`plain`: as recorded).
-    uint64_t measured = 0, more_traffic = 0, more_traffic_than_plain = 0, more_peak = 0, more_peak_than_plain = 0;
-    uint64_t worst_traffic_seed = 0, worst_plain_seed = 0, worst_peak_seed = 0, worst_plain_peak_seed = 0;
+    uint64_t measured = 0, more_traffic = 0, more_traffic_than_plain = 0, more_peak = 0,
+             more_peak_than_plain = 0;
+    uint64_t worst_traffic_seed = 0, worst_plain_seed = 0, worst_peak_seed = 0,
+             worst_plain_peak_seed = 0;
     double worst_traffic = 0, worst_plain = 0, worst_peak = 0, worst_plain_peak = 0;
-    uint64_t traffic = 0, unfused_traffic = 0, plain_traffic = 0, arena = 0, unfused_arena = 0, plain_arena = 0;
+    uint64_t traffic = 0, unfused_traffic = 0, plain_traffic = 0, arena = 0, unfused_arena = 0,
+             plain_arena = 0;
 };
 
 struct Options {
@@ -72,9 +76,13 @@ bool fails_in_child(const Body& body) {
 // What fusion costs, against the same graph unfused.
 std::string excess_of(const Subject& subject, double most) {
     const Footprint fused = footprint_of(optimized(subject.graph, Temper::tame), subject.graph);
-    const Footprint unfused = footprint_of(optimized(subject.graph, Temper::tame, {"fuse", "batch"}), subject.graph);
-    for (const auto& [what, ours, theirs] : {std::tuple("bytes moved", fused.traffic, unfused.traffic), std::tuple("peak of memory", fused.peak_live, unfused.peak_live)})
-        if (static_cast<double>(ours) > most * static_cast<double>(theirs)) return runtime::cat(what, ": ", ours, " instead of ", theirs);
+    const Footprint unfused =
+        footprint_of(optimized(subject.graph, Temper::tame, {"fuse", "batch"}), subject.graph);
+    for (const auto& [what, ours, theirs] :
+         {std::tuple("bytes moved", fused.traffic, unfused.traffic),
+          std::tuple("peak of memory", fused.peak_live, unfused.peak_live)})
+        if (static_cast<double>(ours) > most * static_cast<double>(theirs))
+            return runtime::cat(what, ": ", ours, " instead of ", theirs);
     return "";
 }
 
@@ -87,15 +95,20 @@ std::string fault_of_one(const Subject& subject, Temper temper, const Options& o
             return emulation.run(graph, of.inputs);
         });
     const std::string fault = fault_of(subject, temper, run_program);
-    return fault.empty() && options.most > 0 && temper == Temper::tame ? excess_of(subject, options.most) : fault;
+    return fault.empty() && options.most > 0 && temper == Temper::tame
+               ? excess_of(subject, options.most)
+               : fault;
 }
 
 void report(uint64_t seed, const std::string& fault, const Options& options) {
-    std::cout << "FAILURE seed " << seed << ", " << options.backend << ": " << fault << "\n" << std::flush;
+    std::cout << "FAILURE seed " << seed << ", " << options.backend << ": " << fault << "\n"
+              << std::flush;
     fails_in_child([&] {
         const Temper temper = temper_of(seed);
         const Subject whole = random_subject(seed, temper);
-        const auto fails = [&](const Subject& subject) { return fails_in_child([&] { return !fault_of_one(subject, temper, options).empty(); }); };
+        const auto fails = [&](const Subject& subject) {
+            return fails_in_child([&] { return !fault_of_one(subject, temper, options).empty(); });
+        };
         limit_seconds(20 * kMostSeconds);
         if (!fails(whole)) {
             std::cout << "does not fail by itself:\n" << print(whole.graph);
@@ -105,7 +118,8 @@ void report(uint64_t seed, const std::string& fault, const Options& options) {
         std::cout << "smallest graph that fails:\n" << print(small.graph);
         for (size_t slot = 0; slot < small.inputs.size(); ++slot) {
             std::cout << "input " << slot << ":";
-            for (int64_t i = 0; i < std::min<int64_t>(small.inputs[slot]->type().numel(), 16); ++i) std::cout << " " << item_as_double(*small.inputs[slot], i);
+            for (int64_t i = 0; i < std::min<int64_t>(small.inputs[slot]->type().numel(), 16); ++i)
+                std::cout << " " << item_as_double(*small.inputs[slot], i);
             std::cout << "\n";
         }
         std::cout.flush();
@@ -121,24 +135,34 @@ void report(uint64_t seed, const std::string& fault, const Options& options) {
     });
 }
 
-void note_ratio(size_t ours, size_t theirs, uint64_t seed, uint64_t& count, double& worst, uint64_t& worst_seed) {
+void note_ratio(size_t ours, size_t theirs, uint64_t seed, uint64_t& count, double& worst,
+                uint64_t& worst_seed) {
     if (ours <= theirs) return;
     ++count;
-    const double ratio = static_cast<double>(ours) / static_cast<double>(std::max<size_t>(theirs, 1));
+    const double ratio =
+        static_cast<double>(ours) / static_cast<double>(std::max<size_t>(theirs, 1));
     if (theirs > 0 && ratio > worst) worst = ratio, worst_seed = seed;
 }
 
 void measure(const Subject& subject, const Graph& graph, uint64_t seed, Shared& shared) {
     const Footprint fused = footprint_of(graph, subject.graph);
-    const Footprint unfused = footprint_of(optimized(subject.graph, Temper::tame, {"fuse", "batch"}), subject.graph);
-    const Footprint plain = footprint_of(optimized(subject.graph, Temper::tame, {"expand", "fuse", "batch"}), subject.graph);
+    const Footprint unfused =
+        footprint_of(optimized(subject.graph, Temper::tame, {"fuse", "batch"}), subject.graph);
+    const Footprint plain = footprint_of(
+        optimized(subject.graph, Temper::tame, {"expand", "fuse", "batch"}), subject.graph);
     ++shared.measured;
-    shared.traffic += fused.traffic, shared.unfused_traffic += unfused.traffic, shared.plain_traffic += plain.traffic;
-    shared.arena += fused.arena, shared.unfused_arena += unfused.arena, shared.plain_arena += plain.arena;
-    note_ratio(fused.traffic, unfused.traffic, seed, shared.more_traffic, shared.worst_traffic, shared.worst_traffic_seed);
-    note_ratio(fused.traffic, plain.traffic, seed, shared.more_traffic_than_plain, shared.worst_plain, shared.worst_plain_seed);
-    note_ratio(fused.peak_live, unfused.peak_live, seed, shared.more_peak, shared.worst_peak, shared.worst_peak_seed);
-    note_ratio(fused.peak_live, plain.peak_live, seed, shared.more_peak_than_plain, shared.worst_plain_peak, shared.worst_plain_peak_seed);
+    shared.traffic += fused.traffic, shared.unfused_traffic += unfused.traffic,
+        shared.plain_traffic += plain.traffic;
+    shared.arena += fused.arena, shared.unfused_arena += unfused.arena,
+        shared.plain_arena += plain.arena;
+    note_ratio(fused.traffic, unfused.traffic, seed, shared.more_traffic, shared.worst_traffic,
+               shared.worst_traffic_seed);
+    note_ratio(fused.traffic, plain.traffic, seed, shared.more_traffic_than_plain,
+               shared.worst_plain, shared.worst_plain_seed);
+    note_ratio(fused.peak_live, unfused.peak_live, seed, shared.more_peak, shared.worst_peak,
+               shared.worst_peak_seed);
+    note_ratio(fused.peak_live, plain.peak_live, seed, shared.more_peak_than_plain,
+               shared.worst_plain_peak, shared.worst_plain_peak_seed);
 }
 
 void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& shared) {
@@ -150,7 +174,9 @@ void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& sh
         }
         emulation.compile();
     }
-    const auto run = [&](const Graph& graph, const Subject& subject) { return emulation.run(graph, subject.inputs); };
+    const auto run = [&](const Graph& graph, const Subject& subject) {
+        return emulation.run(graph, subject.inputs);
+    };
     for (uint64_t seed = first; seed < last; ++seed) {
         shared.seed = seed;
         limit_seconds(kMostSeconds);
@@ -158,9 +184,12 @@ void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& sh
         const Subject subject = random_subject(seed, temper);
         const Graph graph = optimized(subject.graph, temper);
         ++shared.programs;
-        for (const jit::Node& node : subject.graph.nodes()) shared.nodes += node.kind == jit::NodeKind::op;
-        for (const jit::Node& node : graph.nodes()) shared.kernels += node.kind == jit::NodeKind::fused;
-        const std::string fault = options.emulates() ? fault_of(subject, temper, run) : fault_of_one(subject, temper, options);
+        for (const jit::Node& node : subject.graph.nodes())
+            shared.nodes += node.kind == jit::NodeKind::op;
+        for (const jit::Node& node : graph.nodes())
+            shared.kernels += node.kind == jit::NodeKind::fused;
+        const std::string fault = options.emulates() ? fault_of(subject, temper, run)
+                                                     : fault_of_one(subject, temper, options);
         if (!fault.empty()) {
             ++shared.failures;
             report(seed, fault, options);
@@ -170,17 +199,26 @@ void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& sh
     }
 }
 
-double ratio(uint64_t a, uint64_t b) { return static_cast<double>(a) / static_cast<double>(std::max<uint64_t>(b, 1)); }
+double ratio(uint64_t a, uint64_t b) {
+    return static_cast<double>(a) / static_cast<double>(std::max<uint64_t>(b, 1));
+}
 
 void summarize(const Shared& s, const Options& options) {
-    std::printf("%s: %lu programs, %lu nodes, %lu kernels, %lu failures\n", options.backend.c_str(), s.programs, s.nodes, s.kernels, s.failures);
+    std::printf("%s: %lu programs, %lu nodes, %lu kernels, %lu failures\n", options.backend.c_str(),
+                s.programs, s.nodes, s.kernels, s.failures);
     if (!s.measured) return;
-    std::printf("bytes moved: %.3f of unfused, %.3f of recorded; arena: %.3f of unfused, %.3f of recorded (%lu programs)\n", ratio(s.traffic, s.unfused_traffic),
-                ratio(s.traffic, s.plain_traffic), ratio(s.arena, s.unfused_arena), ratio(s.arena, s.plain_arena), s.measured);
-    std::printf("moves more than unfused: %lu (worst %.3f, seed %lu); than recorded: %lu (worst %.3f, seed %lu)\n", s.more_traffic, s.worst_traffic, s.worst_traffic_seed,
-                s.more_traffic_than_plain, s.worst_plain, s.worst_plain_seed);
-    std::printf("higher peak than unfused: %lu (worst %.3f, seed %lu); than recorded: %lu (worst %.3f, seed %lu)\n", s.more_peak, s.worst_peak, s.worst_peak_seed,
-                s.more_peak_than_plain, s.worst_plain_peak, s.worst_plain_peak_seed);
+    std::printf(
+        "bytes moved: %.3f of unfused, %.3f of recorded; arena: %.3f of unfused, %.3f of recorded (%lu programs)\n",
+        ratio(s.traffic, s.unfused_traffic), ratio(s.traffic, s.plain_traffic),
+        ratio(s.arena, s.unfused_arena), ratio(s.arena, s.plain_arena), s.measured);
+    std::printf(
+        "moves more than unfused: %lu (worst %.3f, seed %lu); than recorded: %lu (worst %.3f, seed %lu)\n",
+        s.more_traffic, s.worst_traffic, s.worst_traffic_seed, s.more_traffic_than_plain,
+        s.worst_plain, s.worst_plain_seed);
+    std::printf(
+        "higher peak than unfused: %lu (worst %.3f, seed %lu); than recorded: %lu (worst %.3f, seed %lu)\n",
+        s.more_peak, s.worst_peak, s.worst_peak_seed, s.more_peak_than_plain, s.worst_plain_peak,
+        s.worst_plain_peak_seed);
 }
 
 // Kernels of the fuzzer are of no use to anybody else.
@@ -192,7 +230,8 @@ public:
     }
     ~CacheFolder() { std::filesystem::remove_all(path_); }
     void clear() const {
-        for (const auto& file : std::filesystem::directory_iterator(path_)) std::filesystem::remove_all(file);
+        for (const auto& file : std::filesystem::directory_iterator(path_))
+            std::filesystem::remove_all(file);
     }
 
 private:
@@ -201,8 +240,11 @@ private:
 
 int fuzz(const Options& options) {
     const CacheFolder cache;
-    Shared& shared = *new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
-    const uint64_t end = options.seed + options.programs, batch = options.batch ? options.batch : options.emulates() ? 80 : 250;
+    Shared& shared = *new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
+    const uint64_t end = options.seed + options.programs, batch = options.batch ? options.batch
+                                                                  : options.emulates() ? 80
+                                                                                       : 250;
     for (uint64_t first = options.seed; first < end;) {
         const uint64_t last = std::min(end, first + batch);
         const bool crashed = fails_in_child([&] {
@@ -234,13 +276,13 @@ std::optional<Options> parse(int argc, char** argv) {
     return argc % 2 ? std::optional(options) : std::nullopt;
 }
 
-}  // namespace
-}  // namespace megjit::fuzz
+}}  // namespace megjit::fuzz
 
 int main(int argc, char** argv) {
     const auto options = megjit::fuzz::parse(argc, argv);
     if (!options) {
-        std::cerr << "usage: graph_fuzz [--programs N] [--seed S] [--backend MLIR|HALIDE|NVRTC] [--batch N] [--most RATIO]\n";
+        std::cerr
+            << "usage: graph_fuzz [--programs N] [--seed S] [--backend MLIR|HALIDE|NVRTC] [--batch N] [--most RATIO]\n";
         return 2;
     }
     if (!options->emulates()) setenv("MGB_JIT_BACKEND", options->backend.c_str(), 1);

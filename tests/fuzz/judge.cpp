@@ -28,35 +28,45 @@ std::vector<TensorRef> copies_of(const std::vector<TensorRef>& tensors) {
     return copies;
 }
 
-const char* element(const Tensor& tensor, int64_t i) { return tensor.as<char>() + static_cast<size_t>(i) * size_of(tensor.dtype()); }
+const char* element(const Tensor& tensor, int64_t i) {
+    return tensor.as<char>() + static_cast<size_t>(i) * size_of(tensor.dtype());
+}
 
 std::string difference(const Tensor& got, const Tensor& want, double tolerance) {
-    if (!(got.type() == want.type())) return cat(to_string(got.type()), " instead of ", to_string(want.type()));
+    if (!(got.type() == want.type()))
+        return cat(to_string(got.type()), " instead of ", to_string(want.type()));
     const double allowed = 2 * tolerance + (tolerance > 0 ? 1e-6 * largest(want) : 0);
     for (int64_t i = 0; i < want.type().numel(); ++i) {
         if (codegen::same_value(want.dtype(), element(got, i), element(want, i))) continue;
         const double a = item_as_double(got, i), b = item_as_double(want, i);
         if (tolerance == 0 || !(std::fabs(a - b) <= allowed))
-            return cat("element ", i, " is ", a, " instead of ", b, tolerance > 0 ? cat(", off by more than ", allowed) : " (bits)");
+            return cat("element ", i, " is ", a, " instead of ", b,
+                       tolerance > 0 ? cat(", off by more than ", allowed) : " (bits)");
     }
     return "";
 }
 
 }  // namespace
 
-Graph optimized(const Graph& graph, Temper temper, std::initializer_list<std::string_view> skipped) {
+Graph optimized(const Graph& graph, Temper temper,
+                std::initializer_list<std::string_view> skipped) {
     const jit::PipelineOptions options{.opt_level = 3, .exact = temper == Temper::wild};
     Graph result = graph;
     for (const jit::Pass& pass : jit::pipeline()) {
-        if ((options.exact && !pass.keeps_bits) || std::find(skipped.begin(), skipped.end(), pass.name) != skipped.end()) continue;
+        if ((options.exact && !pass.keeps_bits) ||
+            std::find(skipped.begin(), skipped.end(), pass.name) != skipped.end())
+            continue;
         result = pass.run(result, options);
-        if (const std::string fault = jit::fault_of(result); !fault.empty()) throw runtime::InternalError(cat("pass ", pass.name, " broke the graph: ", fault));
+        if (const std::string fault = jit::fault_of(result); !fault.empty())
+            throw runtime::InternalError(cat("pass ", pass.name, " broke the graph: ", fault));
     }
     return result;
 }
 
 std::vector<TensorRef> run_program(const Graph& graph, const Subject& subject) {
-    jit::Program program(graph, subject.graph, runtime::default_device(), {.check = true, .donatable = std::vector<bool>(subject.inputs.size(), true)});
+    jit::Program program(
+        graph, subject.graph, runtime::default_device(),
+        {.check = true, .donatable = std::vector<bool>(subject.inputs.size(), true)});
     const auto run = [&] {
         std::vector<TensorRef> inputs = copies_of(subject.inputs);
         return program.run(inputs);
@@ -73,12 +83,12 @@ std::string fault_of(const Subject& subject, Temper temper, const Run& run) {
         const std::vector<TensorRef> want = jit::interpret(subject.graph, subject.inputs);
         const std::vector<TensorRef> got = run(optimized(subject.graph, temper), subject);
         for (size_t k = 0; k < want.size(); ++k) {
-            const double tolerance = temper == Temper::wild ? 0 : subject.tolerance[jit::at(subject.graph.outputs[k])];
-            if (std::string fault = difference(*got[k], *want[k], tolerance); !fault.empty()) return cat("result ", k, ": ", fault);
+            const double tolerance =
+                temper == Temper::wild ? 0 : subject.tolerance[jit::at(subject.graph.outputs[k])];
+            if (std::string fault = difference(*got[k], *want[k], tolerance); !fault.empty())
+                return cat("result ", k, ": ", fault);
         }
-    } catch (const std::exception& error) {
-        return error.what();
-    }
+    } catch (const std::exception& error) { return error.what(); }
     return "";
 }
 
@@ -87,7 +97,8 @@ Footprint footprint_of(const Graph& graph, const Graph& recorded) {
     for (const jit::Node& node : graph.nodes()) {
         if (node.kind == jit::NodeKind::fused) ++footprint.kernels;
         else if (node.kind != jit::NodeKind::op || node.op->is_view) continue;
-        for (ValueId id : std::set(node.inputs.begin(), node.inputs.end())) footprint.traffic += graph.type(id).bytes();
+        for (ValueId id : std::set(node.inputs.begin(), node.inputs.end()))
+            footprint.traffic += graph.type(id).bytes();
         for (ValueId id : node.outputs) footprint.traffic += graph.type(id).bytes();
     }
     const jit::Program program(graph, recorded, runtime::default_device(), {});

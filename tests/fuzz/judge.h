@@ -1,4 +1,5 @@
-// tests/fuzz/judge.h -- runs a subject through the passes and a back-end, and compares with the eager kernels.
+// tests/fuzz/judge.h -- runs a subject through the passes and a back-end, and compares with the
+// eager kernels.
 #pragma once
 
 #include <functional>
@@ -9,22 +10,24 @@
 namespace megjit::fuzz {
 
 // Wild subjects go with numerics="exact", tame ones with level 3 and all that it may change.
-Graph optimized(const Graph& graph, Temper temper, std::initializer_list<std::string_view> skipped = {});
+Graph optimized(const Graph& graph, Temper temper,
+                std::initializer_list<std::string_view> skipped = {});
 
 // What runs an optimised graph; `subject` is what it was made of.
 using Run = std::function<std::vector<TensorRef>(const Graph& graph, const Subject& subject)>;
-// A Program; kernels come from the default compiler (MGB_JIT_BACKEND). Every input may be overwritten. It runs
-// twice, and must give the same bits.
+// A Program; kernels come from the default compiler (MGB_JIT_BACKEND). Every input may be
+// overwritten. It runs twice, and must give the same bits.
 std::vector<TensorRef> run_program(const Graph& graph, const Subject& subject);
 
-// "" or the first result that is not what interpret() gives for the graph as it was; or an error's text.
+// "" or the first result that is not what interpret() gives for the graph as it was; or an error's
+// text.
 std::string fault_of(const Subject& subject, Temper temper, const Run& run);
 
 // What a program moves and holds.
 struct Footprint {
-    size_t traffic = 0;     // bytes that all steps read and write
-    size_t arena = 0;       // bytes
-    size_t peak_live = 0;   // bytes of the values that live at once, inputs and outputs included
+    size_t traffic = 0;  // bytes that all steps read and write
+    size_t arena = 0;  // bytes
+    size_t peak_live = 0;  // bytes of the values that live at once, inputs and outputs included
     size_t kernels = 0;
 };
 Footprint footprint_of(const Graph& graph, const Graph& recorded);

@@ -19,9 +19,9 @@ using runtime::Type;
 
 struct Edit {
     std::vector<ValueId> outputs = {};
-    std::set<ValueId> known = {};                // become inputs that have the value they had
-    std::map<ValueId, ValueId> instead = {};     // another value, of the same type, is read
-    int64_t extent = 0, smaller = 0;             // each axis of this extent gets another one
+    std::set<ValueId> known = {};  // become inputs that have the value they had
+    std::map<ValueId, ValueId> instead = {};  // another value, of the same type, is read
+    int64_t extent = 0, smaller = 0;  // each axis of this extent gets another one
 };
 
 Shape resized(const Shape& shape, const Edit& edit) {
@@ -43,7 +43,8 @@ TensorRef corner(const TensorRef& tensor, const Shape& shape) {
             from += rest % shape[axis] * strides[static_cast<size_t>(axis)];
             rest /= shape[axis];
         }
-        std::memcpy(result->as<char>() + static_cast<size_t>(i) * size, tensor->as<char>() + static_cast<size_t>(from) * size, size);
+        std::memcpy(result->as<char>() + static_cast<size_t>(i) * size,
+                    tensor->as<char>() + static_cast<size_t>(from) * size, size);
     }
     return result;
 }
@@ -52,22 +53,22 @@ TensorRef corner(const TensorRef& tensor, const Shape& shape) {
 std::vector<TensorRef> values_of(const Subject& subject) {
     Graph all = subject.graph;
     all.outputs.clear();
-    for (size_t id = 0; id < all.value_count(); ++id) all.outputs.push_back(static_cast<ValueId>(id));
+    for (size_t id = 0; id < all.value_count(); ++id)
+        all.outputs.push_back(static_cast<ValueId>(id));
     return jit::interpret(all, subject.inputs);
 }
 
 class Editor {
 public:
-    Editor(const Subject& from, const std::vector<TensorRef>& values, const Edit& edit) : from_(from), values_(values), edit_(edit), map_(from.graph.value_count()) {}
+    Editor(const Subject& from, const std::vector<TensorRef>& values, const Edit& edit)
+        : from_(from), values_(values), edit_(edit), map_(from.graph.value_count()) {}
 
     // Nothing if the ops do not accept the new extents.
     std::optional<Subject> run() {
         find_needed();
         try {
             for (const Node& node : from_.graph.nodes()) copy(node);
-        } catch (const runtime::UserError&) {
-            return std::nullopt;
-        }
+        } catch (const runtime::UserError&) { return std::nullopt; }
         for (ValueId output : edit_.outputs) to_.graph.outputs.push_back(map(output));
         return std::move(to_);
     }
@@ -84,31 +85,42 @@ private:
         for (ValueId output : edit_.outputs) needed_[jit::at(read(output))] = true;
         const auto& nodes = from_.graph.nodes();
         for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-            const bool is_computed = std::any_of(node->outputs.begin(), node->outputs.end(), [&](ValueId id) { return needed_[jit::at(id)] && !edit_.known.contains(id); });
+            const bool is_computed = std::any_of(
+                node->outputs.begin(), node->outputs.end(),
+                [&](ValueId id) { return needed_[jit::at(id)] && !edit_.known.contains(id); });
             for (ValueId input : node->inputs)
                 if (is_computed) needed_[jit::at(read(input))] = true;
         }
     }
 
     void copy(const Node& node) {
-        const auto is_computed = [&](ValueId id) { return needed_[jit::at(id)] && !edit_.known.contains(id); };
+        const auto is_computed = [&](ValueId id) {
+            return needed_[jit::at(id)] && !edit_.known.contains(id);
+        };
         if (node.kind == NodeKind::constant && needed_[jit::at(node.outputs[0])]) {
-            note(node.outputs[0], to_.graph.add_constant(corner(node.constant, resized(node.constant->shape(), edit_))));
-        } else if (node.kind == NodeKind::op && std::any_of(node.outputs.begin(), node.outputs.end(), is_computed)) {
+            note(node.outputs[0], to_.graph.add_constant(corner(
+                                      node.constant, resized(node.constant->shape(), edit_))));
+        } else if (node.kind == NodeKind::op &&
+                   std::any_of(node.outputs.begin(), node.outputs.end(), is_computed)) {
             Node fresh = node;
             for (ValueId& input : fresh.inputs) input = map(input);
-            if (node.op->name == "reshape" || node.op->name == "broadcast_to" || node.op->name == "full") {
+            if (node.op->name == "reshape" || node.op->name == "broadcast_to" ||
+                node.op->name == "full") {
                 auto& shape = std::get<std::vector<int64_t>>(fresh.attrs[0]);
                 const Shape smaller = resized(Shape{std::span<const int64_t>(shape)}, edit_);
                 shape.assign(smaller.begin(), smaller.end());
             }
-            const std::vector<Type> inputs = to_.graph.types(fresh.inputs), outputs = runtime::infer({*node.op, fresh.attrs, inputs});
+            const std::vector<Type> inputs = to_.graph.types(fresh.inputs),
+                                    outputs = runtime::infer({*node.op, fresh.attrs, inputs});
             const std::vector<ValueId> ids = to_.graph.add(std::move(fresh), outputs);
             for (size_t k = 0; k < ids.size(); ++k) note(node.outputs[k], ids[k]);
         }
         for (ValueId id : node.outputs) {
-            if (node.kind == NodeKind::constant || !needed_[jit::at(id)] || (node.kind == NodeKind::op && is_computed(id))) continue;
-            const TensorRef value = corner(values_[jit::at(id)], resized(values_[jit::at(id)]->shape(), edit_));
+            if (node.kind == NodeKind::constant || !needed_[jit::at(id)] ||
+                (node.kind == NodeKind::op && is_computed(id)))
+                continue;
+            const TensorRef value =
+                corner(values_[jit::at(id)], resized(values_[jit::at(id)]->shape(), edit_));
             note(id, to_.graph.add_input(value->type(), static_cast<int>(to_.inputs.size())));
             to_.inputs.push_back(value);
         }
@@ -130,7 +142,10 @@ private:
 
 class Minimizer {
 public:
-    Minimizer(Subject subject, const std::function<bool(const Subject&)>& fails) : best_(std::move(subject)), fails_(fails) { values_ = values_of(best_); }
+    Minimizer(Subject subject, const std::function<bool(const Subject&)>& fails)
+        : best_(std::move(subject)), fails_(fails) {
+        values_ = values_of(best_);
+    }
 
     Subject run() {
         for (bool smaller = true; smaller;) {
@@ -186,7 +201,8 @@ private:
     bool smaller_extents() {
         std::set<int64_t> extents;
         for (size_t id = 0; id < best_.graph.value_count(); ++id)
-            for (int64_t extent : best_.graph.type(static_cast<ValueId>(id)).shape) extents.insert(extent);
+            for (int64_t extent : best_.graph.type(static_cast<ValueId>(id)).shape)
+                extents.insert(extent);
         for (auto extent = extents.rbegin(); extent != extents.rend(); ++extent)
             for (int64_t smaller : {int64_t{1}, int64_t{2}, *extent / 2, *extent - 1}) {
                 if (smaller < 1 || smaller >= *extent) continue;
@@ -205,6 +221,8 @@ private:
 
 }  // namespace
 
-Subject minimize(Subject subject, const std::function<bool(const Subject&)>& fails) { return Minimizer(std::move(subject), fails).run(); }
+Subject minimize(Subject subject, const std::function<bool(const Subject&)>& fails) {
+    return Minimizer(std::move(subject), fails).run();
+}
 
 }  // namespace megjit::fuzz

@@ -26,15 +26,17 @@ using Ints = std::vector<int64_t>;
 constexpr int64_t kMostElements = 4096;
 constexpr double kLargest = 1e4;  // of tame values
 
-const std::vector<DType> kNumbers = {DType::f32, DType::f32, DType::f32, DType::f32, DType::f16, DType::bf16,
-                                     DType::i32, DType::i16, DType::i8,  DType::u8,  DType::u16};
+const std::vector<DType> kNumbers = {DType::f32, DType::f32,  DType::f32, DType::f32,
+                                     DType::f16, DType::bf16, DType::i32, DType::i16,
+                                     DType::i8,  DType::u8,   DType::u16};
 const std::vector<DType> kFloats = {DType::f32, DType::f32, DType::f32, DType::f16, DType::bf16};
 const std::vector<DType> kIntegers = {DType::i32, DType::i16, DType::i8, DType::u8, DType::u16};
 
 const std::vector<const OpDef*>& elementwise_ops() {
     static const std::vector<const OpDef*> ops = [] {
         std::vector<const OpDef*> found = runtime::all_ops();
-        std::erase_if(found, [](const OpDef* op) { return !op->is_elementwise() || op->name == "cast"; });
+        std::erase_if(found,
+                      [](const OpDef* op) { return !op->is_elementwise() || op->name == "cast"; });
         return found;
     }();
     return ops;
@@ -47,7 +49,8 @@ public:
 
     Subject run() {
         draw_spaces();
-        const int64_t inputs = random_.range(1, 4), wanted = random_.range(0, 3) ? random_.range(2, 9) : random_.range(10, 24);
+        const int64_t inputs = random_.range(1, 4),
+                      wanted = random_.range(0, 3) ? random_.range(2, 9) : random_.range(10, 24);
         for (int64_t i = 0; i < inputs; ++i) add_input({random_.pick(kNumbers), part_of_a_space()});
         for (int64_t tries = 0; tries < 6 * wanted && nodes_ < wanted; ++tries) step();
         choose_outputs();
@@ -69,7 +72,12 @@ private:
         pool_.push_back(id);
     }
     // One of the latest, mostly: programs have long paths then.
-    ValueId pick() { return random_.range(0, 2) ? pool_[pool_.size() - 1 - static_cast<size_t>(random_.range(0, std::min<int64_t>(3, std::ssize(pool_) - 1)))] : random_.pick(pool_); }
+    ValueId pick() {
+        return random_.range(0, 2) ? pool_[pool_.size() - 1 -
+                                           static_cast<size_t>(random_.range(
+                                               0, std::min<int64_t>(3, std::ssize(pool_) - 1)))]
+                                   : random_.pick(pool_);
+    }
 
     TensorRef draw(const Type& of) {
         TensorRef tensor = runtime::empty_tensor(runtime::default_device(), of);
@@ -80,10 +88,14 @@ private:
         for (int64_t i = 0; i < of.numel(); ++i) {
             const auto x = static_cast<float>(random_.range(-512, 512)) / 256;
             const bool is_signed = info(of.dtype).is_signed;
-            const uint32_t bits = of.dtype == DType::f32 ? std::bit_cast<uint32_t>(x) : of.dtype == DType::f16 ? runtime::float_to_half(x)
-                                  : of.dtype == DType::bf16 ? runtime::float_to_bfloat(x) : of.dtype == DType::b8 ? static_cast<uint32_t>(random_.range(0, 1))
-                                  : static_cast<uint32_t>(random_.range(is_signed ? -5 : 0, 9));
-            std::memcpy(tensor->as<char>() + static_cast<size_t>(i) * size_of(of.dtype), &bits, size_of(of.dtype));
+            const uint32_t bits = of.dtype == DType::f32    ? std::bit_cast<uint32_t>(x)
+                                  : of.dtype == DType::f16  ? runtime::float_to_half(x)
+                                  : of.dtype == DType::bf16 ? runtime::float_to_bfloat(x)
+                                  : of.dtype == DType::b8
+                                      ? static_cast<uint32_t>(random_.range(0, 1))
+                                      : static_cast<uint32_t>(random_.range(is_signed ? -5 : 0, 9));
+            std::memcpy(tensor->as<char>() + static_cast<size_t>(i) * size_of(of.dtype), &bits,
+                        size_of(of.dtype));
         }
         return tensor;
     }
@@ -97,7 +109,8 @@ private:
     ValueId number(DType dtype) {
         static const std::vector<double> numbers = {0, 1, -1, 2, 0.5, -0.25, 3, 0.1, 7};
         const double value = dtype == DType::b8 ? random_.range(0, 1) : random_.pick(numbers);
-        const TensorRef tensor = runtime::scalar_tensor(info(dtype).is_signed ? value : std::fabs(value), dtype);
+        const TensorRef tensor =
+            runtime::scalar_tensor(info(dtype).is_signed ? value : std::fabs(value), dtype);
         const ValueId id = subject_.graph.add_constant(tensor);
         know(id, tensor, 0);
         pool_.pop_back();  // an operand of one node, no value to go on with
@@ -106,11 +119,13 @@ private:
 
     // --- nodes
 
-    std::optional<std::vector<ValueId>> apply_n(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs) {
+    std::optional<std::vector<ValueId>> apply_n(const OpDef& op, const Attrs& attrs,
+                                                std::vector<ValueId> inputs) {
         const std::vector<Type> types = subject_.graph.types(inputs);
         std::vector<TensorRef> operands;
         std::vector<double> off;
-        for (ValueId input : inputs) operands.push_back(data(input)), off.push_back(subject_.tolerance[jit::at(input)]);
+        for (ValueId input : inputs)
+            operands.push_back(data(input)), off.push_back(subject_.tolerance[jit::at(input)]);
         std::vector<Type> outputs;
         std::vector<TensorRef> results;
         try {
@@ -118,17 +133,18 @@ private:
             for (const Type& output : outputs)
                 if (output.numel() > kMostElements) return std::nullopt;
             results = runtime::compute(op, attrs, operands);
-        } catch (const runtime::UserError&) {
-            return std::nullopt;
-        }
+        } catch (const runtime::UserError&) { return std::nullopt; }
         std::optional<std::vector<double>> tolerance(std::in_place, results.size(), 0.0);
         if (temper_ == Temper::tame) {
             for (const TensorRef& result : results)
                 if (!is_finite(*result) || largest(*result) > kLargest) return std::nullopt;
-            tolerance = deviations(op, attrs, operands, off, results, may_round_otherwise(subject_.graph, op, inputs, outputs[0]));
+            tolerance = deviations(op, attrs, operands, off, results,
+                                   may_round_otherwise(subject_.graph, op, inputs, outputs[0]));
             if (!tolerance) return std::nullopt;
         }
-        const std::vector<ValueId> ids = subject_.graph.add({.kind = jit::NodeKind::op, .op = &op, .attrs = attrs, .inputs = std::move(inputs)}, outputs);
+        const std::vector<ValueId> ids = subject_.graph.add(
+            {.kind = jit::NodeKind::op, .op = &op, .attrs = attrs, .inputs = std::move(inputs)},
+            outputs);
         for (size_t k = 0; k < ids.size(); ++k) know(ids[k], results[k], (*tolerance)[k]);
         ++nodes_;
         return ids;
@@ -138,9 +154,14 @@ private:
         return ids ? Found((*ids)[0]) : Found();
     }
 
-    Found as_type(ValueId id, DType dtype) { return type(id).dtype == dtype ? Found(id) : apply("cast", {std::string(info(dtype).name)}, {id}); }
+    Found as_type(ValueId id, DType dtype) {
+        return type(id).dtype == dtype ? Found(id)
+                                       : apply("cast", {std::string(info(dtype).name)}, {id});
+    }
     Found as_one_of(ValueId id, const std::vector<DType>& dtypes) {
-        return std::find(dtypes.begin(), dtypes.end(), type(id).dtype) != dtypes.end() ? Found(id) : as_type(id, random_.pick(dtypes));
+        return std::find(dtypes.begin(), dtypes.end(), type(id).dtype) != dtypes.end()
+                   ? Found(id)
+                   : as_type(id, random_.pick(dtypes));
     }
     // A value of the type that goes together with `id`'s shape.
     Found partner(ValueId id, DType dtype) {
@@ -159,8 +180,11 @@ private:
     void step() {
         switch (random_.range(0, 19)) {
             case 0: as_type(pick(), random_.pick(codegen::kScalarDTypes)); return;
-            case 1: case 2: case 3: reduce(); return;
-            case 4: case 5: move(); return;
+            case 1:
+            case 2:
+            case 3: reduce(); return;
+            case 4:
+            case 5: move(); return;
             case 6: normalize(); return;
             case 7: softmax(); return;
             case 8: gradient(); return;
@@ -200,17 +224,18 @@ private:
         if (apply_n(op, attrs, inputs) || inputs.size() > 1 || !is_floating(dtype)) return;
         // Tame values must lie where the function is defined.
         Found inside = random_.range(0, 1) ? apply("tanh", {}, {*x}) : apply("abs", {}, {*x});
-        if (inside && random_.range(0, 1)) inside = apply("add", {}, {*inside, number(type(*inside).dtype)});
+        if (inside && random_.range(0, 1))
+            inside = apply("add", {}, {*inside, number(type(*inside).dtype)});
         if (inside) apply_n(op, attrs, {*inside});
     }
 
     // Null where there is none: that of digamma, be it in the derivative of another op.
-    static auto derivative(const runtime::OpDef& op, std::span<const Type> inputs, const Type& output, int input) -> decltype(runtime::derive_grad(op, inputs, output, input)) {
+    static auto derivative(const runtime::OpDef& op, std::span<const Type> inputs,
+                           const Type& output, int input)
+        -> decltype(runtime::derive_grad(op, inputs, output, input)) {
         try {
             return runtime::derive_grad(op, inputs, output, input);
-        } catch (const runtime::UserError&) {
-            return nullptr;
-        }
+        } catch (const runtime::UserError&) { return nullptr; }
     }
 
     // The derivative of an element-wise node that is there already.
@@ -232,7 +257,9 @@ private:
     }
 
     void reduce() {
-        static const std::vector<std::string> kinds = {"reduce_sum", "reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin"};
+        static const std::vector<std::string> kinds = {"reduce_sum",  "reduce_sum", "reduce_mean",
+                                                       "reduce_prod", "reduce_max", "reduce_min",
+                                                       "argmax",      "argmin"};
         const ValueId x = pick();
         const int rank = type(x).rank();
         if (rank == 0) return;
@@ -260,10 +287,13 @@ private:
         const int rank = shape.rank();
         Ints extents(shape.begin(), shape.end());
         switch (random_.range(0, 4)) {
-            case 0: case 1: {
+            case 0:
+            case 1: {
                 Ints perm(static_cast<size_t>(rank));
                 std::iota(perm.begin(), perm.end(), 0);
-                for (int axis = rank - 1; axis > 0; --axis) std::swap(perm[static_cast<size_t>(axis)], perm[static_cast<size_t>(random_.range(0, axis))]);
+                for (int axis = rank - 1; axis > 0; --axis)
+                    std::swap(perm[static_cast<size_t>(axis)],
+                              perm[static_cast<size_t>(random_.range(0, axis))]);
                 if (rank > 1) apply("transpose", {perm}, {x});
                 return;
             }
@@ -278,10 +308,13 @@ private:
                 apply("reshape", {extents}, {x});
                 return;
             default:
-                if (random_.range(0, 2) == 0 && rank < 5) extents.insert(extents.begin(), random_.range(1, 4));
+                if (random_.range(0, 2) == 0 && rank < 5)
+                    extents.insert(extents.begin(), random_.range(1, 4));
                 for (int64_t& extent : extents)
                     if (extent == 1) extent = random_.range(0, 1) ? random_.range(1, 8) : 1;
-                if (extents.size() > static_cast<size_t>(rank) || extents != Ints(shape.begin(), shape.end())) apply("broadcast_to", {extents}, {x});
+                if (extents.size() > static_cast<size_t>(rank) ||
+                    extents != Ints(shape.begin(), shape.end()))
+                    apply("broadcast_to", {extents}, {x});
         }
     }
 
@@ -290,12 +323,14 @@ private:
         const Found x = as_one_of(pick(), kFloats);
         if (!x || type(*x).rank() == 0) return;
         const bool log = random_.range(0, 1);
-        const int64_t axis = random_.range(0, 1) ? type(*x).rank() - 1 : random_.range(0, type(*x).rank() - 1);
+        const int64_t axis =
+            random_.range(0, 1) ? type(*x).rank() - 1 : random_.range(0, type(*x).rank() - 1);
         const Found y = apply(log ? "log_softmax" : "softmax", {axis}, {*x});
         const Found dy = y && random_.range(0, 1) ? partner(*y, type(*y).dtype) : Found();
         if (!dy) return;
         const Attrs along = {Ints{axis}, int64_t{1}};
-        const Found spread = apply("broadcast_to", {Ints(type(*y).shape.begin(), type(*y).shape.end())}, {*dy});
+        const Found spread =
+            apply("broadcast_to", {Ints(type(*y).shape.begin(), type(*y).shape.end())}, {*dy});
         const Found product = spread ? (log ? spread : apply("mul", {}, {*y, *spread})) : Found();
         const Found sum = product ? apply("reduce_sum", along, {*product}) : Found();
         if (!sum) return;
@@ -310,18 +345,26 @@ private:
         const Found x = as_one_of(pick(), kFloats);
         if (!x || type(*x).rank() < 2) return;
         const Type of = type(*x);
-        const bool is_batch = random_.range(0, 1), affine = is_batch || random_.range(0, 1), has_grad = random_.range(0, 1);
+        const bool is_batch = random_.range(0, 1), affine = is_batch || random_.range(0, 1),
+                   has_grad = random_.range(0, 1);
         const int64_t axes = random_.range(1, of.rank() - 1);
         Shape inner;
         if (is_batch) inner.push_back(of.shape[1]);
-        else for (int64_t axis = of.rank() - axes; axis < of.rank(); ++axis) inner.push_back(of.shape[static_cast<int>(axis)]);
+        else
+            for (int64_t axis = of.rank() - axes; axis < of.rank(); ++axis)
+                inner.push_back(of.shape[static_cast<int>(axis)]);
         std::vector<ValueId> inputs{*x};
-        if (affine) inputs.push_back(add_input({of.dtype, inner})), inputs.push_back(add_input({of.dtype, inner}));
-        const Attr eps = 0.1;  // small enough to matter, large enough for rows that are nearly constant
+        if (affine)
+            inputs.push_back(add_input({of.dtype, inner})),
+                inputs.push_back(add_input({of.dtype, inner}));
+        const Attr eps =
+            0.1;  // small enough to matter, large enough for rows that are nearly constant
         const auto y = is_batch ? apply_n(runtime::find_op("batch_norm"), {eps}, inputs)
-                                : apply_n(runtime::find_op("layer_norm"), {axes, eps, int64_t{affine}}, inputs);
+                                : apply_n(runtime::find_op("layer_norm"),
+                                          {axes, eps, int64_t{affine}}, inputs);
         const Found dy = y && has_grad ? as_type(pick(), of.dtype) : Found();
-        const Found spread = dy ? apply("broadcast_to", {Ints(of.shape.begin(), of.shape.end())}, {*dy}) : Found();
+        const Found spread =
+            dy ? apply("broadcast_to", {Ints(of.shape.begin(), of.shape.end())}, {*dy}) : Found();
         if (!spread) return;
         if (is_batch) {
             apply("batch_norm_grad", {eps}, {*x, (*y)[1], (*y)[2], inputs[1], *spread});
@@ -342,13 +385,15 @@ private:
             case 0: {
                 const Found a = as_one_of(x, kFloats);
                 if (rank < 2 || !a) return;
-                apply("matmul", {int64_t{0}, int64_t{0}}, {*a, add_input({type(*a).dtype, {shape[rank - 1], random_.range(1, 9)}})});
+                apply("matmul", {int64_t{0}, int64_t{0}},
+                      {*a, add_input({type(*a).dtype, {shape[rank - 1], random_.range(1, 9)}})});
                 return;
             }
             case 1: {
                 Ints begin, end, step;
                 for (int64_t extent : shape) {
-                    begin.push_back(extent ? random_.range(0, std::min<int64_t>(extent - 1, 2)) : 0);
+                    begin.push_back(extent ? random_.range(0, std::min<int64_t>(extent - 1, 2))
+                                           : 0);
                     end.push_back(extent);
                     step.push_back(random_.range(1, 2));
                 }
@@ -367,7 +412,8 @@ private:
         for (int64_t i = random_.range(1, 2); i > 0; --i) {
             Shape space;
             for (int64_t rank = random_.range(0, 4); rank > 0; --rank) {
-                const int64_t extent = has_empty && random_.range(0, 2) == 0 ? 0 : random_.pick(extents);
+                const int64_t extent =
+                    has_empty && random_.range(0, 2) == 0 ? 0 : random_.pick(extents);
                 if (space.numel() * extent <= kMostElements / 2) space.push_back(extent);
             }
             spaces_.push_back(space);
@@ -388,7 +434,9 @@ private:
         for (const jit::Node& node : subject_.graph.nodes())
             for (ValueId input : node.inputs) is_read[jit::at(input)] = true;
         for (ValueId id : pool_)
-            if (subject_.graph.producer(id).kind == jit::NodeKind::op && (!is_read[jit::at(id)] || random_.range(0, 9) == 0)) subject_.graph.outputs.push_back(id);
+            if (subject_.graph.producer(id).kind == jit::NodeKind::op &&
+                (!is_read[jit::at(id)] || random_.range(0, 9) == 0))
+                subject_.graph.outputs.push_back(id);
         if (subject_.graph.outputs.empty()) subject_.graph.outputs.push_back(pool_.back());
     }
 

@@ -3,8 +3,7 @@
 #include "jit/program.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using Batch = World;
 
@@ -16,7 +15,8 @@ constexpr std::string_view kUpdates =
 
 size_t steps_in(const Graph& graph) {
     size_t count = 0;
-    for (const Node& node : graph.nodes()) count += node.kind == NodeKind::fused || node.kind == NodeKind::op;
+    for (const Node& node : graph.nodes())
+        count += node.kind == NodeKind::fused || node.kind == NodeKind::op;
     return count;
 }
 
@@ -26,8 +26,12 @@ TEST_F(Batch, AllUpdatesAreOneStep) {
     EXPECT_EQ(steps_in(graph), 1u) << print(graph);
     EXPECT_EQ(launches_of(graph.nodes().back()).size(), 3u);
     EXPECT_EQ(print(parse_graph(print(graph))), print(graph));
-    const std::vector<TensorRef> inputs = {floats({4}, {1, 2, 3, 4}),      floats({4}, {2, 2, 2, 2}), floats({2, 3}, {1, 1, 1, 1, 1, 1}),
-                                           floats({2, 3}, {0, 2, 4, 6, 8, 10}), floats({1}, {7}),          floats({1}, {14})};
+    const std::vector<TensorRef> inputs = {floats({4}, {1, 2, 3, 4}),
+                                           floats({4}, {2, 2, 2, 2}),
+                                           floats({2, 3}, {1, 1, 1, 1, 1, 1}),
+                                           floats({2, 3}, {0, 2, 4, 6, 8, 10}),
+                                           floats({1}, {7}),
+                                           floats({1}, {14})};
     const auto got = interpret(graph, inputs);
     EXPECT_EQ(values_of(got[0]), (std::vector<float>{0, 1, 2, 3}));
     EXPECT_EQ(values_of(got[1]), (std::vector<float>{1, 0, -1, -2, -3, -4}));
@@ -49,5 +53,4 @@ TEST_F(Batch, NothingIsDelayedPastAnotherOp) {
     EXPECT_EQ(steps_in(graph), 3u) << print(graph);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

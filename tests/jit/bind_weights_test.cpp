@@ -3,8 +3,7 @@
 #include "jit/program.h"
 #include "tests/jit/graphs.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using BindWeights = World;
 
@@ -22,11 +21,16 @@ constexpr std::string_view kBlock =
     "%9: f32[1, 64, 12, 12] = relu %8\n"
     "return %9\n";
 
-PipelineOptions options_for(std::vector<bool> fixed) { return {.opt_level = 3, .device = &runtime::default_device(), .fixed = std::move(fixed)}; }
+PipelineOptions options_for(std::vector<bool> fixed) {
+    return {.opt_level = 3, .device = &runtime::default_device(), .fixed = std::move(fixed)};
+}
 const std::vector<bool> kAllButX{false, true, true, true, true};
 
 void expect_near(const TensorRef& got, const TensorRef& want) {
-    for (int64_t i = 0; i < want->type().numel(); ++i) ASSERT_NEAR(got->as<float>()[i], want->as<float>()[i], 1e-3f * (1 + std::abs(want->as<float>()[i]))) << i;
+    for (int64_t i = 0; i < want->type().numel(); ++i)
+        ASSERT_NEAR(got->as<float>()[i], want->as<float>()[i],
+                    1e-3f * (1 + std::abs(want->as<float>()[i])))
+            << i;
 }
 
 TEST_F(BindWeights, ABlockIsOneConvolutionOfPackedWeights) {
@@ -44,33 +48,41 @@ TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
     const TensorRef want = interpret(recorded, inputs)[0];
-    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded, runtime::default_device(), {.check = true});
+    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded,
+                    runtime::default_device(), {.check = true});
     for (int i = 0; i < 2; ++i) expect_near(program.run(inputs)[0], want);
 }
 
 TEST_F(BindWeights, OtherWeightsArePackedAgain) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
-    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded, runtime::default_device(), {.check = true});
+    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded,
+                    runtime::default_device(), {.check = true});
     program.run(inputs);
     for (const size_t slot : {1u, 2u, 3u, 4u}) {
         const TensorRef before = inputs[slot];
         inputs[slot] = runtime::empty_tensor(runtime::default_device(), before->type());
-        for (int64_t i = 0; i < before->type().numel(); ++i) inputs[slot]->as<float>()[i] = 0.5f - before->as<float>()[i];
+        for (int64_t i = 0; i < before->type().numel(); ++i)
+            inputs[slot]->as<float>()[i] = 0.5f - before->as<float>()[i];
         expect_near(program.run(inputs)[0], interpret(recorded, inputs)[0]);
     }
 }
 
 TEST_F(BindWeights, WhatThePlanCountsHoldsThePackedWeights) {
     const Graph recorded = parse_graph(kBlock);
-    const Graph plain = run_pipeline(recorded, options_for({})), bound = run_pipeline(recorded, options_for(kAllButX));
-    const auto planned = [&](const Graph& graph) { return Program(graph, recorded, runtime::default_device(), {}).plan().planned_bytes; };
-    EXPECT_GE(planned(bound), recorded.type(static_cast<ValueId>(1)).bytes() + recorded.type(static_cast<ValueId>(0)).bytes());
+    const Graph plain = run_pipeline(recorded, options_for({})),
+                bound = run_pipeline(recorded, options_for(kAllButX));
+    const auto planned = [&](const Graph& graph) {
+        return Program(graph, recorded, runtime::default_device(), {}).plan().planned_bytes;
+    };
+    EXPECT_GE(planned(bound), recorded.type(static_cast<ValueId>(1)).bytes() +
+                                  recorded.type(static_cast<ValueId>(0)).bytes());
     EXPECT_GT(planned(bound) + plain.type(plain.outputs[0]).bytes(), planned(plain));
 }
 
 TEST_F(BindWeights, WeightsThatChangeStay) {
-    const Graph graph = run_pipeline(parse_graph(kBlock), options_for({false, false, true, true, true}));
+    const Graph graph =
+        run_pipeline(parse_graph(kBlock), options_for({false, false, true, true, true}));
     EXPECT_FALSE(graph.prologue);
 }
 
@@ -88,12 +100,14 @@ TEST_F(BindWeights, ExactNumericsBindNothing) {
 
 //   the weights are read by a gradient, too
 TEST_F(BindWeights, WeightsThatGradientsReadStay) {
-    const Graph graph = run_pipeline(parse_graph(
-        "%0: f32[1, 32, 12, 12] = input 0\n%1: f32[64, 32, 3, 3] = input 1\n"
-        "%2: f32[1, 64, 12, 12] = conv %0 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1}\n"
-        "%3: f32[1, 64, 12, 12] = exp %2\n"
-        "%4: f32[1, 32, 12, 12] = conv_backward_data %3 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, input_shape=[12, 12]}\n"
-        "return %3 %4\n"), options_for({false, true}));
+    const Graph graph = run_pipeline(
+        parse_graph(
+            "%0: f32[1, 32, 12, 12] = input 0\n%1: f32[64, 32, 3, 3] = input 1\n"
+            "%2: f32[1, 64, 12, 12] = conv %0 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1}\n"
+            "%3: f32[1, 64, 12, 12] = exp %2\n"
+            "%4: f32[1, 32, 12, 12] = conv_backward_data %3 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, input_shape=[12, 12]}\n"
+            "return %3 %4\n"),
+        options_for({false, true}));
     EXPECT_EQ(fault_of(graph), "");
     EXPECT_FALSE(graph.prologue);
 }
@@ -106,5 +120,4 @@ TEST_F(BindWeights, AScaleBehindAReturnedProductIsNotFolded) {
     EXPECT_EQ(count(graph, "fma3"), 1u);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

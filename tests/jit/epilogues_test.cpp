@@ -3,8 +3,7 @@
 #include "jit/program.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using FuseEpilogues = World;
 
@@ -23,7 +22,8 @@ double bytes_moved(const Graph& graph) {
     for (const Node& node : graph.nodes())
         for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
             for (ValueId id : *values)
-                if (node.kind == NodeKind::op || node.kind == NodeKind::fused) bytes += static_cast<double>(graph.type(id).bytes());
+                if (node.kind == NodeKind::op || node.kind == NodeKind::fused)
+                    bytes += static_cast<double>(graph.type(id).bytes());
     return bytes;
 }
 
@@ -31,8 +31,11 @@ std::vector<TensorRef> inputs_of(const Graph& graph) {
     std::vector<TensorRef> inputs;
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::input) continue;
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
-        for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = static_cast<float>((i * 37 + node.slot * 11) % 101) / 64.0f - 0.77f;
+        TensorRef tensor =
+            runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+        for (int64_t i = 0; i < tensor->type().numel(); ++i)
+            tensor->as<float>()[i] =
+                static_cast<float>((i * 37 + node.slot * 11) % 101) / 64.0f - 0.77f;
         inputs.push_back(tensor);
     }
     return inputs;
@@ -43,23 +46,30 @@ constexpr std::string_view kLinear =
     "%3: f32[4, 3] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n%4: f32[4, 3] = add %3 %2\nreturn %4\n";
 
 TEST_F(FuseEpilogues, ABiasBecomesAStepOfTheProduct) {
-    EXPECT_EQ(after(kLinear),
-              "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n%2: f32[3] = input 2\n"
-              "%3: f32[4, 3] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"bias\"}\nreturn %3\n");
+    EXPECT_EQ(
+        after(kLinear),
+        "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n%2: f32[3] = input 2\n"
+        "%3: f32[4, 3] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"bias\"}\nreturn %3\n");
 }
 
 TEST_F(FuseEpilogues, ABiasThatIsNamedLaterComesFirst) {
-    EXPECT_EQ(after("%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n"
-                    "%2: f32[4, 3] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n%3: f32[3] = input 2\n%4: f32[4, 3] = add %3 %2\nreturn %4\n"),
-              "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n%2: f32[3] = input 2\n"
-              "%3: f32[4, 3] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"bias\"}\nreturn %3\n");
+    EXPECT_EQ(
+        after(
+            "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n"
+            "%2: f32[4, 3] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n%3: f32[3] = input 2\n%4: f32[4, 3] = add %3 %2\nreturn %4\n"),
+        "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n%2: f32[3] = input 2\n"
+        "%3: f32[4, 3] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"bias\"}\nreturn %3\n");
 }
 
 TEST_F(FuseEpilogues, ABiasAndThenAResidual) {
     const std::string text = after(
         "%0: f32[4, 3] = input 0\n%1: f32[3, 3] = input 1\n%2: f32[3] = input 2\n"
         "%3: f32[4, 3] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n%4: f32[4, 3] = add %3 %2\n%5: f32[4, 3] = add %0 %4\nreturn %5\n");
-    EXPECT_NE(text.find("matmul_epilogue %0 %1 %2 %0 {transpose_a=0, transpose_b=0, epilogue=\"bias add\"}\nreturn %3\n"), std::string::npos) << text;
+    EXPECT_NE(
+        text.find(
+            "matmul_epilogue %0 %1 %2 %0 {transpose_a=0, transpose_b=0, epilogue=\"bias add\"}\nreturn %3\n"),
+        std::string::npos)
+        << text;
 }
 
 TEST_F(FuseEpilogues, AProductThatSomebodyElseReadsStays) {
@@ -108,8 +118,11 @@ TEST_F(FuseEpilogues, Float16IsRoundedAsOftenAsBefore) {
 }
 
 TEST_F(FuseEpilogues, ReluIsLeftOutWhereResultsAreExact) {
-    const std::string relu = std::string(kLinear.substr(0, kLinear.find("return"))) + "%5: f32[4, 3] = relu %4\nreturn %5\n";
-    const auto text = [&](bool exact) { return print(run_pipeline(parse_graph(relu), {.opt_level = 3, .exact = exact})); };
+    const std::string relu = std::string(kLinear.substr(0, kLinear.find("return"))) +
+                             "%5: f32[4, 3] = relu %4\nreturn %5\n";
+    const auto text = [&](bool exact) {
+        return print(run_pipeline(parse_graph(relu), {.opt_level = 3, .exact = exact}));
+    };
     EXPECT_NE(text(false).find("epilogue=\"bias relu\""), std::string::npos);
     EXPECT_EQ(text(true).find("bias relu"), std::string::npos);
     EXPECT_NE(text(true).find("epilogue=\"bias\""), std::string::npos);
@@ -118,11 +131,14 @@ TEST_F(FuseEpilogues, ReluIsLeftOutWhereResultsAreExact) {
 // A block with a residual: x -> conv, bias, relu -> conv, bias, + x -> relu.
 std::string residual_block() {
     return "%0: f32[2, 16, 12, 12] = input 0\n%1: f32[16, 16, 3, 3] = input 1\n%2: f32[1, 16, 1, 1] = input 2\n"
-           "%3: f32[2, 16, 12, 12] = conv %0 %1" + std::string(kConv) +
+           "%3: f32[2, 16, 12, 12] = conv %0 %1" +
+           std::string(kConv) +
            "%4: f32[2, 16, 12, 12] = add %3 %2\n%5: f32[2, 16, 12, 12] = relu %4\n"
-           "%6: f32[2, 16, 12, 12] = conv %5 %1" + std::string(kConv) +
+           "%6: f32[2, 16, 12, 12] = conv %5 %1" +
+           std::string(kConv) +
            "%7: f32[2, 16, 12, 12] = add %6 %2\n%8: f32[2, 16, 12, 12] = add %7 %5\n%9: f32[2, 16, 12, 12] = relu %8\n"
-           "%10: f32[2, 16, 12, 12] = conv %9 %1" + std::string(kConv) + "return %10\n";
+           "%10: f32[2, 16, 12, 12] = conv %9 %1" +
+           std::string(kConv) + "return %10\n";
 }
 
 // The attention-free half of a transformer block, on rows: x + (leaky_relu(x a + b) c + d).
@@ -132,7 +148,9 @@ constexpr std::string_view kMlpBlock =
     "%8: f32[64, 32] = matmul %7 %3 {transpose_a=0, transpose_b=0}\n%9: f32[64, 32] = add %8 %4\n%10: f32[64, 32] = add %9 %0\n"
     "%11: f32[64, 128] = matmul %10 %1 {transpose_a=0, transpose_b=0}\nreturn %11\n";
 
-size_t peak_of(const Graph& graph) { return Program(graph, graph, runtime::default_device(), {.check = true}).plan().peak_live_bytes; }
+size_t peak_of(const Graph& graph) {
+    return Program(graph, graph, runtime::default_device(), {.check = true}).plan().peak_live_bytes;
+}
 
 void expect_less_traffic_and_no_more_memory(const Graph& graph) {
     const Graph laid = assign_layouts(graph), ours = fuse_relu(fuse_epilogues(laid));
@@ -140,13 +158,19 @@ void expect_less_traffic_and_no_more_memory(const Graph& graph) {
     EXPECT_LE(peak_of(ours), peak_of(laid));
     EXPECT_LT(bytes_moved(fuse(ours)), bytes_moved(fuse(laid)));
     const auto inputs = inputs_of(graph);
-    EXPECT_EQ(values_of(interpret(fuse(ours), inputs)[0]), values_of(interpret(fuse(laid), inputs)[0]));
+    EXPECT_EQ(values_of(interpret(fuse(ours), inputs)[0]),
+              values_of(interpret(fuse(laid), inputs)[0]));
 }
 
-TEST_F(FuseEpilogues, AResidualBlockMovesLessAndHasTheSameBits) { expect_less_traffic_and_no_more_memory(parse_graph(residual_block())); }
-TEST_F(FuseEpilogues, AnMlpBlockMovesLessAndHasTheSameBits) { expect_less_traffic_and_no_more_memory(parse_graph(kMlpBlock)); }
+TEST_F(FuseEpilogues, AResidualBlockMovesLessAndHasTheSameBits) {
+    expect_less_traffic_and_no_more_memory(parse_graph(residual_block()));
+}
+TEST_F(FuseEpilogues, AnMlpBlockMovesLessAndHasTheSameBits) {
+    expect_less_traffic_and_no_more_memory(parse_graph(kMlpBlock));
+}
 
-// What a program needs for its values, without workspace, and its last step; also checks what it computes.
+// What a program needs for its values, without workspace, and its last step; also checks what it
+// computes.
 struct Needs {
     size_t buffers = 0;
     std::string last_step;
@@ -157,23 +181,29 @@ Needs needs_of(std::string_view text) {
     std::vector<TensorRef> inputs = inputs_of(graph);
     const auto expected = values_of(interpret(graph, inputs)[0]);
     EXPECT_EQ(values_of(program.run(inputs)[0]), expected);
-    return {program.plan().planned_bytes - program.plan().workspace_bytes, program.plan().steps.back()};
+    return {program.plan().planned_bytes - program.plan().workspace_bytes,
+            program.plan().steps.back()};
 }
 constexpr size_t kMatrix = 64 * 64 * sizeof(float);
 
-//   x, w and y = softmax(x), whose place the sum takes over, or the plan says why the kernel at hand cannot
+//   x, w and y = softmax(x), whose place the sum takes over, or the plan says why the kernel at
+//   hand cannot
 TEST_F(FuseEpilogues, TheResultLiesOnAnAddendThatNobodyElseReads) {
-    const Needs needs = needs_of("%0: f32[64, 64] = input 0\n%1: f32[64, 64] = input 1\n%2: f32[64, 64] = softmax %0 {axis=1}\n"
-                         "%3: f32[64, 64] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"add\"}\nreturn %3\n");
-    EXPECT_EQ(needs.buffers, (needs.last_step.find("not in place: ") == std::string::npos ? 3 : 4) * kMatrix);
+    const Needs needs = needs_of(
+        "%0: f32[64, 64] = input 0\n%1: f32[64, 64] = input 1\n%2: f32[64, 64] = softmax %0 {axis=1}\n"
+        "%3: f32[64, 64] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"add\"}\nreturn %3\n");
+    EXPECT_EQ(needs.buffers,
+              (needs.last_step.find("not in place: ") == std::string::npos ? 3 : 4) * kMatrix);
 }
 
 //   x, y = softmax(x) and y x + y, which lies apart: the product reads all of y for each row
 TEST_F(FuseEpilogues, TheResultDoesNotLieOnAnAddendThatIsAlsoAFactor) {
-    EXPECT_EQ(needs_of("%0: f32[64, 64] = input 0\n%1: f32[64, 64] = softmax %0 {axis=1}\n"
-                         "%2: f32[64, 64] = matmul_epilogue %1 %0 %1 {transpose_a=0, transpose_b=0, epilogue=\"add\"}\nreturn %2\n").buffers,
-              3 * kMatrix);
+    EXPECT_EQ(
+        needs_of(
+            "%0: f32[64, 64] = input 0\n%1: f32[64, 64] = softmax %0 {axis=1}\n"
+            "%2: f32[64, 64] = matmul_epilogue %1 %0 %1 {transpose_a=0, transpose_b=0, epilogue=\"add\"}\nreturn %2\n")
+            .buffers,
+        3 * kMatrix);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

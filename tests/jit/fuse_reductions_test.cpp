@@ -5,8 +5,7 @@
 #include "jit/passes/passes.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using FuseReductions = World;
 
@@ -17,7 +16,8 @@ size_t kernels_in(const Graph& graph) {
 }
 size_t ops_in(const Graph& graph) {
     size_t count = 0;
-    for (const Node& node : graph.nodes()) count += node.kind == NodeKind::op && node.op->name != "reshape";
+    for (const Node& node : graph.nodes())
+        count += node.kind == NodeKind::op && node.op->name != "reshape";
     return count;
 }
 
@@ -27,7 +27,8 @@ std::vector<TensorRef> random_inputs(const Graph& graph) {
     std::vector<TensorRef> inputs;
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::input) continue;
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+        TensorRef tensor =
+            runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
         for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = draw(random);
         inputs.push_back(std::move(tensor));
     }
@@ -45,7 +46,9 @@ Graph fused(std::string_view text) {
         EXPECT_EQ(got[i]->type(), expected[i]->type());
         for (int64_t e = 0; e < expected[i]->type().numel(); ++e) {
             const float a = expected[i]->as<float>()[e], b = got[i]->as<float>()[e];
-            EXPECT_NEAR(a, b, 1e-5 * (1 + std::fabs(a))) << "result " << i << ", element " << e << "\n" << print(result);
+            EXPECT_NEAR(a, b, 1e-5 * (1 + std::fabs(a)))
+                << "result " << i << ", element " << e << "\n"
+                << print(result);
             if (std::fabs(a - b) > 1e-5 * (1 + std::fabs(a))) return result;
         }
     }
@@ -65,7 +68,8 @@ TEST_F(FuseReductions, SoftmaxWithItsNeighbours) {
 }
 
 TEST_F(FuseReductions, LogSoftmaxAlongTheFirstAxis) {
-    expect_one_kernel("%0: f32[40, 70] = input 0\n%1: f32[40, 70] = log_softmax %0 {axis=0}\nreturn %1\n");
+    expect_one_kernel(
+        "%0: f32[40, 70] = input 0\n%1: f32[40, 70] = log_softmax %0 {axis=0}\nreturn %1\n");
 }
 
 TEST_F(FuseReductions, SoftmaxGradient) {
@@ -92,8 +96,9 @@ TEST_F(FuseReductions, BatchNormJoinsTheActivationBehindIt) {
     const Graph graph = fused(
         "%0: f32[4, 6, 5, 5] = input 0\n%1: f32[6] = input 1\n%2: f32[6] = input 2\n"
         "%3: f32[4, 6, 5, 5], %4: f32[6], %5: f32[6] = batch_norm %0 %1 %2 {eps=1e-05}\n%6: f32[4, 6, 5, 5] = relu %3\nreturn %6 %4 %5\n");
-    EXPECT_EQ(kernels_in(graph), 2u) << print(graph);  // the factor of each channel, and the elements
-    EXPECT_EQ(ops_in(graph), 1u) << print(graph);      // the statistics
+    EXPECT_EQ(kernels_in(graph), 2u)
+        << print(graph);  // the factor of each channel, and the elements
+    EXPECT_EQ(ops_in(graph), 1u) << print(graph);  // the statistics
 }
 
 TEST_F(FuseReductions, BatchNormGradient) {
@@ -112,7 +117,8 @@ TEST_F(FuseReductions, ThePlaceOfALabelIsPickedInPassing) {
         "%9: f32[16, 40] = scatter_add %7 %1 %8 {axis=1}\n%10: f32[16, 1] = reduce_sum %9 {axes=[1], keepdims=1}\n%11: f32[16, 40] = exp %2\n"
         "%12: f32[16, 40] = mul %11 %10\n%13: f32[16, 40] = sub %9 %12\nreturn %6 %13\n");
     EXPECT_LE(kernels_in(graph), 2u) << print(graph);
-    EXPECT_LE(ops_in(graph), 3u) << print(graph);  // the labels are checked twice, and the mean over rows
+    EXPECT_LE(ops_in(graph), 3u) << print(
+        graph);  // the labels are checked twice, and the mean over rows
 }
 
 //  A row without its axis must not be taken for one along another axis of the same extent.
@@ -137,7 +143,8 @@ TEST_F(FuseReductions, ATransposeIsReadThroughStrides) {
         "%3: f32[4, 5, 6, 8] = mul %2 %1\nreturn %3\n");
 }
 
-// The copy is made for the matmul anyway: the kernel reads it, so that its source need not live longer.
+// The copy is made for the matmul anyway: the kernel reads it, so that its source need not live
+// longer.
 TEST_F(FuseReductions, ATransposeThatIsStoredIsReadAsItIs) {
     const Graph graph = fused(
         "%0: f32[4, 4] = input 0\n%1: f32[4, 4] = transpose %0 {perm=[1, 0]}\n%2: f32[4, 4] = matmul %1 %1 {transpose_a=0, transpose_b=0}\n"
@@ -157,9 +164,9 @@ TEST_F(FuseReductions, ABroadcastInsideAKernelIsReadAsItIs) {
 }
 
 TEST_F(FuseReductions, AFewLongRowsAreLeftToTheEagerKernel) {
-    const Graph graph = fused("%0: f32[2, 40000] = input 0\n%1: f32[2, 40000] = neg %0\n%2: f32[2] = reduce_max %1 {axes=[1], keepdims=0}\nreturn %2\n");
+    const Graph graph = fused(
+        "%0: f32[2, 40000] = input 0\n%1: f32[2, 40000] = neg %0\n%2: f32[2] = reduce_max %1 {axes=[1], keepdims=0}\nreturn %2\n");
     EXPECT_EQ(kernels_in(graph), 0u) << print(graph);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

@@ -3,24 +3,25 @@
 #include "runtime/error.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using GraphEdits = World;
 using runtime::find_op;
 
-Type floats_of(const runtime::Shape& shape) { return {.dtype = runtime::DType::f32, .shape = shape}; }
+Type floats_of(const runtime::Shape& shape) {
+    return {.dtype = runtime::DType::f32, .shape = shape};
+}
 
 std::string refusal(const std::function<void()>& edit) {
     try {
         edit();
         return "accepted";
-    } catch (const runtime::UserError& error) {
-        return error.what();
-    }
+    } catch (const runtime::UserError& error) { return error.what(); }
 }
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
 
 // y = relu(x + w)
 struct Sum {
@@ -31,7 +32,9 @@ struct Sum {
         y = editor.add_op(find_op("relu"), {}, {sum})[0];
         editor.set_roots({.outputs = {y}});
     }
-    std::string text() { return print(editor.model(editor.roots().outputs, {.optimize = false}).graph); }
+    std::string text() {
+        return print(editor.model(editor.roots().outputs, {.optimize = false}).graph);
+    }
 
     GraphEditor editor;
     ValueId x, w, sum, y;
@@ -40,7 +43,9 @@ struct Sum {
 TEST_F(GraphEdits, AModelHasWhatItsOutputsNeedAndNothingElse) {
     Sum net;
     net.editor.add_op(find_op("exp"), {}, {net.x});
-    const Model model = net.editor.model(net.editor.roots().outputs, {.optimize = false, .keep_op_names = true, .keep_param_names = true});
+    const Model model =
+        net.editor.model(net.editor.roots().outputs,
+                         {.optimize = false, .keep_op_names = true, .keep_param_names = true});
     EXPECT_EQ(model.graph.nodes().size(), 4);
     EXPECT_EQ(model.node_names, (std::vector<std::string>{"x", "w", "ADD", "RELU"}));
     EXPECT_EQ(fault_of(model.graph), "");
@@ -48,10 +53,16 @@ TEST_F(GraphEdits, AModelHasWhatItsOutputsNeedAndNothingElse) {
 
 TEST_F(GraphEdits, ALoadedModelIsTheSameModel) {
     Sum net;
-    const Model model = net.editor.model(net.editor.roots().outputs, {.optimize = false, .keep_value_names = 2, .keep_op_names = true, .keep_param_names = true});
+    const Model model = net.editor.model(net.editor.roots().outputs, {.optimize = false,
+                                                                      .keep_value_names = 2,
+                                                                      .keep_op_names = true,
+                                                                      .keep_param_names = true});
     GraphEditor other;
     other.set_roots({.outputs = other.add_model(model)});
-    const Model again = other.model(other.roots().outputs, {.optimize = false, .keep_value_names = 2, .keep_op_names = true, .keep_param_names = true});
+    const Model again = other.model(other.roots().outputs, {.optimize = false,
+                                                            .keep_value_names = 2,
+                                                            .keep_op_names = true,
+                                                            .keep_param_names = true});
     EXPECT_EQ(to_bytes(again), to_bytes(model));
 }
 
@@ -72,29 +83,36 @@ TEST_F(GraphEdits, TypesFollowAReplacedInput) {
 TEST_F(GraphEdits, AnEditThatFailsChangesNothing) {
     Sum net;
     const std::string before = net.text();
-    const std::string why = refusal([&] { net.editor.replace({{net.x, net.editor.add_input(floats_of({7, 4}), "z")}}); });
+    const std::string why = refusal(
+        [&] { net.editor.replace({{net.x, net.editor.add_input(floats_of({7, 4}), "z")}}); });
     EXPECT_TRUE(contains(why, "node 'ADD' (add)")) << why;
     EXPECT_EQ(net.text(), before);
 }
 
 TEST_F(GraphEdits, ALoopIsNamed) {
     Sum net;
-    const std::string why = refusal([&] { net.editor.set_operand(net.editor.value(net.sum).producer, 0, net.y); });
+    const std::string why =
+        refusal([&] { net.editor.set_operand(net.editor.value(net.sum).producer, 0, net.y); });
     EXPECT_TRUE(contains(why, "'ADD' (add) would read its own result, through 'RELU'")) << why;
     EXPECT_TRUE(contains(net.text(), "add %0"));
 }
 
 TEST_F(GraphEdits, OpsOnPlaceholdersGrowTheGraph) {
     Sum net;
-    const TensorRef result = runtime::apply(find_op("neg"), {}, {{net.editor.placeholder(net.y)}})[0];
+    const TensorRef result =
+        runtime::apply(find_op("neg"), {}, {{net.editor.placeholder(net.y)}})[0];
     net.editor.set_roots({.outputs = {static_cast<ValueId>(result->trace.value)}});
     EXPECT_TRUE(contains(net.text(), "neg %3")) << net.text();
 }
 
 TEST_F(GraphEdits, APlaceholderOfAGraphThatIsGoneIsRefused) {
     TensorRef orphan;
-    { Sum net; orphan = net.editor.placeholder(net.y); }
-    EXPECT_TRUE(contains(refusal([&] { runtime::apply(find_op("neg"), {}, {&orphan, 1}); }), "a network that is gone"));
+    {
+        Sum net;
+        orphan = net.editor.placeholder(net.y);
+    }
+    EXPECT_TRUE(contains(refusal([&] { runtime::apply(find_op("neg"), {}, {&orphan, 1}); }),
+                         "a network that is gone"));
 }
 
 TEST_F(GraphEdits, DeepGraphsNeedNoDeepStack) {
@@ -107,34 +125,46 @@ TEST_F(GraphEdits, DeepGraphsNeedNoDeepStack) {
 
 // ---- attributes that hold extents
 
-std::string refitted(std::string_view op, Attrs attrs, const Type& before, const Type& after, BatchChange batch = {}) {
+std::string refitted(std::string_view op, Attrs attrs, const Type& before, const Type& after,
+                     BatchChange batch = {}) {
     const Node node{.op = &find_op(op), .attrs = std::move(attrs)};
     try {
         return runtime::to_string(refit(node, {&before, 1}, {&after, 1}, batch)[0]);
-    } catch (const runtime::UserError&) {
-        return "refused";
-    }
+    } catch (const runtime::UserError&) { return "refused"; }
 }
 using Ints = std::vector<int64_t>;
 
 TEST(Refit, ABatchThatLeadsFollowsThroughReshape) {
-    EXPECT_EQ(refitted("reshape", {Ints{4, 6}}, floats_of({4, 2, 3}), floats_of({8, 2, 3}), {4, 8}), "[8, 6]");
-    EXPECT_EQ(refitted("reshape", {Ints{8, 3}}, floats_of({4, 2, 3}), floats_of({1, 2, 3}), {4, 1}), "[2, 3]");
-    EXPECT_EQ(refitted("reshape", {Ints{1, 6}}, floats_of({1, 2, 3}), floats_of({5, 2, 3}), {1, 5}), "[5, 6]");
-    EXPECT_EQ(refitted("reshape", {Ints{1, 2, 3}}, floats_of({2, 3}), floats_of({10, 3}), {1, 5}), "[5, 2, 3]");
+    EXPECT_EQ(refitted("reshape", {Ints{4, 6}}, floats_of({4, 2, 3}), floats_of({8, 2, 3}), {4, 8}),
+              "[8, 6]");
+    EXPECT_EQ(refitted("reshape", {Ints{8, 3}}, floats_of({4, 2, 3}), floats_of({1, 2, 3}), {4, 1}),
+              "[2, 3]");
+    EXPECT_EQ(refitted("reshape", {Ints{1, 6}}, floats_of({1, 2, 3}), floats_of({5, 2, 3}), {1, 5}),
+              "[5, 6]");
+    EXPECT_EQ(refitted("reshape", {Ints{1, 2, 3}}, floats_of({2, 3}), floats_of({10, 3}), {1, 5}),
+              "[5, 2, 3]");
 }
 
 TEST(Refit, AReshapeWithTwoReadingsIsRefused) {
-    EXPECT_EQ(refitted("reshape", {Ints{8, 4, 3}}, floats_of({32, 3}), floats_of({64, 3}), {4, 8}), "refused");  // [t, B, c]?
-    EXPECT_EQ(refitted("reshape", {Ints{6}}, floats_of({1, 6}), floats_of({5, 6}), {1, 5}), "refused");          // x[0]?
-    EXPECT_EQ(refitted("reshape", {Ints{2, 12}}, floats_of({2, 4, 3}), floats_of({2, 8, 3}), {4, 8}), "refused");
-    EXPECT_EQ(refitted("reshape", {Ints{4, 6}}, floats_of({4, 2, 3}), floats_of({8, 2, 3})), "refused");  // no batch is known
+    EXPECT_EQ(refitted("reshape", {Ints{8, 4, 3}}, floats_of({32, 3}), floats_of({64, 3}), {4, 8}),
+              "refused");  // [t, B, c]?
+    EXPECT_EQ(refitted("reshape", {Ints{6}}, floats_of({1, 6}), floats_of({5, 6}), {1, 5}),
+              "refused");  // x[0]?
+    EXPECT_EQ(
+        refitted("reshape", {Ints{2, 12}}, floats_of({2, 4, 3}), floats_of({2, 8, 3}), {4, 8}),
+        "refused");
+    EXPECT_EQ(refitted("reshape", {Ints{4, 6}}, floats_of({4, 2, 3}), floats_of({8, 2, 3})),
+              "refused");  // no batch is known
 }
 
 TEST(Refit, WholeAxesStayWholeAndPartsAreRefused) {
-    EXPECT_EQ(refitted("slice", {Ints{0, 1}, Ints{4, 2}, Ints{1, 1}}, floats_of({4, 3}), floats_of({8, 3})), "[0, 1]");
-    EXPECT_EQ(refitted("slice", {Ints{3}, Ints{-1}, Ints{-1}}, floats_of({4}), floats_of({8})), "[7]");
-    EXPECT_EQ(refitted("slice", {Ints{1}, Ints{4}, Ints{1}}, floats_of({4}), floats_of({8})), "refused");
+    EXPECT_EQ(refitted("slice", {Ints{0, 1}, Ints{4, 2}, Ints{1, 1}}, floats_of({4, 3}),
+                       floats_of({8, 3})),
+              "[0, 1]");
+    EXPECT_EQ(refitted("slice", {Ints{3}, Ints{-1}, Ints{-1}}, floats_of({4}), floats_of({8})),
+              "[7]");
+    EXPECT_EQ(refitted("slice", {Ints{1}, Ints{4}, Ints{1}}, floats_of({4}), floats_of({8})),
+              "refused");
 }
 
 TEST(Refit, IndexedAxesKeepTheirExtent) {
@@ -144,8 +174,8 @@ TEST(Refit, IndexedAxesKeepTheirExtent) {
 }
 
 TEST(Refit, BroadcastsFollowTheAxesThatTheyKeep) {
-    EXPECT_EQ(refitted("broadcast_to", {Ints{2, 4, 9}}, floats_of({4, 1}), floats_of({8, 1})), "[2, 8, 9]");
+    EXPECT_EQ(refitted("broadcast_to", {Ints{2, 4, 9}}, floats_of({4, 1}), floats_of({8, 1})),
+              "[2, 8, 9]");
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

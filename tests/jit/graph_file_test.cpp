@@ -5,8 +5,7 @@
 #include "runtime/error.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using GraphFile = World;
 
@@ -17,8 +16,10 @@ Model scaled() {
     const ValueId x = model.graph.add_input(type, 0);
     const ValueId w = model.graph.add_constant(floats({4}, {1, 2, 3, 4}));
     const ValueId one = model.graph.add_constant(floats({}, {1}));
-    const ValueId product = model.graph.add({.op = &runtime::find_op("mul"), .inputs = {x, w}}, {&type, 1})[0];
-    model.graph.outputs = model.graph.add({.op = &runtime::find_op("add"), .inputs = {product, one}}, {&type, 1});
+    const ValueId product =
+        model.graph.add({.op = &runtime::find_op("mul"), .inputs = {x, w}}, {&type, 1})[0];
+    model.graph.outputs =
+        model.graph.add({.op = &runtime::find_op("add"), .inputs = {product, one}}, {&type, 1});
     model.inputs = {"x"};
     model.outputs = {"y"};
     model.node_names = {"x", "w", "", "MUL", "ADD"};
@@ -47,7 +48,9 @@ std::string refusal(std::string_view bytes) {
     }
 }
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
 
 TEST_F(GraphFile, ReadingUndoesWriting) {
     const Model model = scaled();
@@ -61,7 +64,9 @@ TEST_F(GraphFile, ReadingUndoesWriting) {
     EXPECT_EQ(again.metadata, model.metadata);
 }
 
-TEST_F(GraphFile, TheSameModelGivesTheSameBytes) { EXPECT_EQ(to_bytes(scaled()), to_bytes(scaled())); }
+TEST_F(GraphFile, TheSameModelGivesTheSameBytes) {
+    EXPECT_EQ(to_bytes(scaled()), to_bytes(scaled()));
+}
 
 TEST_F(GraphFile, AReadModelComputesTheSame) {
     const Model model = from_bytes(to_bytes(scaled()), "model.mge");
@@ -80,7 +85,8 @@ TEST_F(GraphFile, EveryTruncationIsRefusedWithTheNameOfTheFile) {
     const std::string bytes = to_bytes(scaled());
     for (size_t size = 0; size < bytes.size(); ++size) {
         const std::string message = refusal(std::string_view(bytes).substr(0, size));
-        ASSERT_TRUE(contains(message, "cannot read the model model.mge")) << size << ": " << message;
+        ASSERT_TRUE(contains(message, "cannot read the model model.mge"))
+            << size << ": " << message;
     }
 }
 
@@ -116,10 +122,12 @@ TEST_F(GraphFile, ALengthBeyondTheEndIsRefusedBeforeAnythingIsAllocated) {
     EXPECT_TRUE(contains(refusal(sealed(bytes)), "bytes were expected at 40"));
 }
 
-// Refused was only "= const ", and the parser reads the others alike: a file of some bytes could ask for any memory.
+// Refused was only "= const ", and the parser reads the others alike: a file of some bytes could
+// ask for any memory.
 TEST_F(GraphFile, AConstantInTheTextIsRefusedHoweverItIsWritten) {
     const std::string bytes = to_bytes(scaled());
-    for (std::string_view written : {"= const 1", "=const  1", "=  const ", "= fused 1", "=fused  1"}) {
+    for (std::string_view written :
+         {"= const 1", "=const  1", "=  const ", "= fused 1", "=fused  1"}) {
         std::string changed = bytes;
         changed.replace(changed.find("= input 1"), 9, written);
         EXPECT_TRUE(contains(refusal(sealed(changed)), "' may not stand here")) << written;
@@ -132,7 +140,8 @@ TEST_F(GraphFile, ATypeThatInferenceDoesNotGiveIsRefused) {
     EXPECT_NE(refusal(sealed(bytes)), "accepted");
 }
 
-TEST_F(GraphFile, SomethingElseIsNoModel) { EXPECT_TRUE(contains(refusal(std::string(100, 'x')), "does not begin like a dumped model")); }
+TEST_F(GraphFile, SomethingElseIsNoModel) {
+    EXPECT_TRUE(contains(refusal(std::string(100, 'x')), "does not begin like a dumped model"));
+}
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

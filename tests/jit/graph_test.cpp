@@ -3,8 +3,7 @@
 #include "runtime/error.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using GraphText = World;
 using Verifier = World;
@@ -23,13 +22,15 @@ TEST_F(GraphText, ParseUndoesPrint) { EXPECT_EQ(print(parse_graph(kLinear)), kLi
 
 TEST_F(GraphText, LargeConstantsKeepEveryBit) {
     Graph graph;
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = {40}});
+    TensorRef tensor = runtime::empty_tensor(runtime::default_device(),
+                                             {.dtype = runtime::DType::f32, .shape = {40}});
     for (int i = 0; i < 40; ++i) tensor->as<float>()[i] = 1.0f / static_cast<float>(i);
     graph.outputs = {graph.add_constant(tensor)};
     const std::string text = print(graph);
     const Graph again = parse_graph(text);
     EXPECT_EQ(print(again), text);
-    EXPECT_EQ(std::memcmp(again.producer(again.outputs[0]).constant->data(), tensor->data(), 160), 0);
+    EXPECT_EQ(std::memcmp(again.producer(again.outputs[0]).constant->data(), tensor->data(), 160),
+              0);
 }
 
 TEST_F(GraphText, AnUnknownOpIsRefusedWithItsLine) {
@@ -37,15 +38,20 @@ TEST_F(GraphText, AnUnknownOpIsRefusedWithItsLine) {
         parse_graph("%0: f32[2] = input 0\n%1: f32[2] = frobnicate %0\nreturn %1\n");
         FAIL() << "an unknown op must be refused";
     } catch (const runtime::UserError& error) {
-        EXPECT_NE(std::string(error.what()).find("line 2: there is no op named 'frobnicate'"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("line 2: there is no op named 'frobnicate'"),
+                  std::string::npos)
+            << error.what();
     }
 }
 
 TEST_F(GraphText, AValueThatIsNotDefinedIsRefused) {
-    EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %7\nreturn %1\n"), runtime::UserError);
+    EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %7\nreturn %1\n"),
+                 runtime::UserError);
 }
 
-TEST_F(GraphText, AMissingReturnIsRefused) { EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n"), runtime::UserError); }
+TEST_F(GraphText, AMissingReturnIsRefused) {
+    EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n"), runtime::UserError);
+}
 
 TEST_F(GraphViews, DotHasAnEdgeForEachOperand) {
     const std::string dot = to_dot(parse_graph(kLinear));
@@ -53,13 +59,17 @@ TEST_F(GraphViews, DotHasAnEdgeForEachOperand) {
     EXPECT_NE(dot.find("n4 -> out0"), std::string::npos);
 }
 
-TEST_F(GraphViews, HtmlEscapesWhatUsersWrote) { EXPECT_NE(to_html(parse_graph(kLinear), "<script>").find("&lt;script&gt;"), std::string::npos); }
+TEST_F(GraphViews, HtmlEscapesWhatUsersWrote) {
+    EXPECT_NE(to_html(parse_graph(kLinear), "<script>").find("&lt;script&gt;"), std::string::npos);
+}
 
 TEST_F(Verifier, AcceptsASoundGraph) { EXPECT_EQ(fault_of(parse_graph(kLinear)), ""); }
 
 TEST_F(Verifier, FindsATypeThatInferenceDoesNotGive) {
     const Graph graph = parse_graph("%0: f32[2] = input 0\n%1: f32[3] = neg %0\nreturn %1\n");
-    EXPECT_NE(fault_of(graph).find("neg has type f32[3], inference gives f32[2]"), std::string::npos) << fault_of(graph);
+    EXPECT_NE(fault_of(graph).find("neg has type f32[3], inference gives f32[2]"),
+              std::string::npos)
+        << fault_of(graph);
 }
 
 TEST_F(Verifier, FindsTwoInputsInOneSlot) {
@@ -68,10 +78,10 @@ TEST_F(Verifier, FindsTwoInputsInOneSlot) {
 }
 
 TEST_F(Interpreter, GivesTheMeaningOfAGraph) {
-    const Graph graph = parse_graph("%0: f32[2] = input 0\n%1: f32[] = const 3\n%2: f32[2] = mul %0 %1\n%3: f32[2] = add %2 %0\nreturn %3\n");
+    const Graph graph = parse_graph(
+        "%0: f32[2] = input 0\n%1: f32[] = const 3\n%2: f32[2] = mul %0 %1\n%3: f32[2] = add %2 %0\nreturn %3\n");
     const TensorRef x = floats({2}, {1, -2});
     EXPECT_EQ(values_of(interpret(graph, {&x, 1})[0]), (std::vector<float>{4, -8}));
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

@@ -17,8 +17,11 @@ inline std::vector<TensorRef> inputs_for(const Graph& graph) {
     std::vector<TensorRef> inputs;
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::input) continue;
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
-        for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = static_cast<float>((i * 37 + node.slot * 11) % 17) / 8.0f - 1.0f;
+        TensorRef tensor =
+            runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+        for (int64_t i = 0; i < tensor->type().numel(); ++i)
+            tensor->as<float>()[i] =
+                static_cast<float>((i * 37 + node.slot * 11) % 17) / 8.0f - 1.0f;
         inputs.push_back(tensor);
     }
     return inputs;

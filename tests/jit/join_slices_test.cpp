@@ -1,14 +1,14 @@
 #include "jit/passes/passes.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using JoinSlices = World;
 
 size_t count(const Graph& graph, std::string_view op) {
     size_t found = 0;
-    for (const Node& node : graph.nodes()) found += node.kind == NodeKind::op && node.op->name == op;
+    for (const Node& node : graph.nodes())
+        found += node.kind == NodeKind::op && node.op->name == op;
     return found;
 }
 
@@ -23,7 +23,8 @@ TEST_F(JoinSlices, PartsThatDoNotOverlapAreSetInOneTensor) {
     EXPECT_EQ(fault_of(graph), "");
     EXPECT_EQ(count(graph, "add"), 0u) << print(graph);
     EXPECT_EQ(count(graph, "full"), 1u) << print(graph);
-    const std::vector<TensorRef> inputs = {floats({1, 2}, {1, 2}), floats({1, 2}, {3, 4}), floats({1, 2}, {5, 6})};
+    const std::vector<TensorRef> inputs = {floats({1, 2}, {1, 2}), floats({1, 2}, {3, 4}),
+                                           floats({1, 2}, {5, 6})};
     EXPECT_EQ(values_of(interpret(graph, inputs)[0]), (std::vector<float>{1, 2, 3, 4, 5, 6}));
 }
 
@@ -33,7 +34,8 @@ TEST_F(JoinSlices, OverlappingPartsAreAdded) {
     const Graph graph = drop_dead(join_slices(parse_graph(text)));
     EXPECT_EQ(fault_of(graph), "");
     EXPECT_GE(count(graph, "add"), 1u) << print(graph);
-    const std::vector<TensorRef> inputs = {floats({1, 2}, {1, 2}), floats({1, 2}, {3, 4}), floats({1, 2}, {5, 6})};
+    const std::vector<TensorRef> inputs = {floats({1, 2}, {1, 2}), floats({1, 2}, {3, 4}),
+                                           floats({1, 2}, {5, 6})};
     EXPECT_EQ(values_of(interpret(graph, inputs)[0]), (std::vector<float>{1, 2, 0, 0, 8, 10}));
 }
 
@@ -42,11 +44,11 @@ TEST_F(JoinSlices, APartThatSomebodyElseReadsStays) {
     text.replace(text.find("return %8"), 9, "return %8 %4");
     const Graph graph = drop_dead(join_slices(parse_graph(text)));
     EXPECT_EQ(fault_of(graph), "");
-    const std::vector<TensorRef> inputs = {floats({1, 2}, {1, 2}), floats({1, 2}, {3, 4}), floats({1, 2}, {5, 6})};
+    const std::vector<TensorRef> inputs = {floats({1, 2}, {1, 2}), floats({1, 2}, {3, 4}),
+                                           floats({1, 2}, {5, 6})};
     const auto got = interpret(graph, inputs);
     EXPECT_EQ(values_of(got[0]), (std::vector<float>{1, 2, 3, 4, 5, 6}));
     EXPECT_EQ(values_of(got[1]), (std::vector<float>{0, 0, 0, 0, 5, 6}));
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

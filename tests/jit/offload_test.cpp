@@ -8,15 +8,17 @@
 #include "memory/rematerialize.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 // Computes as the CPU does, and says that its memory is apart.
 class Card final : public runtime::Device {
 public:
     std::string_view name() const override { return cpu_.name(); }
     runtime::Allocator& allocator() override { return cpu_.allocator(); }
-    std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall& call, std::span<const Type> outputs) override { return cpu_.prepare(call, outputs); }
+    std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall& call,
+                                                       std::span<const Type> outputs) override {
+        return cpu_.prepare(call, outputs);
+    }
     void copy_to_host(void* to, const void* from, size_t bytes) override {
         stored += bytes;
         std::memcpy(to, from, bytes);
@@ -35,7 +37,8 @@ private:
 
 class Offload : public World {
 protected:
-    // exp is read at once and, through a view, in backward, which neg begins; meanwhile concat needs memory.
+    // exp is read at once and, through a view, in backward, which neg begins; meanwhile concat
+    // needs memory.
     static Graph training(bool is_marked) {
         const Graph graph = parse_graph(
             "%0: f32[1024] = input 0\n%1: f32[1024] = exp %0\n%2: f32[32, 32] = reshape %1 {shape=[32, 32]}\n%3: f32[32, 32] = sin %2\n"
@@ -50,7 +53,9 @@ protected:
         return rewriter.finish();
     }
 
-    static Graph prepared(const Graph& graph, runtime::Device& device) { return run_pipeline(graph, {.opt_level = 0, .device = &device}); }
+    static Graph prepared(const Graph& graph, runtime::Device& device) {
+        return run_pipeline(graph, {.opt_level = 0, .device = &device});
+    }
 
     static std::vector<float> run(const Graph& graph, runtime::Device& device, MemoryPlan& plan) {
         std::vector<float> numbers(1024);
@@ -79,11 +84,12 @@ TEST_F(Offload, AMarkedValueWaitsOnTheHost) {
 
 TEST_F(Offload, ItIsStoredWhenItIsMadeAndFetchedForBackward) {
     Card card;
-    EXPECT_EQ(print(prepared(training(true), card)),
-              "%0: f32[1024] = input 0\n%1: f32[1024] = exp %0\n%2: f32[1024] = to_host %1\n%3: f32[32, 32] = reshape %1 {shape=[32, 32]}\n"
-              "%4: f32[32, 32] = sin %3\n%5: f32[64, 32] = concat %4 %4 {axis=0}\n%6: f32[64, 32] = neg %5\n"
-              "%7: f32[32, 32] = slice %6 {begin=[0, 0], end=[64, 32], step=[2, 1]}\n%8: f32[1024] = from_host %2\n"
-              "%9: f32[32, 32] = reshape %8 {shape=[32, 32]}\n%10: f32[32, 32] = mul %9 %7\n%11: f32[32, 32] = transpose %10 {perm=[1, 0]}\nreturn %11\n");
+    EXPECT_EQ(
+        print(prepared(training(true), card)),
+        "%0: f32[1024] = input 0\n%1: f32[1024] = exp %0\n%2: f32[1024] = to_host %1\n%3: f32[32, 32] = reshape %1 {shape=[32, 32]}\n"
+        "%4: f32[32, 32] = sin %3\n%5: f32[64, 32] = concat %4 %4 {axis=0}\n%6: f32[64, 32] = neg %5\n"
+        "%7: f32[32, 32] = slice %6 {begin=[0, 0], end=[64, 32], step=[2, 1]}\n%8: f32[1024] = from_host %2\n"
+        "%9: f32[32, 32] = reshape %8 {shape=[32, 32]}\n%10: f32[32, 32] = mul %9 %7\n%11: f32[32, 32] = transpose %10 {perm=[1, 0]}\nreturn %11\n");
 }
 
 TEST_F(Offload, WhereTheMemoryIsTheHostsNothingChanges) {
@@ -115,5 +121,4 @@ TEST_F(Offload, ToTheSearchTheCopyOnTheHostTakesNoMemory) {
     EXPECT_EQ(marked + 4096, plain);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

@@ -3,8 +3,7 @@
 #include "jit/pipeline.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using FoldConstants = World;
 using Dedup = World;
@@ -34,13 +33,17 @@ TEST_F(FoldConstants, ReplacesTheSumOfTwoConstants) {
 }
 
 TEST_F(FoldConstants, LeavesWhatDependsOnAnInput) {
-    constexpr std::string_view text = "%0: f32[] = input 0\n%1: f32[] = const 3\n%2: f32[] = add %0 %1\nreturn %2\n";
+    constexpr std::string_view text =
+        "%0: f32[] = input 0\n%1: f32[] = const 3\n%2: f32[] = add %0 %1\nreturn %2\n";
     EXPECT_EQ(after(fold_constants, text), text);
 }
 
 TEST_F(Dedup, JoinsEqualNodes) {
-    EXPECT_EQ(after(dedup, "%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = exp %0\n%3: f32[2] = add %1 %2\nreturn %3\n"),
-              "%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = add %1 %1\nreturn %2\n");
+    EXPECT_EQ(
+        after(
+            dedup,
+            "%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = exp %0\n%3: f32[2] = add %1 %2\nreturn %3\n"),
+        "%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = add %1 %1\nreturn %2\n");
 }
 
 TEST_F(Dedup, KeepsNodesWithOtherAttributesApart) {
@@ -50,28 +53,38 @@ TEST_F(Dedup, KeepsNodesWithOtherAttributesApart) {
 }
 
 TEST_F(DropDead, KeepsInputsButNotUnreadNodes) {
-    EXPECT_EQ(after(drop_dead, "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = exp %0\n%3: f32[2] = neg %0\nreturn %3\n"),
-              "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = neg %0\nreturn %2\n");
+    EXPECT_EQ(
+        after(
+            drop_dead,
+            "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = exp %0\n%3: f32[2] = neg %0\nreturn %3\n"),
+        "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = neg %0\nreturn %2\n");
 }
 
 TEST_F(Simplify, MultiplyingByOneGoes) {
-    EXPECT_EQ(after(simplify_and_drop, "%0: f32[2] = input 0\n%1: f32[] = const 1\n%2: f32[2] = mul %0 %1\nreturn %2\n"),
-              "%0: f32[2] = input 0\nreturn %0\n");
+    EXPECT_EQ(
+        after(simplify_and_drop,
+              "%0: f32[2] = input 0\n%1: f32[] = const 1\n%2: f32[2] = mul %0 %1\nreturn %2\n"),
+        "%0: f32[2] = input 0\nreturn %0\n");
 }
 
 TEST_F(Simplify, TwoTranspositionsCancel) {
-    EXPECT_EQ(after(simplify_and_drop,
-                    "%0: f32[2, 3] = input 0\n%1: f32[3, 2] = transpose %0 {perm=[1, 0]}\n%2: f32[2, 3] = transpose %1 {perm=[1, 0]}\nreturn %2\n"),
-              "%0: f32[2, 3] = input 0\nreturn %0\n");
+    EXPECT_EQ(
+        after(
+            simplify_and_drop,
+            "%0: f32[2, 3] = input 0\n%1: f32[3, 2] = transpose %0 {perm=[1, 0]}\n%2: f32[2, 3] = transpose %1 {perm=[1, 0]}\nreturn %2\n"),
+        "%0: f32[2, 3] = input 0\nreturn %0\n");
 }
 
 TEST_F(Simplify, ASquareIsNoPower) {
-    EXPECT_EQ(after(simplify_and_drop, "%0: f32[2] = input 0\n%1: f32[] = const 2\n%2: f32[2] = pow %0 %1\nreturn %2\n"),
-              "%0: f32[2] = input 0\n%1: f32[2] = square %0\nreturn %1\n");
+    EXPECT_EQ(
+        after(simplify_and_drop,
+              "%0: f32[2] = input 0\n%1: f32[] = const 2\n%2: f32[2] = pow %0 %1\nreturn %2\n"),
+        "%0: f32[2] = input 0\n%1: f32[2] = square %0\nreturn %1\n");
 }
 
 TEST_F(Simplify, AScalarTimesOneThatBroadcastsStays) {
-    constexpr std::string_view text = "%0: f32[] = input 0\n%1: f32[2] = const 1 1\n%2: f32[2] = mul %0 %1\nreturn %2\n";
+    constexpr std::string_view text =
+        "%0: f32[] = input 0\n%1: f32[2] = const 1 1\n%2: f32[2] = mul %0 %1\nreturn %2\n";
     EXPECT_EQ(after(simplify, text), text);
 }
 
@@ -88,7 +101,8 @@ TEST_F(Fuse, KeepsTheResult) {
         "%0: f32[2, 2] = input 0\n%1: f32[2] = input 1\n%2: f32[2, 2] = mul %0 %1\n%3: f32[2, 2] = sub %2 %0\n%4: f32[2, 2] = abs %3\nreturn %4 %2\n");
     const std::vector<TensorRef> inputs = {floats({2, 2}, {1, 2, 3, 4}), floats({2}, {10, -1})};
     const auto expected = interpret(graph, inputs), got = interpret(fuse(graph), inputs);
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(values_of(got[i]), values_of(expected[i]));
+    for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_EQ(values_of(got[i]), values_of(expected[i]));
 }
 
 //   %1 = exp %0 -> matmul -> add: the add reads both the group of exp and what depends on it
@@ -101,7 +115,8 @@ TEST_F(Fuse, NeverMakesALoopThroughAnOpThatCannotJoin) {
 }
 
 TEST_F(Fuse, AValueThatIsReadOutsideLeavesTheKernel) {
-    const Graph graph = fuse(parse_graph("%0: f32[4] = input 0\n%1: f32[4] = exp %0\n%2: f32[4] = neg %1\nreturn %2 %1\n"));
+    const Graph graph = fuse(parse_graph(
+        "%0: f32[4] = input 0\n%1: f32[4] = exp %0\n%2: f32[4] = neg %1\nreturn %2 %1\n"));
     EXPECT_EQ(graph.nodes().back().outputs.size(), 2u);
 }
 
@@ -126,7 +141,8 @@ TEST_F(Fuse, AGroupMovesNoMoreBytesThanItsParts) {
 }
 
 TEST_F(Pipeline, Level0KeepsTheGraphAsRecorded) {
-    constexpr std::string_view text = "%0: f32[] = const 2\n%1: f32[] = neg %0\n%2: f32[] = neg %1\nreturn %2\n";
+    constexpr std::string_view text =
+        "%0: f32[] = const 2\n%1: f32[] = neg %0\n%2: f32[] = neg %1\nreturn %2\n";
     EXPECT_EQ(print(run_pipeline(parse_graph(text), {.opt_level = 0})), text);
 }
 
@@ -134,5 +150,4 @@ TEST_F(Pipeline, EveryPassSaysWhyItStandsWhereItStands) {
     for (const Pass& pass : pipeline()) EXPECT_FALSE(pass.why_here.empty()) << pass.name;
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

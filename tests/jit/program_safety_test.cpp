@@ -3,22 +3,24 @@
 #include "runtime/error.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using ProgramSafetyTest = World;
 
 TensorRef indices(int32_t value) {
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::i32, .shape = {1}});
+    TensorRef tensor = runtime::empty_tensor(runtime::default_device(),
+                                             {.dtype = runtime::DType::i32, .shape = {1}});
     *tensor->as<int32_t>() = value;
     return tensor;
 }
 
 // relu is a temporary value; the plan lays it over the input that was given away when it was made.
 TEST_F(ProgramSafetyTest, TemporaryValuesDoNotOverwriteWhatSomebodyReads) {
-    const Graph graph = parse_graph("%0: f32[64] = input 0\n%1: f32[64] = relu %0\n%2: f32[] = reduce_sum %1 {axes=[0], keepdims=0}\nreturn %2\n");
+    const Graph graph = parse_graph(
+        "%0: f32[64] = input 0\n%1: f32[64] = relu %0\n%2: f32[] = reduce_sum %1 {axes=[0], keepdims=0}\nreturn %2\n");
     Program program(graph, graph, runtime::default_device(), {.check = true, .donatable = {true}});
-    const TensorRef x = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = {64}});
+    const TensorRef x = runtime::empty_tensor(runtime::default_device(),
+                                              {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, -1.0f);
     std::vector<TensorRef> inputs = {x};
     EXPECT_EQ(values_of(program.run(inputs)[0]), (std::vector<float>{0}));
@@ -29,8 +31,10 @@ TEST_F(ProgramSafetyTest, TemporaryValuesDoNotOverwriteWhatSomebodyReads) {
 TEST_F(ProgramSafetyTest, AFailedRunLeavesItsInputsAsTheyWere) {
     const Graph graph = parse_graph(
         "%0: f32[64] = input 0\n%1: i32[1] = input 1\n%2: f32[64] = neg %0\n%3: f32[1] = index_get %2 %1 {axes=[0]}\nreturn %2 %3\n");
-    Program program(graph, graph, runtime::default_device(), {.check = true, .donatable = {true, false}});
-    TensorRef x = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = {64}});
+    Program program(graph, graph, runtime::default_device(),
+                    {.check = true, .donatable = {true, false}});
+    TensorRef x = runtime::empty_tensor(runtime::default_device(),
+                                        {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, 2.0f);
     std::vector<TensorRef> inputs = {std::move(x), indices(64)};
     EXPECT_THROW(program.run(inputs), runtime::UserError);
@@ -42,7 +46,8 @@ TEST_F(ProgramSafetyTest, AFailedRunLeavesItsInputsAsTheyWere) {
 TEST_F(ProgramSafetyTest, AnInputWithoutAValueIsRefused) {
     const Graph graph = parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %0\nreturn %1\n");
     Program program(graph, graph, runtime::default_device(), {.check = true});
-    std::vector<TensorRef> inputs = {runtime::make_tensor({.dtype = runtime::DType::f32, .shape = {2}})};
+    std::vector<TensorRef> inputs = {
+        runtime::make_tensor({.dtype = runtime::DType::f32, .shape = {2}})};
     EXPECT_THROW(program.run(inputs), runtime::UserError);
 }
 
@@ -53,5 +58,4 @@ TEST_F(ProgramSafetyTest, AttributesAreEqualByTheirBits) {
     EXPECT_FALSE(runtime::same(runtime::Attrs{0.0}, runtime::Attrs{}));
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

@@ -3,13 +3,13 @@
 #include "runtime/dispatch.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using ProgramTest = World;
 
 Graph product_plus() {
-    return parse_graph("%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = input 2\n%3: f32[2] = mul %0 %1\n%4: f32[2] = add %3 %2\nreturn %4\n");
+    return parse_graph(
+        "%0: f32[2] = input 0\n%1: f32[2] = input 1\n%2: f32[2] = input 2\n%3: f32[2] = mul %0 %1\n%4: f32[2] = add %3 %2\nreturn %4\n");
 }
 
 TEST_F(ProgramTest, GivesWhatTheInterpreterGives) {
@@ -30,7 +30,8 @@ TEST_F(ProgramTest, TheSumTakesOverThePlaceOfTheProduct) {
 TEST_F(ProgramTest, ADonatedInputIsOverwrittenWhereItLies) {
     const Graph graph = parse_graph("%0: f32[64] = input 0\n%1: f32[64] = neg %0\nreturn %1\n");
     Program program(graph, graph, runtime::default_device(), {.check = true, .donatable = {true}});
-    TensorRef x = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = {64}});
+    TensorRef x = runtime::empty_tensor(runtime::default_device(),
+                                        {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, 2.0f);
     const void* place = x->data();
     std::vector<TensorRef> inputs;
@@ -57,16 +58,19 @@ TEST_F(ProgramTest, AnInputThatIsReturnedIsTheInput) {
 }
 
 TEST_F(ProgramTest, AViewOfAnInputIsCopiedWhenReturned) {
-    const Graph graph = parse_graph("%0: f32[2, 3] = input 0\n%1: f32[6] = reshape %0 {shape=[6]}\nreturn %1\n");
+    const Graph graph =
+        parse_graph("%0: f32[2, 3] = input 0\n%1: f32[6] = reshape %0 {shape=[6]}\nreturn %1\n");
     Program program(graph, graph, runtime::default_device(), {.check = true});
     std::vector<TensorRef> inputs = {floats({2, 3}, {1, 2, 3, 4, 5, 6})};
     EXPECT_EQ(values_of(program.run(inputs)[0]), (std::vector<float>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST_F(ProgramTest, RunsAgainAndAgainWithoutMoreMemory) {
-    const Graph graph = parse_graph("%0: f32[4096] = input 0\n%1: f32[4096] = exp %0\n%2: f32[4096] = neg %1\n%3: f32[4096] = add %2 %1\nreturn %3\n");
+    const Graph graph = parse_graph(
+        "%0: f32[4096] = input 0\n%1: f32[4096] = exp %0\n%2: f32[4096] = neg %1\n%3: f32[4096] = add %2 %1\nreturn %3\n");
     Program program(graph, graph, runtime::default_device(), {.check = true});
-    std::vector<TensorRef> inputs = {runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = {4096}})};
+    std::vector<TensorRef> inputs = {runtime::empty_tensor(
+        runtime::default_device(), {.dtype = runtime::DType::f32, .shape = {4096}})};
     std::fill_n(inputs[0]->as<float>(), 4096, 0.5f);
     program.run(inputs);
     const size_t before = runtime::default_device().allocator().stats().reserved;
@@ -74,5 +78,4 @@ TEST_F(ProgramTest, RunsAgainAndAgainWithoutMoreMemory) {
     EXPECT_EQ(runtime::default_device().allocator().stats().reserved, before);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

@@ -5,8 +5,7 @@
 #include "jit/pipeline.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 using Rematerialize = World;
 
@@ -34,26 +33,28 @@ TEST_F(Rematerialize, WhatRunsTwiceGivesTheSameResults) {
     EXPECT_EQ(twice.nodes().size(), graph.nodes().size() + 1);
     const std::vector<TensorRef> inputs = {floats({4}, {0, 1, -2, 3})};
     const auto expected = interpret(graph, inputs), got = interpret(twice, inputs);
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(values_of(got[i]), values_of(expected[i]));
+    for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_EQ(values_of(got[i]), values_of(expected[i]));
 }
 
 TEST_F(Rematerialize, AnOutputIsReadFromItsFirstCopy) {
     const Graph twice = listed(parse_graph(kGraph), {0, 1, 1, 2, 3});
-    const Node& abs = twice.producer(twice.producer(twice.producer(twice.outputs[0]).inputs[0]).inputs[0]);
+    const Node& abs =
+        twice.producer(twice.producer(twice.producer(twice.outputs[0]).inputs[0]).inputs[0]);
     EXPECT_EQ(abs.inputs[0], twice.outputs[1]) << print(twice);
 }
 
 TEST_F(Rematerialize, ViewsAreWhatTheyView) {
     PipelineOptions options;
     options.choose_plan = [&](const memory::RematProblem& problem) {
-        EXPECT_EQ(problem.steps.size(), 4u);   // exp, neg, abs, add
+        EXPECT_EQ(problem.steps.size(), 4u);  // exp, neg, abs, add
         EXPECT_EQ(problem.values.size(), 5u);  // and the input
         EXPECT_EQ(problem.steps[3].reads.size(), 2u);
-        EXPECT_TRUE(problem.values[0].is_kept && problem.values[2].is_kept && problem.values[4].is_kept);
+        EXPECT_TRUE(problem.values[0].is_kept && problem.values[2].is_kept &&
+                    problem.values[4].is_kept);
         return std::vector<uint32_t>{0, 1, 2, 3};
     };
     rematerialize(parse_graph(kGraph), options);
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

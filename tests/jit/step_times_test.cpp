@@ -10,8 +10,7 @@
 #include "memory/rematerialize.h"
 #include "tests/jit/world.h"
 
-namespace megjit::jit {
-namespace {
+namespace megjit::jit { namespace {
 
 class MeasuredTimes : public World {
 protected:
@@ -19,13 +18,17 @@ protected:
     void TearDown() override { StepTimes::instance().clear(); }
 
     static void note(std::string_view op, const Type& type, std::initializer_list<double> runs) {
-        StepTimes::Row& row = StepTimes::instance().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        StepTimes::Row& row =
+            StepTimes::instance().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
         for (double seconds : runs) StepTimes::instance().note(row, seconds);
     }
     static double seconds(std::string_view op, const Type& type) {
-        return StepTimes::instance().snapshot().seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        return StepTimes::instance().snapshot().seconds({runtime::find_op(op), {}, {&type, 1}},
+                                                        {&type, 1});
     }
-    static double modelled(std::string_view op, const Type& type) { return modelled_seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1}); }
+    static double modelled(std::string_view op, const Type& type) {
+        return modelled_seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+    }
 
     static inline const Type kSmall{.shape = {8, 16, 4, 4}}, kLarge{.shape = {64, 16, 4, 4}};
 };
@@ -43,11 +46,15 @@ TEST_F(MeasuredTimes, TheMedianCountsOnceThereAreThreeRuns) {
 TEST_F(MeasuredTimes, OtherSizesAndOpsAreModelledInTheSameSeconds) {
     note("exp", kSmall, {2.0, 2.0, 2.0});
     note("sin", kSmall, {6.0, 6.0, 6.0});
-    EXPECT_DOUBLE_EQ(seconds("exp", kLarge), modelled("exp", kLarge) * 2.0 / modelled("exp", kSmall));
-    EXPECT_DOUBLE_EQ(seconds("cos", kSmall), modelled("cos", kSmall) * 8.0 / (modelled("exp", kSmall) + modelled("sin", kSmall)));
+    EXPECT_DOUBLE_EQ(seconds("exp", kLarge),
+                     modelled("exp", kLarge) * 2.0 / modelled("exp", kSmall));
+    EXPECT_DOUBLE_EQ(
+        seconds("cos", kSmall),
+        modelled("cos", kSmall) * 8.0 / (modelled("exp", kSmall) + modelled("sin", kSmall)));
 }
 
-// exp and sin wait for the end while concat needs memory; to a model they cost the same. Returns which of them runs twice.
+// exp and sin wait for the end while concat needs memory; to a model they cost the same. Returns
+// which of them runs twice.
 std::string computed_again() {
     std::string again;
     PipelineOptions options{.measured_costs = true};
@@ -55,13 +62,16 @@ std::string computed_again() {
         const auto plans = memory::rematerialize(problem);
         EXPECT_GE(plans.size(), 2u);
         for (uint32_t step : {0u, 1u})
-            if (std::count(plans[1].order.begin(), plans[1].order.end(), step) > 1) again += step == 0 ? "exp" : "sin";
+            if (std::count(plans[1].order.begin(), plans[1].order.end(), step) > 1)
+                again += step == 0 ? "exp" : "sin";
         return std::vector<uint32_t>{};
     };
-    rematerialize(parse_graph("%0: f32[64] = input 0\n%1: f32[64] = exp %0\n%2: f32[64] = sin %0\n%3: f32[64] = add %1 %2\n"
-                              "%4: f32[256] = concat %3 %3 %3 %3 {axis=0}\n%5: f32[64] = slice %4 {begin=[64], end=[128], step=[1]}\n"
-                              "%6: f32[64] = mul %1 %5\n%7: f32[64] = mul %2 %6\n%8: f32[256] = concat %7 %7 %7 %7 {axis=0}\nreturn %8\n"),
-                  options);
+    rematerialize(
+        parse_graph(
+            "%0: f32[64] = input 0\n%1: f32[64] = exp %0\n%2: f32[64] = sin %0\n%3: f32[64] = add %1 %2\n"
+            "%4: f32[256] = concat %3 %3 %3 %3 {axis=0}\n%5: f32[64] = slice %4 {begin=[64], end=[128], step=[1]}\n"
+            "%6: f32[64] = mul %1 %5\n%7: f32[64] = mul %2 %6\n%8: f32[256] = concat %7 %7 %7 %7 {axis=0}\nreturn %8\n"),
+        options);
     return again;
 }
 
@@ -89,5 +99,4 @@ TEST_F(MeasuredTimes, ProfiledProgramsNoteTheirSteps) {
     }
 }
 
-}  // namespace
-}  // namespace megjit::jit
+}}  // namespace megjit::jit

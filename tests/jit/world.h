@@ -16,7 +16,8 @@ protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
             runtime::register_all_ops();
-            runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            runtime::register_device(
+                std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
             return true;
         }();
         (void)once;
@@ -24,7 +25,8 @@ protected:
 };
 
 inline TensorRef floats(const runtime::Shape& shape, std::initializer_list<float> values) {
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(), {.dtype = runtime::DType::f32, .shape = shape});
+    TensorRef tensor = runtime::empty_tensor(runtime::default_device(),
+                                             {.dtype = runtime::DType::f32, .shape = shape});
     std::copy(values.begin(), values.end(), tensor->as<float>());
     return tensor;
 }

@@ -7,8 +7,7 @@
 
 #include "memory/caching_allocator.h"
 
-namespace megjit::memory {
-namespace {
+namespace megjit::memory { namespace {
 
 using runtime::OutOfMemory;
 
@@ -16,7 +15,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 // Pages that nobody may touch, as on a GPU; what was given back must have been lent.
 class UntouchablePages final : public PageSource {
- public:
+public:
     explicit UntouchablePages(size_t& mapped) : mapped_(mapped) {}
     void* map(size_t bytes) override {
         mapped_ += bytes;
@@ -29,7 +28,7 @@ class UntouchablePages final : public PageSource {
     bool unmaps_parts() const override { return true; }
     bool is_host_memory() const override { return false; }
 
- private:
+private:
     size_t& mapped_;
 };
 
@@ -113,5 +112,4 @@ TEST(Growth, TakesNoMoreThanItMay) {
     a.release(first, kMiB);
 }
 
-}  // namespace
-}  // namespace megjit::memory
+}}  // namespace megjit::memory

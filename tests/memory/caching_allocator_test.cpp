@@ -16,8 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace megjit::memory {
-namespace {
+namespace megjit::memory { namespace {
 
 using runtime::MemoryStats;
 using runtime::OutOfMemory;
@@ -27,7 +26,7 @@ constexpr size_t kMiB = 1024 * kKiB;
 
 // A system that counts what it lends, and refuses when told to.
 class CountingPages final : public PageSource {
- public:
+public:
     struct Counts {
         size_t mapped = 0;  // bytes
         int maps = 0;
@@ -45,20 +44,16 @@ class CountingPages final : public PageSource {
         std::free(p);
     }
 
- private:
+private:
     Counts& counts_;
 };
 
-bool is_aligned(const void* p) {
-    return reinterpret_cast<uintptr_t>(p) % 64 == 0;
-}
+bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
 std::string out_of_memory_text(CachingAllocator& a, size_t bytes) {
     try {
         a.release(a.allocate(bytes), bytes);
-    } catch (const OutOfMemory& e) {
-        return e.what();
-    }
+    } catch (const OutOfMemory& e) { return e.what(); }
     return "";
 }
 
@@ -323,8 +318,7 @@ void hammer(CachingAllocator& a, uint32_t seed, int rounds, size_t most_bytes) {
             b = {static_cast<unsigned char*>(a.allocate(bytes)), bytes,
                  static_cast<unsigned char>(random())};
             b.p[0] = b.p[bytes - 1] = b.mark;
-        } catch (const OutOfMemory&) {
-        }
+        } catch (const OutOfMemory&) {}
         if (i % 1000 == 999) a.trim();
     }
     for (Block& b : blocks) drop(b);
@@ -388,5 +382,4 @@ TEST(Fork, ChildMayAllocateWhileOtherThreadsOfTheParentWereAllocating) {
 }
 #endif
 
-}  // namespace
-}  // namespace megjit::memory
+}}  // namespace megjit::memory

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace megjit::memory {
-namespace {
+namespace megjit::memory { namespace {
 
 using Id = DtrPolicy::Id;
 
@@ -28,7 +27,8 @@ void evict(DtrPolicy& policy, Id id) {
 
 TEST(Dtr, ChoosesTheCheapestPerByteAndSecond) {
     DtrPolicy policy;
-    const Id dear = policy.add(100, 5.0, {}, 0), cheap = policy.add(100, 1.0, {}, 0), large = policy.add(1000, 2.0, {}, 0);
+    const Id dear = policy.add(100, 5.0, {}, 0), cheap = policy.add(100, 1.0, {}, 0),
+             large = policy.add(1000, 2.0, {}, 0);
     for (const Id id : {dear, cheap, large}) policy.offer(id);
     EXPECT_EQ(policy.choose(10), large);
     policy.withdraw(large);
@@ -97,5 +97,4 @@ TEST(Dtr, SamplingChoosesACandidate) {
     EXPECT_EQ(policy.choose(200), std::nullopt);
 }
 
-}  // namespace
-}  // namespace megjit::memory
+}}  // namespace megjit::memory

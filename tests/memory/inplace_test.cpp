@@ -8,8 +8,7 @@
 
 #include "memory/aliasing_validator.h"
 
-namespace megjit::memory {
-namespace {
+namespace megjit::memory { namespace {
 
 constexpr ValueKind kTemp = ValueKind::kTemp;
 constexpr ValueKind kInput = ValueKind::kInput;
@@ -56,14 +55,16 @@ TEST(ShareBuffers, ComputesAnOutputInPlaceAllTheWay) {
     EXPECT_EQ(sum.arena_bytes, 0);
 }
 
-// What waits on the host shares no storage with the device's values, though it has room in the arena's place.
+// What waits on the host shares no storage with the device's values, though it has room in the
+// arena's place.
 TEST(ShareBuffers, KeepsTheHostsMemoryApart) {
     enum { x, p, h, q, y };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, ValueKind::kHost}, {8, kTemp}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {h}, .aliases = {{h, p}}},
-                                         {.reads = {h}, .writes = {q}, .aliases = {{q, h}}},
-                                         {.reads = {q}, .writes = {y}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {8, ValueKind::kHost}, {8, kTemp}, {8, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {p}, .writes = {h}, .aliases = {{h, p}}},
+                  {.reads = {h}, .writes = {q}, .aliases = {{q, h}}},
+                  {.reads = {q}, .writes = {y}}}};
     Aliasing aliasing = share(schedule);
     ASSERT_EQ(arena_buffers(aliasing, Place::kHost).size(), 1u);
     EXPECT_EQ(arena_buffers(aliasing, Place::kHost)[0].live, (Lifetime{1, 3}));
@@ -218,8 +219,9 @@ TEST(ShareBuffers, PlacesASliceInWhatItSlices) {
 
 TEST(ShareBuffers, CopiesAnOutputThatIsAViewOfAnInput) {
     enum { x, y };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, kView}}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kOutput}},
+        .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, kView}}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_EQ(aliasing.copies_needed, (std::vector<Copy>{{.step = 0, .to = y, .from = x}}));
     EXPECT_FALSE(together(aliasing, x, y));
@@ -227,9 +229,10 @@ TEST(ShareBuffers, CopiesAnOutputThatIsAViewOfAnInput) {
 
 TEST(ShareBuffers, CopiesAnOutputThatIsAViewOfAnotherOutput) {
     enum { x, y, z };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kOutput}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {y}},
-                                         {.reads = {y}, .writes = {z}, .aliases = {{z, y, kView}}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kOutput}, {8, kOutput}},
+        .steps = {{.reads = {x}, .writes = {y}},
+                  {.reads = {y}, .writes = {z}, .aliases = {{z, y, kView}}}}};
     EXPECT_EQ(share(schedule).copies_needed, (std::vector<Copy>{{.step = 1, .to = z, .from = y}}));
 }
 
@@ -245,9 +248,10 @@ TEST(ShareBuffers, CopiesAnOutputThatIsAPartOfAValue) {
 
 TEST(ShareBuffers, NeedsNoCopyForAReshapeOfATemporary) {
     enum { x, p, y };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {y}, .aliases = {{y, p, kView}}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {8, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {p}, .writes = {y}, .aliases = {{y, p, kView}}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_TRUE(together(aliasing, p, y));
     EXPECT_TRUE(aliasing.copies_needed.empty());
@@ -255,8 +259,9 @@ TEST(ShareBuffers, NeedsNoCopyForAReshapeOfATemporary) {
 
 TEST(ShareBuffers, NeedsNoCopyForAReshapeOfADonatedInput) {
     enum { x, y };
-    const Schedule schedule = {.values = {{8, kInput, true}, {8, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, kView}}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput, true}, {8, kOutput}},
+        .steps = {{.reads = {x}, .writes = {y}, .aliases = {{y, x, kView}}}}};
     EXPECT_TRUE(together(share(schedule), x, y));
 }
 
@@ -275,11 +280,12 @@ TEST(ShareBuffers, RefusesAViewThatDoesNotFit) {
 //   c: | p | q |      p and q are computed where c has them: the concat copies nothing
 TEST(ShareParts, ComputesOperandsOfAConcatWhereItHasThem) {
     enum { x, p, q, c, y };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {4, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {x}, .writes = {q}},
-                                         {.reads = {p, q}, .writes = {c}, .aliases = {{c, p, kPart, 0}, {c, q, kPart, 8}}},
-                                         {.reads = {c, q}, .writes = {y}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {4, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {x}, .writes = {q}},
+                  {.reads = {p, q}, .writes = {c}, .aliases = {{c, p, kPart, 0}, {c, q, kPart, 8}}},
+                  {.reads = {c, q}, .writes = {y}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_TRUE(together(aliasing, p, c) && together(aliasing, q, c));
     EXPECT_EQ(aliasing.offset_of[p], 0);
@@ -291,12 +297,13 @@ TEST(ShareParts, ComputesOperandsOfAConcatWhereItHasThem) {
 // p -> r in place, c = [r, r], d = [c, x]
 TEST(ShareParts, NestsAndCopiesWhatStandsTwiceOrHasItsOwnStorage) {
     enum { x, p, r, c, d, y };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {24, kTemp}, {4, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {r}, .aliases = {{r, p}}},
-                                         {.reads = {r, r}, .writes = {c}, .aliases = {{c, r, kPart, 0}, {c, r, kPart, 8}}},
-                                         {.reads = {x, c}, .writes = {d}, .aliases = {{d, x, kPart, 0}, {d, c, kPart, 8}}},
-                                         {.reads = {d}, .writes = {y}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {24, kTemp}, {4, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {p}, .writes = {r}, .aliases = {{r, p}}},
+                  {.reads = {r, r}, .writes = {c}, .aliases = {{c, r, kPart, 0}, {c, r, kPart, 8}}},
+                  {.reads = {x, c}, .writes = {d}, .aliases = {{d, x, kPart, 0}, {d, c, kPart, 8}}},
+                  {.reads = {d}, .writes = {y}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_TRUE(together(aliasing, p, d) && together(aliasing, r, d) && together(aliasing, c, d));
     EXPECT_EQ(aliasing.offset_of[p], 8);
@@ -306,11 +313,12 @@ TEST(ShareParts, NestsAndCopiesWhatStandsTwiceOrHasItsOwnStorage) {
 // What is read after the concat must not be overwritten, on either side.
 TEST(ShareParts, LeavesApartWhatIsOverwrittenTooEarly) {
     enum { x, p, c, d, y };
-    Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {16, kTemp}, {16, kTemp}, {4, kOutput}},
-                         .steps = {{.reads = {x}, .writes = {p}},
-                                   {.reads = {p, x}, .writes = {c}, .aliases = {{c, p, kPart, 0}}},
-                                   {.reads = {c}, .writes = {d}, .aliases = {{d, c}}},
-                                   {.reads = {d, p}, .writes = {y}}}};
+    Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {16, kTemp}, {16, kTemp}, {4, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {p, x}, .writes = {c}, .aliases = {{c, p, kPart, 0}}},
+                  {.reads = {c}, .writes = {d}, .aliases = {{d, c}}},
+                  {.reads = {d, p}, .writes = {y}}}};
     EXPECT_FALSE(together(share(schedule), p, c));
     schedule.steps.back().reads = {d};
     EXPECT_TRUE(together(share(schedule), p, c));
@@ -323,12 +331,13 @@ TEST(ShareParts, LeavesApartWhatIsOverwrittenTooEarly) {
 // c is not held from p's birth on where that makes the peak larger
 TEST(ShareParts, NeverMakesThePeakLarger) {
     enum { x, p, large, small, c, y };
-    const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {64, kTemp}, {8, kTemp}, {64, kTemp}, {4, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {x}, .writes = {large}},
-                                         {.reads = {large}, .writes = {small}},
-                                         {.reads = {p, small}, .writes = {c}, .aliases = {{c, p, kPart, 0}}},
-                                         {.reads = {c}, .writes = {y}}}};
+    const Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {64, kTemp}, {8, kTemp}, {64, kTemp}, {4, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {x}, .writes = {large}},
+                  {.reads = {large}, .writes = {small}},
+                  {.reads = {p, small}, .writes = {c}, .aliases = {{c, p, kPart, 0}}},
+                  {.reads = {c}, .writes = {y}}}};
     EXPECT_FALSE(together(share(schedule), p, c));
     EXPECT_EQ(plan(schedule).peak_live_bytes, 8 + 4 + 80);
 }
@@ -336,11 +345,12 @@ TEST(ShareParts, NeverMakesThePeakLarger) {
 //   p: | v | w |      v and w are no copies, as p is needed as long as they are
 TEST(ShareParts, LeavesSlicesWhereTheyAre) {
     enum { x, p, v, w, y };
-    const Schedule schedule = {.values = {{16, kInput}, {16, kTemp}, {8, kTemp}, {8, kTemp}, {4, kOutput}},
-                               .steps = {{.reads = {x}, .writes = {p}},
-                                         {.reads = {p}, .writes = {v}, .aliases = {{v, p, kSlice, 0}}},
-                                         {.reads = {p}, .writes = {w}, .aliases = {{w, p, kSlice, 8}}},
-                                         {.reads = {v, w}, .writes = {y}}}};
+    const Schedule schedule = {
+        .values = {{16, kInput}, {16, kTemp}, {8, kTemp}, {8, kTemp}, {4, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {p}, .writes = {v}, .aliases = {{v, p, kSlice, 0}}},
+                  {.reads = {p}, .writes = {w}, .aliases = {{w, p, kSlice, 8}}},
+                  {.reads = {v, w}, .writes = {y}}}};
     const Aliasing aliasing = share(schedule);
     EXPECT_TRUE(together(aliasing, p, v) && together(aliasing, p, w));
     EXPECT_EQ(aliasing.offset_of[w], 8);
@@ -421,27 +431,31 @@ TEST_F(Broken, OutputInTheArena) {
 
 struct BrokenParts : testing::Test {
     enum { x, p, q, c, y };
-    Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {4, kOutput}},
-                         .steps = {{.reads = {x}, .writes = {p}},
-                                   {.reads = {x}, .writes = {q}},
-                                   {.reads = {p, q}, .writes = {c}, .aliases = {{c, p, kPart, 0}, {c, q, kPart, 8}}},
-                                   {.reads = {c}, .writes = {y}}}};
+    Schedule schedule = {
+        .values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {16, kTemp}, {4, kOutput}},
+        .steps = {{.reads = {x}, .writes = {p}},
+                  {.reads = {x}, .writes = {q}},
+                  {.reads = {p, q}, .writes = {c}, .aliases = {{c, p, kPart, 0}, {c, q, kPart, 8}}},
+                  {.reads = {c}, .writes = {y}}}};
     Aliasing aliasing = share_buffers(schedule);
 };
 
 TEST_F(BrokenParts, OperandsInEachOthersPlaces) {
     std::swap(aliasing.offset_of[p], aliasing.offset_of[q]);
-    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 2: value 3 overwrites value 1, which the step reads, without an alias");
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing),
+              "step 2: value 3 overwrites value 1, which the step reads, without an alias");
 }
 
 TEST_F(BrokenParts, OperandsInOnePlace) {
     aliasing.offset_of[q] = 0;
-    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 2: value 1 is read, but its bytes were overwritten");
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing),
+              "step 2: value 1 is read, but its bytes were overwritten");
 }
 
 TEST_F(BrokenParts, ResultThatLivesTooShort) {
     aliasing.buffers[aliasing.buffer_of[c]].live.first = 1;
-    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 0: value 1 is written while its buffer is dead");
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing),
+              "step 0: value 1 is written while its buffer is dead");
 }
 
 TEST_F(BrokenParts, SliceAtAnotherPosition) {
@@ -452,7 +466,8 @@ TEST_F(BrokenParts, SliceAtAnotherPosition) {
     aliasing = share_buffers(schedule);
     EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "");
     aliasing.offset_of[y] = 8;
-    EXPECT_EQ(fault_of_aliasing(schedule, aliasing), "step 3: value 4 overwrites value 3, which the step reads, without an alias");
+    EXPECT_EQ(fault_of_aliasing(schedule, aliasing),
+              "step 3: value 4 overwrites value 3, which the step reads, without an alias");
 }
 
 // Steps with one or two results, any of which may be views, in place, both or neither.
@@ -512,7 +527,9 @@ TEST(Property, SharingIsSoundOnRandomSchedules) {
         copies += aliasing.copies_needed.size();
         shared += schedule.values.size() - aliasing.buffers.size();
         for (const Step& step : schedule.steps)
-            for (const Alias& a : step.aliases) in_parts += (a.kind == kPart || a.kind == kSlice) && together(aliasing, a.input, a.output);
+            for (const Alias& a : step.aliases)
+                in_parts +=
+                    (a.kind == kPart || a.kind == kSlice) && together(aliasing, a.input, a.output);
         for (const SharedBuffer& b : aliasing.buffers)
             donations += b.place == Place::kInput && b.output != kNone;
     }
@@ -534,5 +551,4 @@ TEST(Property, PlannedBytesLieBetweenPeakAndUnplanned) {
     }
 }
 
-}  // namespace
-}  // namespace megjit::memory
+}}  // namespace megjit::memory

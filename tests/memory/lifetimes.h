@@ -14,7 +14,7 @@
 namespace megjit::memory {
 
 class Tape {
- public:
+public:
     // One step: reads the operands, writes one result. Returns the result's index.
     uint32_t op(size_t bytes, std::initializer_list<uint32_t> operands, size_t workspace = 0) {
         const auto id = static_cast<uint32_t>(buffers.size());
@@ -28,7 +28,7 @@ class Tape {
 
     std::vector<Buffer> buffers;
 
- private:
+private:
     uint32_t now_ = 0;
 };
 
@@ -54,7 +54,7 @@ inline std::vector<Buffer> mlp_step(int layers, size_t batch, size_t width) {
 
 // One convolution + batch norm + relu with what its backward needs.
 struct ConvLayer {
-    uint32_t in = 0;    // activations, as buffer indices
+    uint32_t in = 0;  // activations, as buffer indices
     uint32_t conv = 0;  // kept: batch norm's backward reads it
     uint32_t stat = 0;  // mean and inverse deviation
     uint32_t out = 0;

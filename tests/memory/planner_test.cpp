@@ -8,8 +8,7 @@
 #include "memory/validator.h"
 #include "tests/memory/lifetimes.h"
 
-namespace megjit::memory {
-namespace {
+namespace megjit::memory { namespace {
 
 void expect_within(double ratio, const std::vector<Buffer>& buffers) {
     const Plan plan = plan_arena(buffers);
@@ -126,24 +125,14 @@ TEST(PlanArena, ComesNearThePeakOnRandomLifetimes) {
     }
 }
 
-TEST(PlanArena, ReachesThePeakOfAnMlpStep) {
-    expect_within(1.001, mlp_step(200, 64, 1024));
-}
-TEST(PlanArena, ReachesThePeakOfAWideMlpStep) {
-    expect_within(1.001, mlp_step(20, 4096, 256));
-}
-TEST(PlanArena, ComesNearThePeakOfResNet50) {
-    expect_within(1.02, resnet_step({3, 4, 6, 3}, 32));
-}
+TEST(PlanArena, ReachesThePeakOfAnMlpStep) { expect_within(1.001, mlp_step(200, 64, 1024)); }
+TEST(PlanArena, ReachesThePeakOfAWideMlpStep) { expect_within(1.001, mlp_step(20, 4096, 256)); }
+TEST(PlanArena, ComesNearThePeakOfResNet50) { expect_within(1.02, resnet_step({3, 4, 6, 3}, 32)); }
 TEST(PlanArena, ComesNearThePeakOfResNet50WithOneImage) {
     expect_within(1.02, resnet_step({3, 4, 6, 3}, 1));
 }
-TEST(PlanArena, ComesNearThePeakOfResNet152) {
-    expect_within(1.02, resnet_step({3, 8, 36, 3}, 4));
-}
-TEST(PlanArena, ComesNearThePeakOfAUNet) {
-    expect_within(1.02, unet_step(5, 2, 256));
-}
+TEST(PlanArena, ComesNearThePeakOfResNet152) { expect_within(1.02, resnet_step({3, 8, 36, 3}, 4)); }
+TEST(PlanArena, ComesNearThePeakOfAUNet) { expect_within(1.02, unet_step(5, 2, 256)); }
 TEST(PlanArena, ComesNearThePeakOfATransformer) {
     expect_within(1.02, transformer_step(12, 512, 768));
 }
@@ -183,5 +172,4 @@ TEST(FaultOf, CountsTheOffsets) {
     EXPECT_EQ(fault_of(buffers, {}), "the plan has 0 offsets for 1 buffers");
 }
 
-}  // namespace
-}  // namespace megjit::memory
+}}  // namespace megjit::memory

@@ -1,8 +1,10 @@
 // Problems of recomputation and their plans as text, for the judge in test_optimal_plans.py.
-//     remat_plans problem FILE   the problem of a recorded graph (MEGJIT_DUMP=drop_dead_again@folder)
-//     remat_plans plans          problems from stdin; for each its plans, one a line: peak, cost, steps; then an empty line
-// A problem is one number after the other: count of values; of each bytes, is_kept, must_stay; count of steps; of each cost,
-// repeatable, in_place, scratch, and three lists, each behind its length: reads, writes, overwrites.
+//     remat_plans problem FILE   the problem of a recorded graph
+//     (MEGJIT_DUMP=drop_dead_again@folder) remat_plans plans          problems from stdin; for each
+//     its plans, one a line: peak, cost, steps; then an empty line
+// A problem is one number after the other: count of values; of each bytes, is_kept, must_stay;
+// count of steps; of each cost, repeatable, in_place, scratch, and three lists, each behind its
+// length: reads, writes, overwrites.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -11,8 +13,7 @@
 #include "jit/passes/passes.h"
 #include "memory/caching_allocator.h"
 
-namespace megjit {
-namespace {
+namespace megjit { namespace {
 
 using memory::RematProblem;
 
@@ -31,10 +32,12 @@ std::vector<uint32_t> read_list() {
 
 void print(const RematProblem& problem) {
     std::cout << problem.values.size() << '\n';
-    for (const memory::RematValue& value : problem.values) std::cout << value.bytes << ' ' << value.is_kept << ' ' << value.must_stay << '\n';
+    for (const memory::RematValue& value : problem.values)
+        std::cout << value.bytes << ' ' << value.is_kept << ' ' << value.must_stay << '\n';
     std::cout << problem.steps.size() << '\n';
     for (const memory::RematStep& step : problem.steps) {
-        std::cout << step.cost << ' ' << step.repeatable << ' ' << step.in_place << ' ' << step.scratch;
+        std::cout << step.cost << ' ' << step.repeatable << ' ' << step.in_place << ' '
+                  << step.scratch;
         for (const auto* list : {&step.reads, &step.writes, &step.overwrites}) print(*list);
         std::cout << '\n';
     }
@@ -44,7 +47,8 @@ bool read(RematProblem& problem) {
     size_t values = 0, steps = 0;
     if (!(std::cin >> values)) return false;
     problem.values.resize(values);
-    for (memory::RematValue& value : problem.values) std::cin >> value.bytes >> value.is_kept >> value.must_stay;
+    for (memory::RematValue& value : problem.values)
+        std::cin >> value.bytes >> value.is_kept >> value.must_stay;
     std::cin >> steps;
     problem.steps.resize(steps);
     for (memory::RematStep& step : problem.steps) {
@@ -70,7 +74,8 @@ int run(int argc, char** argv) {
     const std::string what = argc > 1 ? argv[1] : "";
     if (what == "problem" && argc == 3) {
         runtime::register_all_ops();
-        runtime::register_device(std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+        runtime::register_device(
+            std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
         std::ifstream file(argv[2]);
         print_problem_of(jit::parse_graph(std::string{std::istreambuf_iterator<char>(file), {}}));
         return 0;
@@ -87,7 +92,6 @@ int run(int argc, char** argv) {
     return 0;
 }
 
-}  // namespace
-}  // namespace megjit
+}}  // namespace megjit
 
 int main(int argc, char** argv) { return megjit::run(argc, argv); }

@@ -13,8 +13,7 @@
 #include <tuple>
 #include <utility>
 
-namespace megjit::memory {
-namespace {
+namespace megjit::memory { namespace {
 
 // Forward a0 .. an, backward g(n) .. g0 which reads the activation of its layer.
 RematProblem chain(uint32_t layers, size_t bytes = 100) {
@@ -78,7 +77,8 @@ RematProblem random_problem(uint32_t seed) {
     const uint32_t layers = 4 + random() % 3;
     for (uint32_t i = 0; i < layers; ++i) {
         std::vector<uint32_t> reads = {acts.back()};
-        if (acts.size() > 2 && random() % 3 == 0) reads.push_back(acts[random() % (acts.size() - 1)]);
+        if (acts.size() > 2 && random() % 3 == 0)
+            reads.push_back(acts[random() % (acts.size() - 1)]);
         acts.push_back(add(reads));
     }
     uint32_t grad = add({acts.back()});
@@ -93,7 +93,8 @@ RematProblem random_problem(uint32_t seed) {
 
 constexpr double kNever = 1e30;
 
-// The least cost within `budget` of all schedules there are: shortest path over (steps done, values there).
+// The least cost within `budget` of all schedules there are: shortest path over (steps done, values
+// there).
 double least_cost(const RematProblem& p, size_t budget) {
     const auto count = static_cast<uint32_t>(p.values.size());
     const auto bytes_of = [&](uint32_t there) {
@@ -104,7 +105,9 @@ double least_cost(const RematProblem& p, size_t budget) {
     };
     using State = std::pair<uint32_t, uint32_t>;
     std::map<State, double> best;
-    std::priority_queue<std::pair<double, State>, std::vector<std::pair<double, State>>, std::greater<>> queue;
+    std::priority_queue<std::pair<double, State>, std::vector<std::pair<double, State>>,
+                        std::greater<>>
+        queue;
     const auto visit = [&](State state, double cost) {
         const auto [found, is_new] = best.try_emplace(state, cost);
         if (!is_new && found->second <= cost) return;
@@ -121,9 +124,11 @@ double least_cost(const RematProblem& p, size_t budget) {
         for (uint32_t v = 1; v < count; ++v)
             if (there >> v & 1) visit({done, there & ~(1u << v)}, cost);
         for (uint32_t s = 0; s <= done; ++s) {
-            const bool has_operands = std::all_of(p.steps[s].reads.begin(), p.steps[s].reads.end(), [&](uint32_t v) { return there >> v & 1; });
+            const bool has_operands = std::all_of(p.steps[s].reads.begin(), p.steps[s].reads.end(),
+                                                  [&](uint32_t v) { return there >> v & 1; });
             const uint32_t then = there | 1u << p.steps[s].writes[0];
-            if (has_operands && bytes_of(then) <= budget) visit({s == done ? done + 1 : done, then}, cost + p.steps[s].cost);
+            if (has_operands && bytes_of(then) <= budget)
+                visit({s == done ? done + 1 : done, then}, cost + p.steps[s].cost);
         }
     }
     return kNever;
@@ -145,8 +150,10 @@ TEST(Rematerialize, SmallGraphsAreWithinTwoPercentOfTheOptimum) {
             const size_t budget = curve.front().peak_bytes * percent / 100;
             const double best = least_cost(problem, budget);
             if (best >= 3 * curve.front().cost) continue;  // RematSearch::most_cost
-            EXPECT_LE(cost_within(curve, budget), 1.02 * best) << "seed " << seed << ", " << budget << " bytes";
-            EXPECT_GE(cost_within(curve, budget), best - 1e-9) << "seed " << seed << ", " << budget << " bytes";
+            EXPECT_LE(cost_within(curve, budget), 1.02 * best)
+                << "seed " << seed << ", " << budget << " bytes";
+            EXPECT_GE(cost_within(curve, budget), best - 1e-9)
+                << "seed " << seed << ", " << budget << " bytes";
         }
     }
 }
@@ -219,12 +226,14 @@ TEST(Rematerialize, WhatMustBeLetGoOfRunsAgainAndNothingElse) {
 TEST(Rematerialize, WhatMustStayRunsOnce) {
     RematProblem problem = chain(40);
     problem.values[20].must_stay = true;
-    for (const RematPlan& plan : rematerialize(problem)) EXPECT_EQ(std::count(plan.order.begin(), plan.order.end(), 19u), 1);
+    for (const RematPlan& plan : rematerialize(problem))
+        EXPECT_EQ(std::count(plan.order.begin(), plan.order.end(), 19u), 1);
 }
 
 TEST(Rematerialize, AWatcherThatThrowsEndsTheSearch) {
     struct Enough {};
-    const RematSearch search{.genetic_rounds = 100'000, .workers = 2, .watch = [](double) { throw Enough{}; }};
+    const RematSearch search{
+        .genetic_rounds = 100'000, .workers = 2, .watch = [](double) { throw Enough{}; }};
     EXPECT_THROW(rematerialize(chain(200), search), Enough);
 }
 
@@ -233,11 +242,16 @@ RematProblem training(uint32_t layers) {
     RematProblem p = chain(layers);
     for (uint32_t i = 0; i < layers; ++i) {
         const auto parameter = static_cast<uint32_t>(p.values.size());
-        p.values.insert(p.values.end(), {{1000, true}, {1000, false}, {1000, true}});  // it, its gradient, it again
+        p.values.insert(p.values.end(),
+                        {{1000, true}, {1000, false}, {1000, true}});  // it, its gradient, it again
         p.steps[i].reads.push_back(parameter);
         p.steps[2 * layers - i].reads.push_back(parameter);
         p.steps[2 * layers - i].writes.push_back(parameter + 1);
-        p.steps.push_back({.cost = 1, .reads = {parameter, parameter + 1}, .writes = {parameter + 2}, .in_place = true, .overwrites = {parameter}});
+        p.steps.push_back({.cost = 1,
+                           .reads = {parameter, parameter + 1},
+                           .writes = {parameter + 2},
+                           .in_place = true,
+                           .overwrites = {parameter}});
     }
     return p;
 }
@@ -260,7 +274,8 @@ TEST(StepOrder, NothingReadsAParameterBehindItsUpdate) {
     }
 }
 
-// `heads` branches, recorded stage by stage; what a stage computes is large, what a branch gives is small.
+// `heads` branches, recorded stage by stage; what a stage computes is large, what a branch gives is
+// small.
 RematProblem branches(uint32_t heads, uint32_t stages) {
     RematProblem p;
     p.values.push_back({100, true});
@@ -272,7 +287,8 @@ RematProblem branches(uint32_t heads, uint32_t stages) {
             p.steps.push_back({.cost = 1, .reads = {read}, .writes = {value}});
         }
     p.values.push_back({10, true});
-    p.steps.push_back({.cost = 1, .reads = now, .writes = {static_cast<uint32_t>(p.values.size() - 1)}});
+    p.steps.push_back(
+        {.cost = 1, .reads = now, .writes = {static_cast<uint32_t>(p.values.size() - 1)}});
     return p;
 }
 
@@ -295,7 +311,10 @@ RematProblem random_dag(uint32_t seed) {
     RematProblem p;
     p.values.push_back({10, true});
     for (uint32_t i = 0; i < 4 + seed % 7; ++i) {
-        RematStep step{.cost = 1, .writes = {i + 1}, .in_place = random() % 2 == 0, .scratch = random() % 4 ? 0 : random() % 30};
+        RematStep step{.cost = 1,
+                       .writes = {i + 1},
+                       .in_place = random() % 2 == 0,
+                       .scratch = random() % 4 ? 0 : random() % 30};
         for (uint32_t r = 0; r < 1 + random() % 3; ++r) {
             const uint32_t v = random() % (i + 1);
             if (std::ranges::find(step.reads, v) == step.reads.end()) step.reads.push_back(v);
@@ -306,12 +325,16 @@ RematProblem random_dag(uint32_t seed) {
     return p;
 }
 
-size_t least_peak(const RematProblem& problem, std::vector<uint32_t>& order, std::vector<bool>& is_there) {
+size_t least_peak(const RematProblem& problem, std::vector<uint32_t>& order,
+                  std::vector<bool>& is_there) {
     if (order.size() == problem.steps.size()) return measure(problem, order).peak_bytes;
     size_t least = std::numeric_limits<size_t>::max();
     for (uint32_t step = 0; step < problem.steps.size(); ++step) {
-        const auto& [reads, writes] = std::tie(problem.steps[step].reads, problem.steps[step].writes);
-        if (is_there[writes[0]] || !std::ranges::all_of(reads, [&](uint32_t v) { return is_there[v]; })) continue;
+        const auto& [reads, writes] =
+            std::tie(problem.steps[step].reads, problem.steps[step].writes);
+        if (is_there[writes[0]] ||
+            !std::ranges::all_of(reads, [&](uint32_t v) { return is_there[v]; }))
+            continue;
         order.push_back(step);
         is_there[writes[0]] = true;
         least = std::min(least, least_peak(problem, order, is_there));
@@ -330,7 +353,9 @@ TEST(StepOrder, ComesNearTheBestOrderOfSmallGraphs) {
         std::ranges::sort(sorted);
         std::vector<bool> is_there(problem.values.size());
         is_there[0] = true;
-        const size_t least = least_peak(problem, prefix, is_there), mine = measure(problem, order).peak_bytes, recorded = measure(problem, sorted).peak_bytes;
+        const size_t least = least_peak(problem, prefix, is_there),
+                     mine = measure(problem, order).peak_bytes,
+                     recorded = measure(problem, sorted).peak_bytes;
         for (uint32_t i = 0; i < sorted.size(); ++i) ASSERT_EQ(sorted[i], i);
         ASSERT_TRUE(mine < recorded || std::ranges::is_sorted(order)) << "seed " << seed;
         ASSERT_GE(mine, least) << "seed " << seed;
@@ -350,5 +375,4 @@ TEST(StepOrder, FiveThousandStepsTakeATenthOfASecond) {
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 0.3);
 }
 
-}  // namespace
-}  // namespace megjit::memory
+}}  // namespace megjit::memory

@@ -1,5 +1,5 @@
-// tests/numerics/references.h -- every transcendental function in double precision, and the error of a float
-// against it.
+// tests/numerics/references.h -- every transcendental function in double precision, and the error
+// of a float against it.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,8 @@ using runtime::Expr;
 constexpr double kWrong = 1e9;
 inline double ulp_error(float got, double want) {
     const float nearest = static_cast<float>(want);
-    if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : kWrong;
+    if (std::isnan(want) || std::isnan(got))
+        return std::isnan(want) && std::isnan(got) ? 0 : kWrong;
     if (got == nearest) return got == 0 && std::signbit(got) != std::signbit(nearest) ? kWrong : 0;
     if (std::isinf(want)) return kWrong;
     int exponent = 0;
@@ -29,7 +30,8 @@ struct Function {
     const char* name;
     Expr (*ours)(Expr);
     double (*reference)(double);
-    bool positive_only = false;  // the bound holds there; elsewhere zeros lie close together, and poles
+    bool positive_only =
+        false;  // the bound holds there; elsewhere zeros lie close together, and poles
 };
 std::span<const Function> functions();
 

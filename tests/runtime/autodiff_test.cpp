@@ -5,8 +5,7 @@
 #include "runtime/ops/builders.h"
 #include "tests/jit/world.h"
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 using jit::floats;
 using jit::values_of;
@@ -84,10 +83,11 @@ TEST_F(TapeTest, DerivedOpsAreFoundByTheirNames) {
 TEST_F(TapeTest, TheGradientOfAnOpHoldsForEveryAttribute) {
     const TensorRef x = floats({2}, {-2, 2});
     tape_.watch(x);
-    EXPECT_EQ(values_of(backward(build::op("leaky_relu", {x}, {1.0}), {x})[0]), (std::vector<float>{1, 1}));
+    EXPECT_EQ(values_of(backward(build::op("leaky_relu", {x}, {1.0}), {x})[0]),
+              (std::vector<float>{1, 1}));
     tape_.watch(x);
-    EXPECT_EQ(values_of(backward(build::op("leaky_relu", {x}, {0.25}), {x})[0]), (std::vector<float>{0.25, 1}));
+    EXPECT_EQ(values_of(backward(build::op("leaky_relu", {x}, {0.25}), {x})[0]),
+              (std::vector<float>{0.25, 1}));
 }
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

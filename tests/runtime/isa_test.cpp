@@ -4,20 +4,18 @@
 
 #include "runtime/error.h"
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 std::string refusal(std::string_view wanted, Isa machine) {
     try {
         bounded_isa(wanted, machine);
-    } catch (const UserError& error) {
-        return error.what();
-    }
+    } catch (const UserError& error) { return error.what(); }
     return "";
 }
 
 TEST(Isa, NoBoundIsTheMachinesLevel) {
-    for (const Isa machine : {Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::amx}) EXPECT_EQ(bounded_isa("", machine), machine);
+    for (const Isa machine : {Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::amx})
+        EXPECT_EQ(bounded_isa("", machine), machine);
 }
 
 TEST(Isa, ABoundIsTaken) {
@@ -41,5 +39,4 @@ TEST(Isa, ALevelAboveTheMachinesIsRefused) {
 
 TEST(Isa, IsNotAboveTheMachines) { EXPECT_LE(isa(), machine_isa()); }
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

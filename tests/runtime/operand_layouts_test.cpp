@@ -6,8 +6,7 @@
 #include "runtime/ops/builders.h"
 #include "tests/jit/world.h"
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 using jit::values_of;
 
@@ -18,8 +17,11 @@ protected:
         std::iota(tensor->as<float>(), tensor->as<float>() + shape.numel(), 1.0f);
         return tensor;
     }
-    static TensorRef in(Layout layout, const TensorRef& x) { return build::op("relayout", {x}, {to_string(layout)}); }
-    static std::vector<Layout> layouts(std::string_view op, std::initializer_list<Type> inputs, ChannelsLast channels_last = ChannelsLast::where_it_is) {
+    static TensorRef in(Layout layout, const TensorRef& x) {
+        return build::op("relayout", {x}, {to_string(layout)});
+    }
+    static std::vector<Layout> layouts(std::string_view op, std::initializer_list<Type> inputs,
+                                       ChannelsLast channels_last = ChannelsLast::where_it_is) {
         return operand_layouts(find_op(op), {inputs.begin(), inputs.size()}, channels_last);
     }
     static TensorRef packed(const TensorRef& x, const TensorRef& w, const Attrs& attrs) {
@@ -27,10 +29,12 @@ protected:
         const OpCall call{find_op("conv"), attrs, types};
         return in(default_device().packed_layout(call, infer(call), 1), w);
     }
-    const Attrs plain_{std::vector<int64_t>{1}, std::vector<int64_t>{0}, std::vector<int64_t>{1}, int64_t{1}};
+    const Attrs plain_{std::vector<int64_t>{1}, std::vector<int64_t>{0}, std::vector<int64_t>{1},
+                       int64_t{1}};
 };
 
-const Type kRows{DType::f32, {2, 3, 4, 5}}, kLast{DType::f32, {2, 3, 4, 5}, Layout::channels_last}, kScale{DType::f32, {1, 3, 1, 1}}, kPlane{DType::f32, {4, 5}};
+const Type kRows{DType::f32, {2, 3, 4, 5}}, kLast{DType::f32, {2, 3, 4, 5}, Layout::channels_last},
+    kScale{DType::f32, {1, 3, 1, 1}}, kPlane{DType::f32, {4, 5}};
 constexpr Layout row = Layout::row_major, last = Layout::channels_last;
 
 TEST_F(LayoutsTest, ElementwiseOpsFollowAFullOperand) {
@@ -65,17 +69,21 @@ TEST_F(LayoutsTest, ResultsAreTheSameInAnyLayout) {
         EXPECT_EQ(values_of(row_major(got)), values_of(build::add(x, other)));
     }
     EXPECT_EQ(values_of(build::reshape(laid, {6, 20})), values_of(x));
-    EXPECT_EQ(values_of(build::transpose(laid, {3, 0, 1, 2})), values_of(build::transpose(x, {3, 0, 1, 2})));
-    EXPECT_EQ(values_of(build::reduce_sum(laid, {1}, false)), values_of(build::reduce_sum(x, {1}, false)));
+    EXPECT_EQ(values_of(build::transpose(laid, {3, 0, 1, 2})),
+              values_of(build::transpose(x, {3, 0, 1, 2})));
+    EXPECT_EQ(values_of(build::reduce_sum(laid, {1}, false)),
+              values_of(build::reduce_sum(x, {1}, false)));
 }
 
 TEST_F(LayoutsTest, PackedWeightsHaveShapeAndValuesOfDenseOnes) {
-    const TensorRef x = in(last, counted({1, 32, 5, 5})), w = counted({48, 32, 3, 3}), p = packed(x, w, plain_);
+    const TensorRef x = in(last, counted({1, 32, 5, 5})), w = counted({48, 32, 3, 3}),
+                    p = packed(x, w, plain_);
     ASSERT_TRUE(is_packed(p->type().layout));
     EXPECT_EQ(p->shape(), w->shape());
     EXPECT_EQ(values_of(row_major(p)), values_of(w));
     EXPECT_EQ(values_of(build::neg(p)), values_of(build::neg(w)));
-    EXPECT_EQ(values_of(row_major(build::op("conv", {x, p}, plain_))), values_of(row_major(build::op("conv", {x, w}, plain_))));
+    EXPECT_EQ(values_of(row_major(build::op("conv", {x, p}, plain_))),
+              values_of(row_major(build::op("conv", {x, w}, plain_))));
 }
 
 TEST_F(LayoutsTest, EqualPackingsAreOneLayout) {
@@ -94,7 +102,8 @@ TEST_F(LayoutsTest, NamesAreReadBack) {
     EXPECT_EQ(layout_from_name(to_string(made)), made);
     EXPECT_EQ((Type{DType::f32, {2, 3}, made}.bytes()), 640u);
     EXPECT_EQ(layout_from_name("channels_last"), last);
-    for (const char* unknown : {"packed", "packed999999", "packed1x", "nchw", ""}) EXPECT_FALSE(layout_from_name(unknown)) << unknown;
+    for (const char* unknown : {"packed", "packed999999", "packed1x", "nchw", ""})
+        EXPECT_FALSE(layout_from_name(unknown)) << unknown;
 }
 
 TEST_F(LayoutsTest, ThreadsPackAtTheSameTime) {
@@ -109,5 +118,4 @@ TEST_F(LayoutsTest, ThreadsPackAtTheSameTime) {
     other.join();
 }
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

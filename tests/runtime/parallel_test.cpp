@@ -1,4 +1,5 @@
-// The thread pool: every chunk once, whoever runs it; exceptions; callers at once; forks; threads that are refused.
+// The thread pool: every chunk once, whoever runs it; exceptions; callers at once; forks; threads
+// that are refused.
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 class ParallelTest : public ::testing::TestWithParam<int> {
 protected:
@@ -36,7 +36,9 @@ TEST_P(ParallelTest, CoversTheRangeOnce) {
     EXPECT_EQ(thread_count(), GetParam());
     for (const int64_t n : {1, 2, 7, 64, 1000, 4099})
         for (const int64_t grain : {1, 3, 64, 5000})
-            for (const int64_t align : {1, 16}) EXPECT_EQ(visits(n, grain, align), std::vector<int>(static_cast<size_t>(n), 1)) << n << " " << grain << " " << align;
+            for (const int64_t align : {1, 16})
+                EXPECT_EQ(visits(n, grain, align), std::vector<int>(static_cast<size_t>(n), 1))
+                    << n << " " << grain << " " << align;
 }
 
 TEST_P(ParallelTest, NothingAndLittleRunHere) {
@@ -78,14 +80,17 @@ TEST_P(ParallelTest, NestedLoopsRunInTheirThread) {
 
 TEST_P(ParallelTest, ExceptionsReachTheCaller) {
     for (int round = 0; round < 200; ++round) {
-        EXPECT_THROW(parallel_for(64, 1, 1, [&](int64_t lo, int64_t hi) {
+        EXPECT_THROW(parallel_for(64, 1, 1,
+                                  [&](int64_t lo, int64_t hi) {
             if (lo <= round % 64 && round % 64 < hi) throw std::bad_alloc();
-        }), std::bad_alloc);
+        }),
+                     std::bad_alloc);
         EXPECT_EQ(visits(64, 1, 1), std::vector<int>(64, 1));  // and leave the pool whole
     }
 }
 
-// The caller's first chunk lasts until all others have ended: whoever runs takes over the rest of its share.
+// The caller's first chunk lasts until all others have ended: whoever runs takes over the rest of
+// its share.
 TEST_P(ParallelTest, WhoHasTimeTakesTheRest) {
     constexpr int64_t kCount = 64;
     std::atomic<int64_t> others{0};
@@ -96,10 +101,9 @@ TEST_P(ParallelTest, WhoHasTimeTakesTheRest) {
             return;
         }
         first = hi;
-        for (int i = 0; i < 20000 && GetParam() > 1 && others < kCount - hi; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (GetParam() > 1) {
-            EXPECT_EQ(others, kCount - hi) << "after 20 seconds";
-        }
+        for (int i = 0; i < 20000 && GetParam() > 1 && others < kCount - hi; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (GetParam() > 1) { EXPECT_EQ(others, kCount - hi) << "after 20 seconds"; }
     });
     EXPECT_EQ(others + first, kCount);
 }
@@ -145,7 +149,8 @@ TEST_P(ParallelTest, HelpersComeAndTheScopeDoesNotWaitForThem) {
             ++all->left;
         }, shared);
         EXPECT_EQ(thread_count(), 1);
-        for (int i = 0; i < 5000 && shared->came < GetParam() - 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        for (int i = 0; i < 5000 && shared->came < GetParam() - 1; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         EXPECT_EQ(shared->came, GetParam() - 1);
     }
     EXPECT_EQ(shared->left, 0);
@@ -177,7 +182,8 @@ TEST(ParallelForkTest, AChildComputesAloneAndOnThreadsOfItsOwn) {
         const bool alone = thread_count() == 1 && visits(1000, 1, 1) == std::vector<int>(1000, 1);
         set_thread_count(3);
         return alone && thread_count() == 3 && visits(1000, 1, 1) == std::vector<int>(1000, 1);
-    }), 0);
+    }),
+              0);
     EXPECT_EQ(visits(1000, 1, 1), std::vector<int>(1000, 1));
     set_thread_count(0);
 }
@@ -188,10 +194,13 @@ TEST(ParallelForkTest, ThreadsThatTheSystemRefusesAreDoneWithout) {
     visits(1000, 1, 1);
     EXPECT_EQ(in_child([] {
         const rlimit none{0, 0};
-        if (::setrlimit(RLIMIT_NPROC, &none) != 0 || (::geteuid() == 0 && ::setuid(54321) != 0)) return true;  // cannot be tried here
+        if (::setrlimit(RLIMIT_NPROC, &none) != 0 || (::geteuid() == 0 && ::setuid(54321) != 0))
+            return true;  // cannot be tried here
         set_thread_count(4);
-        return visits(1000, 1, 1) == std::vector<int>(1000, 1) && thread_count() == 1 && visits(1000, 1, 1) == std::vector<int>(1000, 1);
-    }), 0);
+        return visits(1000, 1, 1) == std::vector<int>(1000, 1) && thread_count() == 1 &&
+               visits(1000, 1, 1) == std::vector<int>(1000, 1);
+    }),
+              0);
     set_thread_count(0);
 }
 
@@ -205,12 +214,12 @@ TEST(ParallelForkTest, AForkInTheMidstOfAnotherThreadsRegions) {
         EXPECT_EQ(in_child([] {
             set_thread_count(2);
             return visits(1000, 1, 1) == std::vector<int>(1000, 1);
-        }), 0);
+        }),
+                  0);
     is_over = true;
     other.join();
     set_thread_count(0);
 }
 #endif
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

@@ -14,8 +14,7 @@
 #include "runtime/random.h"
 #include "tests/jit/world.h"
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 using jit::values_of;
 
@@ -83,13 +82,15 @@ TEST_F(RematerializerTest, EvictionFreesTheMemoryAndSourcesStay) {
 }
 
 TEST_F(RematerializerTest, RandomNumbersAreDrawnAgainBitForBit) {
-    const TensorRef mask = build::op("dropout_mask", {default_random_state().key()}, {std::vector<int64_t>{kNumel}, 0.5});
+    const TensorRef mask = build::op("dropout_mask", {default_random_state().key()},
+                                     {std::vector<int64_t>{kNumel}, 0.5});
     const std::vector<float> expected = values_of(mask);
     EXPECT_EQ(values_after_eviction(mask), expected);
 }
 
 TEST_F(RematerializerTest, AViewSeesTheValueThatCameBack) {
-    const TensorRef x = numbers(), y = build::op("exp", {x}), view = build::reshape(y, {2, kNumel / 2});
+    const TensorRef x = numbers(), y = build::op("exp", {x}),
+                    view = build::reshape(y, {2, kNumel / 2});
     const std::vector<float> expected = values_of(y);
     EXPECT_EQ(values_after_eviction(view), expected);
     EXPECT_EQ(view->data(), y->data());
@@ -144,7 +145,8 @@ TEST_F(RematerializerTest, AValueComesBackThroughOneThatNobodyHolds) {
     const std::vector<float> expected = values_of(z);
     EXPECT_EQ(values_after_eviction(z), expected);
     evict_all();
-    EXPECT_EQ(bytes_in_use(), before_ + kBytes) << "y, computed again for z, goes before all others";
+    EXPECT_EQ(bytes_in_use(), before_ + kBytes)
+        << "y, computed again for z, goes before all others";
 }
 
 TEST_F(RematerializerTest, ASourceOutlivesItsTensorWhileAnEvictedValueNeedsIt) {
@@ -234,12 +236,14 @@ TEST_F(RematerializerTest, WhatCannotBeKeptIsToldInBytes) {
 TEST_F(RematerializerTest, ACapOfTheDeviceEvictsToo) {
     constexpr int64_t kLarge = int64_t{1} << 20;
     default_device().allocator().trim();
-    default_device().allocator().set_cap(default_device().allocator().stats().reserved + 6 * kLarge * sizeof(float));
+    default_device().allocator().set_cap(default_device().allocator().stats().reserved +
+                                         6 * kLarge * sizeof(float));
     std::vector<TensorRef> chain{numbers(kLarge)};
     for (int i = 0; i < 20; ++i) chain.push_back(build::op("tanh", {chain.back()}));
     EXPECT_EQ(values_of(build::op("tanh", {chain[2]})), values_of(chain[3]));
     here().configure({});
-    EXPECT_THROW(for (int i = 0; i < 20; ++i) chain.push_back(build::op("tanh", {chain.back()})), OutOfMemory);
+    EXPECT_THROW(for (int i = 0; i < 20; ++i) chain.push_back(build::op("tanh", {chain.back()})),
+                 OutOfMemory);
 }
 
 // Values are made of random others, dropped and read, under a threshold for a third of them.
@@ -252,26 +256,31 @@ TEST_F(RematerializerTest, RandomProgramsKeepTheirBits) {
     const uint64_t earlier = here().stats().recomputations;
     bound(before_ + 10 * kBytes);
     for (int i = 0; i < 20000; ++i) try {
-        if (pool.size() > 30) {
-            std::swap(any(), pool.back());
-            pool.pop_back();
-        }
-        switch (random() % 8) {
-            case 0: keep(numbers()); break;
-            case 1: keep(build::op("dropout_mask", {default_random_state().key()}, {std::vector<int64_t>{kNumel}, 0.5})); break;
-            case 2: keep(build::reshape(any().first, {kNumel})); break;
-            case 3: keep(build::op("tanh", {build::add(any().first, any().first)})); break;
-            case 4: keep(build::mul(any().first, 0.5)); break;
-            case 5: keep(build::op_n("sort", {&any().first, 1}, {int64_t{-1}, int64_t{0}})[0]); break;
-            default: {
-                const auto& [value, expected] = any();
-                ASSERT_EQ(values_of(value), expected) << "iteration " << i;
+            if (pool.size() > 30) {
+                std::swap(any(), pool.back());
+                pool.pop_back();
             }
+            switch (random() % 8) {
+                case 0: keep(numbers()); break;
+                case 1:
+                    keep(build::op("dropout_mask", {default_random_state().key()},
+                                   {std::vector<int64_t>{kNumel}, 0.5}));
+                    break;
+                case 2: keep(build::reshape(any().first, {kNumel})); break;
+                case 3: keep(build::op("tanh", {build::add(any().first, any().first)})); break;
+                case 4: keep(build::mul(any().first, 0.5)); break;
+                case 5:
+                    keep(build::op_n("sort", {&any().first, 1}, {int64_t{-1}, int64_t{0}})[0]);
+                    break;
+                default: {
+                    const auto& [value, expected] = any();
+                    ASSERT_EQ(values_of(value), expected) << "iteration " << i;
+                }
+            }
+        } catch (const OutOfMemory&) {
+            std::swap(any(), pool.back());  // too many sources
+            if (pool.size() > 1) pool.pop_back();
         }
-    } catch (const OutOfMemory&) {
-        std::swap(any(), pool.back());  // too many sources
-        if (pool.size() > 1) pool.pop_back();
-    }
     EXPECT_GT(here().stats().recomputations, earlier + 1000);
 }
 
@@ -280,7 +289,9 @@ void on_a_small_stack(std::function<void()> body) {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, size_t{256} << 10);
     pthread_t thread;
-    const auto run = [](void* body) -> void* { return (*static_cast<std::function<void()>*>(body))(), nullptr; };
+    const auto run = [](void* body) -> void* {
+        return (*static_cast<std::function<void()>*>(body))(), nullptr;
+    };
     ASSERT_EQ(pthread_create(&thread, &attributes, run, &body), 0);
     pthread_join(thread, nullptr);
     pthread_attr_destroy(&attributes);
@@ -324,14 +335,17 @@ void train_some() {
     const TensorRef x = numbers();
     std::vector<TensorRef> chain{x};
     for (int i = 0; i < 40; ++i) chain.push_back(build::op("tanh", {chain.back()}));
-    for (size_t i = chain.size() - 1; i > 0; --i) EXPECT_EQ(values_of(build::op("tanh", {chain[i - 1]})), values_of(chain[i]));
+    for (size_t i = chain.size() - 1; i > 0; --i)
+        EXPECT_EQ(values_of(build::op("tanh", {chain[i - 1]})), values_of(chain[i]));
 }
 
 TEST_F(RematerializerTest, TwoThreadsShareOneThreshold) {
     default_device().allocator().reset_peak();
     const size_t threshold = bytes_in_use() + 24 * kBytes;
     bound(threshold);
-    std::thread other([] { for (int i = 0; i < 20; ++i) train_some(); });
+    std::thread other([] {
+        for (int i = 0; i < 20; ++i) train_some();
+    });
     for (int i = 0; i < 20; ++i) train_some();
     other.join();
     EXPECT_LE(default_device().allocator().stats().peak_in_use, threshold);
@@ -341,7 +355,9 @@ TEST_F(RematerializerTest, AForkedChildGoesOnWhileAnotherThreadWorks) {
     const TensorRef x = numbers(), y = build::op("exp", {x});
     const std::vector<float> expected = values_of(y);
     std::atomic<bool> is_over = false;
-    std::thread other([&] { while (!is_over) train_some(); });
+    std::thread other([&] {
+        while (!is_over) train_some();
+    });
     for (int i = 0; i < 20; ++i) {
         const pid_t child = fork();
         if (child == 0) {
@@ -357,5 +373,4 @@ TEST_F(RematerializerTest, AForkedChildGoesOnWhileAnotherThreadWorks) {
     other.join();
 }
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

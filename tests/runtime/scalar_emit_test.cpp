@@ -6,8 +6,7 @@
 #include "runtime/scalar.h"
 #include "runtime/scalar_math.h"
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 struct Program {
     ScalarProgram program;
@@ -68,7 +67,8 @@ TEST(ScalarProgram, KeepOnlyRemovesWhatNoResultNeeds) {
     std::vector<int> results{(p.x * 2.0).id()};
     exp(p.x);
     p.program.keep_only(results);
-    EXPECT_EQ(to_string(p.program), "%0: f32 = input 0\n%1: f32 = constant 2\n%2: f32 = mul %0 %1\n");
+    EXPECT_EQ(to_string(p.program),
+              "%0: f32 = input 0\n%1: f32 = constant 2\n%2: f32 = mul %0 %1\n");
 }
 
 TEST(ScalarProgram, InlinesAnotherProgramOnItsOperands) {
@@ -101,9 +101,9 @@ TEST(ScalarMath, ExpandsToBasicInstructionsOnly) {
         Program p;
         expand<Expr>(static_cast<ScalarOp>(i), p.x, p.x.constant(2));
         for (const ScalarInst& inst : p.program.insts())
-            EXPECT_FALSE(is_transcendental(inst.op)) << name_of(static_cast<ScalarOp>(i)) << " uses " << name_of(inst.op);
+            EXPECT_FALSE(is_transcendental(inst.op))
+                << name_of(static_cast<ScalarOp>(i)) << " uses " << name_of(inst.op);
     }
 }
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

@@ -13,8 +13,7 @@
 
 #include "runtime/debug.h"
 
-namespace megjit::runtime {
-namespace {
+namespace megjit::runtime { namespace {
 
 namespace fs = std::filesystem;
 
@@ -37,7 +36,8 @@ protected:
     }
     double quota() const { return cpu_quota(root_.string()); }
 
-    static constexpr const char* kV2 = "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+    static constexpr const char* kV2 =
+        "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
     fs::path root_;
 };
 
@@ -69,13 +69,15 @@ TEST_F(QuotaTest, AContainerSeesItsGroupAsTheRoot) {
     write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
     EXPECT_DOUBLE_EQ(quota(), 2);
     // The host's path of the group, of which the mount shows what is below.
-    process("0::/docker/1234\n", "30 22 0:26 /docker/1234 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    process("0::/docker/1234\n",
+            "30 22 0:26 /docker/1234 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
     EXPECT_DOUBLE_EQ(quota(), 2);
 }
 
 TEST_F(QuotaTest, VersionOne) {
-    process("5:memory:/box\n4:cpu,cpuacct:/box\n", "31 22 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-                                                   "32 22 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
+    process("5:memory:/box\n4:cpu,cpuacct:/box\n",
+            "31 22 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+            "32 22 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
     write("/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us", "250000\n");
     write("/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us", "100000\n");
     EXPECT_DOUBLE_EQ(quota(), 2.5);
@@ -117,10 +119,10 @@ TEST(GrantedThreadsTest, AffinityAndTheVariableBoundThem) {
             }
         ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
         EXPECT_EQ(granted_threads(), 1);
-    }).join();
+    })
+        .join();
     before ? ::setenv("OMP_NUM_THREADS", kept.c_str(), 1) : ::unsetenv("OMP_NUM_THREADS");
     reload_debug();
 }
 
-}  // namespace
-}  // namespace megjit::runtime
+}}  // namespace megjit::runtime

@@ -1,5 +1,6 @@
-// Mutated files of trace.dump (jit/graph_file.h): from_bytes reads them, or throws a UserError, and never asks for
-// more memory than the file has. libFuzzer calls this, with AddressSanitizer and UndefinedBehaviorSanitizer.
+// Mutated files of trace.dump (jit/graph_file.h): from_bytes reads them, or throws a UserError, and
+// never asks for more memory than the file has. libFuzzer calls this, with AddressSanitizer and
+// UndefinedBehaviorSanitizer.
 #include <cstdlib>
 #include <cstring>
 
@@ -36,9 +37,16 @@ class Memory : public runtime::Device {
 public:
     std::string_view name() const override { return "cpu0:0"; }
     runtime::Allocator& allocator() override { return allocator_; }
-    std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall&, std::span<const runtime::Type>) override { std::abort(); }
-    void copy_to_host(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
-    void copy_from_host(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+    std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall&,
+                                                       std::span<const runtime::Type>) override {
+        std::abort();
+    }
+    void copy_to_host(void* to, const void* from, size_t bytes) override {
+        std::memcpy(to, from, bytes);
+    }
+    void copy_from_host(void* to, const void* from, size_t bytes) override {
+        std::memcpy(to, from, bytes);
+    }
 
 private:
     BlockAllocator allocator_;
@@ -71,8 +79,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size >= kHeaderBytes) bytes = sealed(std::move(bytes));
     try {
         const std::string again = read_and_write(bytes);
-        if (read_and_write(again) != again) std::abort();  // what was accepted is written and read again
-    } catch (const runtime::UserError&) {
-    }
+        if (read_and_write(again) != again)
+            std::abort();  // what was accepted is written and read again
+    } catch (const runtime::UserError&) {}
     return 0;
 }
