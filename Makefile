@@ -38,6 +38,7 @@ test-python: setup-tests build
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools
+	$(PY) -m mypy
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
 
 bench: build

@@ -117,7 +117,7 @@ class _Round:
     def __init__(self, members: Sequence[int]) -> None:
         self.members = list(members)
         self.arrays: dict[int, np.ndarray | None] = {}
-        self.options: dict[int, tuple] = {}
+        self.options: dict[int, tuple[Any, ...]] = {}
         self.done = False
         self._results: list[np.ndarray | None] = []
         self._error: str | None = None

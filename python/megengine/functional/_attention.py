@@ -94,7 +94,7 @@ class _Packed:
         self.flat = None if flat is None else ops.reshape(flat, shape=(flat.size,))
         self.at = 0
 
-    def take(self, shape: tuple) -> Tensor:
+    def take(self, shape: tuple[int, ...]) -> Tensor:
         begin, self.at = self.at, self.at + math.prod(shape)
         have = 0 if self.flat is None else self.flat.size
         if self.at > have:

@@ -42,7 +42,7 @@ def full(
     return on(device, ops.full(shape=_checked(shape), value=float(value), dtype=dtype_name(dtype)))
 
 
-def _checked(shape: tuple) -> tuple:
+def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
     for extent in shape:
         if extent < 0:
             raise ValueError(f"shape {list(shape)} has a negative extent")
@@ -76,7 +76,7 @@ def ones_like(inp: Tensor) -> Tensor:
     return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name)
 
 
-def eye(N: int, M: int = None, *, dtype="float32", device: str | None = None) -> Tensor:
+def eye(N: int, M: int | None = None, *, dtype="float32", device: str | None = None) -> Tensor:
     """Ones on the diagonal of an [N, M] matrix; M defaults to N."""
     if isinstance(N, (tuple, list)) or getattr(N, "ndim", 0) == 1:
         N, M = as_ints(N)

@@ -187,7 +187,7 @@ def _layer_norm(
     return ops.layer_norm(x, weight, bias, axes=axes, eps=float(eps), affine=True)[0]
 
 
-def _shaped(x: Tensor, shape: tuple) -> Tensor:
+def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x._tuple_shape == shape else ops.reshape(x, shape=shape)
 
 

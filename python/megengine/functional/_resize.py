@@ -85,7 +85,7 @@ def _taps(t: np.ndarray, kind: str) -> list:
     return [(-1, far(1 + t)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))]
 
 
-def _out_size(spatial: tuple, size, scale_factor) -> tuple:
+def _out_size(spatial: tuple[int, ...], size, scale_factor) -> tuple[int, ...]:
     n = len(spatial)
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: give exactly one of size and scale_factor")

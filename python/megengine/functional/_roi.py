@@ -220,7 +220,7 @@ def _part_offsets(trans: Tensor, channel: int, part: int, ph: int, pw: int, std:
 
 
 def _moved_samples(
-    start, extent, bins: int, points: int, offset, axis: int, pooled: tuple
+    start, extent, bins: int, points: int, offset, axis: int, pooled: tuple[int, ...]
 ) -> Tensor:
     """[m, ph, pw, points] places along one axis (2: rows, 3: columns)."""
     m = start._tuple_shape[0]

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 __all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
 
 
-def where(mask: Tensor, x: Tensor = None, y: Tensor = None) -> Tensor:
+def where(mask: Tensor, x: Tensor | None = None, y: Tensor | None = None) -> Tensor:
     """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true
     elements.
 

@@ -1,5 +1,7 @@
 """Windows of images, padding, and pooling over windows."""
 
+from typing import Any
+
 import numpy as np
 
 from ..core import apply_const, ops
@@ -64,7 +66,7 @@ def _positions(extent: int, kernel: int, stride: int, dilation: int, axis: str) 
     )
 
 
-def _pad_images(x: Tensor, padding: tuple) -> Tensor:
+def _pad_images(x: Tensor, padding: tuple[int, ...]) -> Tensor:
     if padding == (0, 0):
         return x
     widths = (0, 0) + padding
@@ -134,7 +136,7 @@ def sliding_window_transpose(
     return ops.slice(y, begin=(0, 0, ph, pw), end=(n, c, ph + h, pw + w), step=(1, 1, 1, 1))
 
 
-def _pool_args(kernel_size, stride, padding, op: str) -> dict:
+def _pool_args(kernel_size, stride, padding, op: str) -> dict[str, Any]:
     kernel = as_pair(kernel_size, f"{op}: kernel_size")
     return {
         "kernel": kernel,

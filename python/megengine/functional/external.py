@@ -27,7 +27,7 @@ def extern_opr_subgraph(
     _missing(f"loader {dump_name!r}", inputs)
 
 
-def tensorrt_runtime_opr(inputs, *, data: bytes = None):
+def tensorrt_runtime_opr(inputs, *, data: bytes | None = None):
     """Runs a serialized TensorRT engine. RuntimeError without TensorRT."""
     _missing("TensorRT", inputs)
 

@@ -78,7 +78,7 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return ops.sqrt(var(inp, axis, keepdims))
 
 
-def norm(inp: Tensor, ord: float = None, axis: int = None, keepdims: bool = False) -> Tensor:
+def norm(inp: Tensor, ord: float | None = None, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``; ord None is 2, inf and -inf are
     max and min.
 
@@ -108,7 +108,7 @@ def norm(inp: Tensor, ord: float = None, axis: int = None, keepdims: bool = Fals
     return ops.pow(total, 1.0 / ord)
 
 
-def normalize(inp: Tensor, ord: float = None, axis: int = None, eps: float = 1e-12) -> Tensor:
+def normalize(inp: Tensor, ord: float | None = None, axis: int | None = None, eps: float = 1e-12) -> Tensor:
     """``inp / max(norm(inp), eps)`` along ``axis``."""
     return ops.true_div(inp, ops.maximum(norm(inp, ord, axis, keepdims=axis is not None), eps))
 
@@ -250,7 +250,7 @@ def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True):
 
 
 def cross(
-    a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int = None
+    a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
     """Cross product of 3-vectors along ``axisa`` of a and ``axisb`` of b, put at ``axisc``; axis
     sets all three.

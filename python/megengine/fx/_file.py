@@ -15,7 +15,7 @@ from .node import Node
 __all__ = ["load"]
 
 
-def load(f: str | os.PathLike | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
+def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
     """The GraphModule that `GraphModule.save` wrote. Reading runs no code that the file chose.
 
     trusted: functions and classes of yours that the graph calls: a list, or a mapping from the names in the file.

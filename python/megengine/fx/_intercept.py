@@ -40,7 +40,7 @@ def holds_proxy(tree: Any) -> bool:
     return found
 
 
-def _handle(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _handle(fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tracer = current()
     if tracer is None:
         return original(*args, **kwargs)
@@ -65,7 +65,7 @@ _random_methods.discard(vars(random.RNG)["seed"])
 _redirection = Redirection([*_functions(), *_random_methods], _handle)
 
 
-def wrap(fn_or_name: str | Callable) -> Any:
+def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     """Record calls of a function as one node, instead of tracing into it. Call it at the top level of a module.
 
     fn_or_name: a Python function (`wrap` serves as a decorator), or the name of a global of the calling module, such as
@@ -134,7 +134,7 @@ def _setattr(self: Module, name: str, value: Any) -> None:
     _module_setattr(self, name, value)
 
 
-def _deferring(operation: Callable) -> Callable:
+def _deferring(operation: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
         return NotImplemented if isinstance(other, Proxy) else operation(self, other)
 
@@ -155,7 +155,7 @@ def _attributes() -> Iterator[tuple[type, str, Any]]:
 _exchange = Exchange(_attributes)
 
 
-def _named_dispatch(fn: Callable) -> Callable:
+def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         return _handle(fn, fn, args, kwargs)
 

@@ -200,7 +200,7 @@ class Graph(_graph.Graph):
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
         return self._clone(node, args, kwargs)
 
-    def _clone(self, node: Node, args: tuple, kwargs: dict) -> Node:
+    def _clone(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
         copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         copied.meta = dict(node.meta)
         copied.source = node.source
@@ -221,7 +221,7 @@ class Graph(_graph.Graph):
         result = map_arg(output.args[0], val_map.__getitem__) if output is not None else None
         return (result, output) if return_output_node else result
 
-    def __deepcopy__(self, memo: dict | None = None) -> Graph:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
         copied, env = Graph(), {}
         copied._names._next = dict(self._names._next)
         copy_calls(self, env, copied._clone)
@@ -268,7 +268,7 @@ class Graph(_graph.Graph):
     def __str__(self) -> str:
         return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
 
-    def _rows(self, inputs: tuple, runs: int) -> list[_graph.Row]:
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[_graph.Row]:
         from .rows import graph_rows
 
         return graph_rows(self, inputs, runs)
@@ -289,7 +289,7 @@ class Graph(_graph.Graph):
 
     # -- files -----------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, list[tuple]]:
+    def __getstate__(self) -> dict[str, list[tuple[Any, ...]]]:
         """The nodes as plain records: a file holds the graph itself, and reading it runs no forward."""
         self.check()
         places = self.positions()
@@ -299,7 +299,7 @@ class Graph(_graph.Graph):
             for node in self
         ]}  # fmt: skip
 
-    def __setstate__(self, state: dict[str, list[tuple]]) -> None:
+    def __setstate__(self, state: dict[str, list[tuple[Any, ...]]]) -> None:
         self.__init__()
         nodes: list[Node] = []
         for op, target, name, type_expr, meta, source, args, kwargs in state["nodes"]:

@@ -204,7 +204,7 @@ class GraphModule(M.Module):
 
     # -- copies and files ------------------------------------------------------------------------
 
-    def save(self, f: str | os.PathLike | IO[bytes]) -> None:
+    def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write graph, modules and tensors to a path or an open binary file, for `megengine.fx.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:

@@ -140,7 +140,7 @@ class Node(Call, Value):
             )
         self._op = op
 
-    def set_arguments(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    def set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().set_arguments(args, kwargs)
         for node in self._inputs:
             if getattr(node, "_maker", None) is not self._maker:
@@ -265,12 +265,12 @@ class Node(Call, Value):
 
     # -- files -----------------------------------------------------------------------------------
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
             f"node {self.describe()} cannot be copied or saved alone: copy or save its graph"
         )
 
-    def __deepcopy__(self, memo: dict) -> Node:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
         return memo.get(id(self)) or self.__reduce__()
 
 

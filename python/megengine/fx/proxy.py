@@ -54,7 +54,7 @@ class Proxy(Unknown):
     def __setattr__(self, name: str, value: Any) -> None:
         self.tracer.create_proxy("call_function", setattr, (self, name, value), {})
 
-    def __deepcopy__(self, memo: dict) -> Proxy:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:

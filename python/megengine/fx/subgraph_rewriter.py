@@ -99,7 +99,7 @@ def _graph_of(program: Callable[..., Any] | M.Module | Graph) -> Graph:
     return program.graph if isinstance(program, GraphModule) else symbolic_trace(program).graph
 
 
-def _results(graph: Graph) -> tuple:
+def _results(graph: Graph) -> tuple[Any, ...]:
     result = graph.output_node.args[0]
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
@@ -115,7 +115,7 @@ def _signature(target: Any) -> inspect.Signature | None:
         return None
 
 
-def _bound(node: Node, owner: Any) -> tuple[tuple, dict[str, Any]]:
+def _bound(node: Node, owner: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments by name with defaults filled in, where the signature is known."""
     signature, args = None, node.args
     if node.op == "call_function":
@@ -233,7 +233,7 @@ class _Pattern:
         elif _same(wanted, actual):
             yield binding
 
-    def _items(self, pairs: list[tuple[Any, Any]], binding: dict) -> Iterator[dict[Node, Any]]:
+    def _items(self, pairs: list[tuple[Any, Any]], binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
         if not pairs:
             yield binding
             return

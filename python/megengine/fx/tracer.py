@@ -56,7 +56,7 @@ class Tracer:
         return type(m).__module__.startswith(_LAYERS) and not isinstance(m, M.Sequential)
 
     def call_module(
-        self, m: M.Module, forward: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+        self, m: M.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Called for each call of a module; forward runs it."""
         path = self.path_of_module(m)
@@ -167,7 +167,7 @@ class Tracer:
             "branch into a leaf module (Tracer.is_leaf_module) or a function given to fx.wrap",
         )
 
-    def iter(self, obj: Proxy) -> Iterator:
+    def iter(self, obj: Proxy) -> Iterator[Any]:
         """Called for a loop over a proxy. TraceError here; a subclass may answer."""
         raise unknown(
             obj,
@@ -216,8 +216,8 @@ class Tracer:
         return root
 
     def _inputs(
-        self, function: Callable, concrete: dict[str, Any]
-    ) -> tuple[Callable, list, dict[str, Any]]:
+        self, function: Callable[..., Any], concrete: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list, dict[str, Any]]:
         """What to call, and with what."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -246,7 +246,7 @@ class Tracer:
         return self.proxy(self.create_node("placeholder", name, given, {}))
 
 
-def _taking_a_tuple(function: Callable) -> Callable:
+def _taking_a_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with its ``*args`` as one last parameter, and all others given by position, keyword-only ones last.
 
     TypeError for what is no plain Python function.

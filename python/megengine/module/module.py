@@ -75,7 +75,7 @@ class Module(Holder):
                 return self._call_with_hooks(inputs, kwargs)
         return self.forward(*inputs, **kwargs)
 
-    def _call_with_hooks(self, inputs: tuple, kwargs: dict) -> Any:
+    def _call_with_hooks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook in tuple(self._forward_pre_hooks.values()):
             changed = hook(self, inputs)
             if changed is not None:
@@ -87,14 +87,14 @@ class Module(Holder):
                 outputs = changed
         return outputs
 
-    def register_forward_pre_hook(self, hook: Callable) -> HookHandler:
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
         """Call ``hook(module, inputs)`` before forward; what it returns, if not None, are the new inputs.
 
         inputs: tuple of the positional arguments. Returns a handle with ``remove()``.
         """
         return HookHandler(self._forward_pre_hooks, hook)
 
-    def register_forward_hook(self, hook: Callable) -> HookHandler:
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
         """Call ``hook(module, inputs, outputs)`` after forward; a result other than None replaces outputs.
 
         Returns a handle with ``remove()``.
@@ -161,13 +161,13 @@ class Module(Holder):
             yield found if with_parent else found[:2]
 
     def _listed(
-        self, predicate: Callable, recursive: bool, prefix: str | None, kwargs: dict
-    ) -> Iterator:
+        self, predicate: Callable[..., Any], recursive: bool, prefix: str | None, kwargs: dict[str, Any]
+    ) -> Iterator[Any]:
         return (found[1] for found in self._named(predicate, recursive, prefix, kwargs))
 
     def _named(
-        self, predicate: Callable, recursive: bool, prefix: str | None, kwargs: dict
-    ) -> Iterator:
+        self, predicate: Callable[..., Any], recursive: bool, prefix: str | None, kwargs: dict[str, Any]
+    ) -> Iterator[Any]:
         with_parent = kwargs.pop("with_parent", False)
         seen = kwargs.pop("seen", None)
         _no_more(kwargs)
@@ -223,7 +223,7 @@ class Module(Holder):
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(
-        self, rst: dict | None = None, prefix: str = "", keep_var: bool = False
+        self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
     ) -> dict[str, np.ndarray | Tensor]:
         """Dotted path -> ndarray of all parameters and buffers; with keep_var the Tensors themselves.
 
@@ -233,8 +233,8 @@ class Module(Holder):
         return _state.collect(self, rst, prefix, keep_var)[0]
 
     def _state_dict(
-        self, rst: dict | None = None, prefix: str = "", keep_var: bool = False
-    ) -> tuple[dict, set[str]]:
+        self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
+    ) -> tuple[dict[str, Any], set[str]]:
         return _state.collect(self, rst, prefix, keep_var)
 
     def load_state_dict(
@@ -282,7 +282,7 @@ class Module(Holder):
         if isinstance(value, Module) and value._short_name == name:
             value.__dict__["_short_name"] = None
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle, also one whose writer knew fewer of Module's own attributes."""
         own = self.__dict__
         Module.__init__(self)
@@ -307,7 +307,7 @@ class Module(Holder):
         return head + "\n" + "\n".join(lines) + "\n)" if lines else head + ")"
 
 
-def _no_more(kwargs: dict) -> None:
+def _no_more(kwargs: dict[str, Any]) -> None:
     kwargs.pop("requires_grad", None)  # older releases filtered by it
     if kwargs:
         raise TypeError(f"unexpected keyword argument {next(iter(kwargs))!r}")

@@ -206,7 +206,7 @@ class RNNBase(Module):
         """States of zeros for all layers."""
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
-    def _state_shape(self, batch_size: int, size: int) -> tuple:
+    def _state_shape(self, batch_size: int, size: int) -> tuple[int, ...]:
         return (self.num_layers * self.num_directions, batch_size, size)
 
     def get_output_from_hidden(self, hx: Hidden) -> Tensor:

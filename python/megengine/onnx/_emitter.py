@@ -46,7 +46,7 @@ class Emitter:
         self.initializers: list[Any] = []
         self._names: dict[int, str] = {}  # by recorded value
         self._taken: set[str] = set()
-        self._constants: dict[tuple, str] = {}
+        self._constants: dict[tuple[Any, ...], str] = {}
         self._extents: dict[Dim, str] = {}
         self._base = ""
         for value, name in zip(recording.inputs, recording.input_names, strict=True):

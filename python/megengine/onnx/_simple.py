@@ -89,10 +89,10 @@ _SEQUENCES = frozenset({"Split", "TopK", "Unique", "RNN", "GRU", "LSTM", "Dynami
 SIMPLE: dict[str, Callable[[Application], fx.Node | Operand | None]] = {}
 
 
-def simple(*ops: str) -> Callable:
+def simple(*ops: str) -> Callable[..., Any]:
     """Puts a converter into the table."""
 
-    def put(converter: Callable[[Application], fx.Node | Operand | None]) -> Callable:
+    def put(converter: Callable[[Application], fx.Node | Operand | None]) -> Callable[..., Any]:
         SIMPLE.update(dict.fromkeys(ops, converter))
         return converter
 

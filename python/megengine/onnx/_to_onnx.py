@@ -235,7 +235,7 @@ def _truncated(emit, x):
     return emit("Mul", emit("Sign", x), emit("Floor", emit("Abs", x)))
 
 
-def _rounding(rounded: Callable[[Emitter, Callable, str], str]) -> Converter:
+def _rounding(rounded: Callable[[Emitter, Callable[..., Any], str], str]) -> Converter:
     """Integers are whole already."""
 
     def converter(emit: Emitter, call: Call) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ._to_onnx import converts, operands, reduced
 # -- convolution and pooling ----------------------------------------------------------------------
 
 
-def window(call: Call) -> dict:
+def window(call: Call) -> dict[str, Any]:
     """strides, pads, dilations and group as ONNX has them."""
     dims = len(call.shape) - 2
     spread = lambda name: list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1)  # noqa: E731

@@ -90,7 +90,7 @@ def _converted(
     module: Module,
     table: dict[type, type],
     make: Callable[[type, Module], Module],
-    done: dict[int, tuple],
+    done: dict[int, tuple[Any, ...]],
 ) -> Module:
     """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
     if id(module) in done:
@@ -164,7 +164,7 @@ def disable_observer(module: Module) -> None:
         layer.set_observer(False)
 
 
-def hook_qat_module(module: Module, func: Callable) -> list[HookHandler]:
+def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandler]:
     """Register ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
 
     Returns the handles, which have ``remove()``.
@@ -184,7 +184,7 @@ def apply_easy_quant(
     """
     multiples = np.linspace(start, stop, num)
 
-    def search(layer: QATModule, inputs: tuple, _: Any) -> Tensor:
+    def search(layer: QATModule, inputs: tuple[Any, ...], _: Any) -> Tensor:
         wanted = _direction(_result_with(layer, inputs, weight=False, act=False))
         _improve(
             layer.weight_observer,
@@ -207,7 +207,7 @@ def apply_easy_quant(
     return module
 
 
-def _result_with(layer: QATModule, inputs: tuple, weight: bool, act: bool) -> Tensor:
+def _result_with(layer: QATModule, inputs: tuple[Any, ...], weight: bool, act: bool) -> Tensor:
     """The layer's result with these of its fake quantizers; both are enabled afterwards."""
     quantizers = ((layer.weight_fake_quant, weight), (layer.act_fake_quant, act))
     for quantizer, enabled in quantizers:

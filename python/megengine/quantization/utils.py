@@ -70,10 +70,10 @@ def lsq_forward(
     return ops.fake_quant(inp, step_size, zero_point, scale_grad, qmin=qmin, qmax=qmax)
 
 
-def register_method_to_class(cls: type) -> Callable[[Callable], Callable]:
+def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that makes a function, or functools.partial, a method of ``cls``."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(function, partial):
             name, inner = function.func.__name__, function
 
@@ -94,7 +94,7 @@ class QuantMode(Enum):
     SYMMERTIC = 1
     ASYMMERTIC = 2
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return QuantMode, (
             self.value,
         )  # Enum's own way is a getattr, which `megengine.load` refuses

@@ -39,7 +39,7 @@ _NODES = {cls.__name__: cls for cls in (ModuleNode, TensorNode)}
 _EXPRS = {cls.__name__: cls for cls in (Input, GetAttr, CallMethod, CallFunction, Apply, Constant)}
 
 
-def load(f: str | os.PathLike | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
+def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
     """The TracedModule that `TracedModule.save` wrote. Reading runs no code that the file chose.
 
     trusted: functions and classes of yours that it calls: a list, or a mapping from the names in the file. Those given

@@ -111,7 +111,7 @@ class Expr(Call):
         bound.arguments[name] = val
         self.set_arguments(bound.args, bound.kwargs)
 
-    def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+    def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with values of ``self.inputs`` in the nodes' places."""
         env = dict(zip(self.inputs, inputs, strict=True))
         args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
@@ -241,5 +241,5 @@ class Expr(Call):
     def __copy__(self) -> Expr:
         raise TypeError(f"{self.describe()} is part of its graph\n  fix: copy the TracedModule")
 
-    def __deepcopy__(self, memo: dict) -> Expr:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
         return memo[id(self)] if id(self) in memo else self.__copy__()

@@ -167,18 +167,18 @@ class CallFunction(Expr):
 
     _own = (*Expr._own, "_func")
 
-    def __init__(self, func: Callable) -> None:
+    def __init__(self, func: Callable[..., Any]) -> None:
         super().__init__()
         self.func = func
         self.name = func.__name__
 
     @property
-    def func(self) -> Callable:
+    def func(self) -> Callable[..., Any]:
         """What is called; one that a file names and this program lacks is an `UnknownFunction`."""
         return self._func
 
     @func.setter
-    def func(self, func: Callable) -> None:
+    def func(self, func: Callable[..., Any]) -> None:
         if not callable(func):
             raise TypeError(f"a CallFunction calls a function, got {func!r}")
         self._func = func
@@ -282,7 +282,7 @@ def is_call_tensor_method(expr: Expr, method: str | Sequence[str] | None = None)
     return method is None or expr.method in ((method,) if isinstance(method, str) else method)
 
 
-def is_call_function(expr: Expr, func: Callable | Sequence[Callable] | None = None) -> bool:
+def is_call_function(expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> bool:
     """Whether ``expr`` calls a function, one of ``func`` if given."""
     if not isinstance(expr, CallFunction):
         return False

@@ -52,7 +52,7 @@ def _many(what: Any) -> list | None:
 class ExprFilter(BaseFilter):
     """Exprs of a graph."""
 
-    def call_function(self, func: Callable | Sequence[Callable] | None) -> ExprFilterCallFunction:
+    def call_function(self, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None) -> ExprFilterCallFunction:
         """Calls of ``func``; of any function when None."""
         return ExprFilterCallFunction(self, func)
 
@@ -145,7 +145,7 @@ class NodeFilterName(NodeFilter):
         self.pattern = self.make_re(pattern, ignorecase)
 
     @classmethod
-    def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern:
+    def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern[str]:
         """The pattern as a regular expression; None matches everything."""
         flags = re.IGNORECASE if ignorecase else 0
         return re.compile(fnmatch.translate(pattern or "*"), flags)

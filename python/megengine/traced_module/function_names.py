@@ -32,7 +32,7 @@ class FunctionName(NamedTuple):
     qualname: str
 
     @classmethod
-    def of(cls, function: Callable) -> FunctionName:
+    def of(cls, function: Callable[..., Any]) -> FunctionName:
         """The name of ``function``. AssertionError for one that no module holds."""
         if isinstance(function, UnknownFunction):
             return function.name
@@ -46,7 +46,7 @@ class FunctionName(NamedTuple):
         )
         return found
 
-    def find(self) -> Callable:
+    def find(self) -> Callable[..., Any]:
         """The function, or an `UnknownFunction`. ModelFileError while a file is read that may not name it."""
         admission = admitted.active()
         if admission is not None:

@@ -109,7 +109,7 @@ class InternalGraph(Graph):
     # -- finding ---------------------------------------------------------------------------------
 
     def get_function_by_type(
-        self, func: Callable | None = None, recursive: bool = True
+        self, func: Callable[..., Any] | None = None, recursive: bool = True
     ) -> ExprFilter:
         """Calls of ``func``; of any function when None."""
         return self.exprs(recursive).call_function(func)
@@ -333,7 +333,7 @@ class InternalGraph(Graph):
 
     # -- text and pictures -----------------------------------------------------------------------
 
-    def _rows(self, inputs: tuple, runs: int) -> list[Row]:
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
         from .rows import graph_rows
 
         return graph_rows(self, inputs, runs)

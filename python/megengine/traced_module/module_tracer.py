@@ -38,7 +38,7 @@ _RANDOM_METHODS = (
     "uniform", "normal", "gamma", "beta", "poisson", "exponential", "multinomial", "permutation",
 )  # fmt: skip
 
-USER_REGISTERED_FUNCTION: list[Callable] = []
+USER_REGISTERED_FUNCTION: list[Callable[..., Any]] = []
 
 _thread = threading.local()
 
@@ -88,7 +88,7 @@ def inserting(what: str) -> Any:
 # -- functions -----------------------------------------------------------------------------------
 
 
-def _seen_function(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _seen_function(fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     recorder = active_module_tracer()
     if recorder is None:
         return original(*args, **kwargs)
@@ -118,7 +118,7 @@ def see_calls_of(function: types.FunctionType) -> None:
 # -- methods -------------------------------------------------------------------------------------
 
 
-def _seen_method(name: str, original: Callable) -> Callable:
+def _seen_method(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def method(self, *args, **kwargs):
         recorder = active_module_tracer()
         if recorder is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ModuleNode", "Node", "TensorNode"]
 
 
-class Users(dict):
+class Users(dict["Expr", None]):
     """The exprs that read a node, in order of first use: a dict to the graph, a sequence to its users."""
 
     def __getitem__(self, index: int | slice) -> Any:
@@ -101,7 +101,7 @@ class Node(Value, abc.ABC):
             f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule"
         )
 
-    def __deepcopy__(self, memo: dict) -> Node:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
         """The node of the copied graph when that is being copied."""
         return memo[id(self)] if id(self) in memo else self.__copy__()
 

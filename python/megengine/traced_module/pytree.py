@@ -100,13 +100,13 @@ SUPPORTED_TYPE[slice] = Container(
 )
 
 
-def qparams_flatten(inp: QParams) -> tuple[list, tuple]:
+def qparams_flatten(inp: QParams) -> tuple[list, tuple[Any, ...]]:
     """The tensors of ``inp``, and the rest."""
     names = [name for name in ("scale", "zero_point", "grad_scale") if hasattr(inp, name)]
     return [getattr(inp, name) for name in names], (inp.mode, inp.dtype_meta, *names)
 
 
-def qparams_unflatten(qparam_type: type[QParams], inp: Sequence, aux_data: tuple) -> QParams:
+def qparams_unflatten(qparam_type: type[QParams], inp: Sequence, aux_data: tuple[Any, ...]) -> QParams:
     """What `qparams_flatten` took apart."""
     mode, dtype_meta, *names = aux_data
     return qparam_type(mode, dtype_meta, **dict(zip(names, inp, strict=True)))
@@ -200,7 +200,7 @@ class TreeDef:
             return SUPPORTED_TYPE[self.type].unflatten(items, self.aux_data)
         return self.type(*items)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return self.type, repr(self.aux_data), tuple(self.children_defs)
 
     def __eq__(self, other: object) -> bool:
@@ -227,12 +227,12 @@ class LeafDef(TreeDef):
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         return next(iter(leaves)) if self.num_leaves else self.const_val
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         if isinstance(self.const_val, np.ndarray):
             return self.type, self.const_val.dtype.str, self.const_val.tobytes()
         return self.type, self.num_leaves, _hashable(self.const_val)
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ class _Stopwatch:
         return self.run(graph, [module, *leaves])
 
 
-def _measure(graph: InternalGraph, inputs: tuple, runs: int) -> Measured:
+def _measure(graph: InternalGraph, inputs: tuple[Any, ...], runs: int) -> Measured:
     for value in inputs:
         if not isinstance(value, Tensor):
             raise TypeError(f"html: {graph.name} takes tensors, got {value!r}")
@@ -60,7 +60,7 @@ def _measure(graph: InternalGraph, inputs: tuple, runs: int) -> Measured:
     return stopwatch.measured
 
 
-def graph_rows(graph: InternalGraph, inputs: tuple = (), runs: int = 0) -> list[Row]:
+def graph_rows(graph: InternalGraph, inputs: tuple[Any, ...] = (), runs: int = 0) -> list[Row]:
     """The rows of a graph; with values of ``inputs[1:]`` it is run on them for types and times."""
     measured = _measure(graph, inputs, runs) if inputs else Measured()
     types = [type_text(x.dtype, x._tuple_shape) for x in inputs]

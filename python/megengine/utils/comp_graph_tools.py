@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def load_model(file: str | os.PathLike | IO[bytes]) -> _core.Model:
+def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
     """The graph that ``dump`` wrote: the first one of a path, the next one of an open binary file.
 
     RuntimeError that names the file when it is truncated, damaged or something else.
@@ -59,7 +59,7 @@ class GraphInference:
 
     def __init__(
         self,
-        file: str | os.PathLike | IO[bytes],
+        file: str | os.PathLike[str] | IO[bytes],
         outputs: Sequence[str] | None = None,
         profiling: bool = False,
         optimize_for_inference: bool = False,
@@ -118,7 +118,7 @@ class GraphInference:
         )
 
     @staticmethod
-    def _tensor(name: str, value: Any, dtype: np.dtype, shape: tuple) -> Tensor:
+    def _tensor(name: str, value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Tensor:
         array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
         if array.shape == () and shape == (1,):
             array = array.reshape(1)

@@ -106,7 +106,7 @@ class Network:
 
     @classmethod
     def load(
-        cls, model_path: str | os.PathLike | IO[bytes], outspec: Sequence[str] | None = None
+        cls, model_path: str | os.PathLike[str] | IO[bytes], outspec: Sequence[str] | None = None
     ) -> Network:
         """The graph of a file, or of an open binary file, that ``dump`` wrote.
 
@@ -133,7 +133,7 @@ class Network:
 
     def dump(
         self,
-        file: str | os.PathLike | IO[bytes],
+        file: str | os.PathLike[str] | IO[bytes],
         *,
         keep_var_name: int = 1,
         keep_opr_name: bool = False,

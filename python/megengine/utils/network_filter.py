@@ -50,7 +50,7 @@ class NodeFilter:
         """Operators that stand for inputs."""
         return self.type(Host2DeviceCopy)
 
-    def name(self, pattern: str | re.Pattern, ignorecase: bool = True) -> NodeFilter:
+    def name(self, pattern: str | re.Pattern[str], ignorecase: bool = True) -> NodeFilter:
         """Nodes whose name fits a glob pattern or a regular expression."""
         return NodeFilterName(self, pattern, ignorecase)
 
@@ -140,7 +140,7 @@ class NodeFilterName(NodeFilter):
         self._literal = pattern  # "ADD[0]" is a name, and as a pattern would not fit itself
 
     @classmethod
-    def make_re(cls, pattern: str | re.Pattern, ignorecase: bool = True) -> re.Pattern:
+    def make_re(cls, pattern: str | re.Pattern[str], ignorecase: bool = True) -> re.Pattern[str]:
         """A glob pattern as a regular expression; one of these as it is."""
         if isinstance(pattern, re.Pattern):
             return pattern

@@ -19,6 +19,8 @@ class QuantizedTensor(Tensor):
     Made by ``x.astype(qint8(scale))`` and the layers of `module.quantized`; `astype` gives real values back.
     """
 
+    _quantized_dtype: np.dtype
+
     def __new__(cls, data: Any, dtype: np.dtype, *args: Any, **kwargs: Any) -> QuantizedTensor:
         stored = None if isinstance(data, Tensor) else dtype
         self = Tensor.__new__(cls, data, stored, *args, **kwargs)
@@ -76,7 +78,7 @@ def real_values(x: Tensor) -> Tensor:
     return x
 
 
-def keeps_quantized_dtype(function: Callable) -> Callable:
+def keeps_quantized_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function of real numbers take a QuantizedTensor first: the result gets its dtype."""
 
     @functools.wraps(function)

@@ -64,7 +64,7 @@ def gen_mkl_autotuner(
     return use_mkl_heuristic
 
 
-def _values(gm: GraphModule, args: tuple) -> dict[str, Any]:
+def _values(gm: GraphModule, args: tuple[Any, ...]) -> dict[Node, Any]:
     """Values of all nodes. Runs a copy, for the model may write into its tensors and inputs."""
     runner = _Values(copy.deepcopy(gm))
     runner.run(*_own(args))

@@ -117,12 +117,12 @@ def _free_path(root: M.Module, path: str) -> str:
 
 
 class _DropoutRemover(Transformer):
-    def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(self.submodules[target], M.Dropout):
             return args[0] if args else next(iter(kwargs.values()))
         return super().call_module(target, args, kwargs)
 
-    def call_function(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is F.dropout:
             return args[0] if args else kwargs["inp"]
         return super().call_function(target, args, kwargs)

@@ -117,7 +117,7 @@ class MultiheadAttention(M.Module):
             added = hidden if added is None else added + hidden
         return added
 
-    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mean: bool) -> tuple:
+    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mean: bool) -> tuple[Any, ...]:
         scores = F.matmul(q * q._tuple_shape[-1] ** -0.5, k, transpose_b=True)
         weights = F.softmax(scores if mask is None else scores + mask, axis=-1)
         if self.training and self.dropout:

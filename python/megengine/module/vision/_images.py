@@ -18,7 +18,7 @@ class Stream(RNG):
         super().__init__(seed)
         self._given = seed
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Stream, (self._given,)
 
 

@@ -30,7 +30,7 @@ COUNTERPARTS: dict[str, Counterpart] = {}
 def counterpart(*ops: str, plain: tuple[int, ...] = (), takes_numbers: bool = False, counts_results: bool = False):
     """Puts a function into the table."""
 
-    def put(function: Callable) -> Callable:
+    def put(function: Callable[..., Any]) -> Callable[..., Any]:
         row = Counterpart(function, plain, takes_numbers, counts_results)
         COUNTERPARTS.update(dict.fromkeys(ops, row))
         return function

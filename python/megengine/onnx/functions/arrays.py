@@ -207,7 +207,7 @@ _sum, _max, _min = _plain(ops.reduce_sum), _plain(ops.reduce_max), _plain(ops.re
 
 
 def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
-    def reduce(x: Tensor, axes: tuple, keepdims: int) -> Tensor:
+    def reduce(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
         if x.size:
             return op(x, axes, keepdims)
         shape = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
@@ -218,7 +218,7 @@ def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
     return reduce
 
 
-def _log_sum_exp(x: Tensor, axes: tuple, keepdims: int) -> Tensor:
+def _log_sum_exp(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
     if not x.size or not axes:
         return F.log(_sum(F.exp(x), axes, keepdims))
     top = _max(x, axes, 1)

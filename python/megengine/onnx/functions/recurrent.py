@@ -45,7 +45,7 @@ def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> lis
     return found
 
 
-def _limited(function: Callable, alpha: float, beta: float, clip: float | None) -> Callable[[Tensor], Tensor]:
+def _limited(function: Callable[..., Any], alpha: float, beta: float, clip: float | None) -> Callable[[Tensor], Tensor]:
     return lambda x: function(x if clip is None else F.clip(x, -clip, clip), alpha, beta)
 
 

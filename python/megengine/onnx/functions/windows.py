@@ -78,7 +78,7 @@ def _padded(x: Tensor, windows: list[Window], fill: float) -> Tensor:
     return ops.pad(x, before=widths[0], after=widths[1], mode="constant", value=fill)
 
 
-def _along_axes(x: Tensor, windows: list[Window], fill: float, reduce: Callable) -> Tensor:
+def _along_axes(x: Tensor, windows: list[Window], fill: float, reduce: Callable[..., Any]) -> Tensor:
     """``reduce`` over the window of each place, one axis after the other."""
     x = _padded(x, windows, fill)
     for axis, w in enumerate(windows, 2):

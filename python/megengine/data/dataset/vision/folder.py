@@ -21,7 +21,7 @@ class ImageFolder(VisionDataset):
 
     def __init__(
         self,
-        root: str | os.PathLike,
+        root: str | os.PathLike[str],
         check_valid_func: Callable[[str], bool] | None = None,
         class_name: bool = False,
     ) -> None:
