@@ -38,7 +38,7 @@ def pad(
     return ops.pad(src, before=before, after=after, mode=kind, value=float(constant_value))
 
 
-def as_widths(pad_width, ndim: int) -> list:
+def as_widths(pad_width: Any, ndim: int) -> list[tuple[int, ...]]:
     """One (before, after) pair per axis."""
     if isinstance(pad_width, (Tensor, np.ndarray)):
         pad_width = pad_width.tolist()
@@ -73,7 +73,13 @@ def _pad_images(x: Tensor, padding: tuple[int, ...]) -> Tensor:
     return ops.pad(x, before=widths, after=widths, mode="constant", value=0.0)
 
 
-def windows_of(inp: Tensor, kernel_size, padding=0, stride=1, dilation=1) -> Tensor:
+def windows_of(
+    inp: Tensor,
+    kernel_size: IntPair,
+    padding: IntPair = 0,
+    stride: IntPair = 1,
+    dilation: IntPair = 1,
+) -> Tensor:
     """[n, c, h, w] as its windows [n, c, oh, ow, kh, kw]; padding is zero."""
     kh, kw = as_pair(kernel_size, "window: kernel_size")
     sh, sw = as_pair(stride, "window: stride")
@@ -136,7 +142,9 @@ def sliding_window_transpose(
     return ops.slice(y, begin=(0, 0, ph, pw), end=(n, c, ph + h, pw + w), step=(1, 1, 1, 1))
 
 
-def _pool_args(kernel_size, stride, padding, op: str) -> dict[str, Any]:
+def _pool_args(
+    kernel_size: IntPair, stride: IntPair | None, padding: IntPair, op: str
+) -> dict[str, Any]:
     kernel = as_pair(kernel_size, f"{op}: kernel_size")
     return {
         "kernel": kernel,

@@ -106,7 +106,7 @@ def _diagonal(x: Tensor, term: str) -> tuple[Tensor, str]:
     return x, term
 
 
-def _sum_out(x: Tensor, labels: str, keep: set) -> tuple[Tensor, str]:
+def _sum_out(x: Tensor, labels: str, keep: set[str]) -> tuple[Tensor, str]:
     axes = tuple(a for a, label in enumerate(labels) if label not in keep)
     if not axes:
         return x, labels
@@ -128,7 +128,7 @@ def _contract(
     left = [c for c in la if c not in lb]
     right = [c for c in lb if c not in la]
 
-    def arranged(x, labels, *groups):
+    def arranged(x: Tensor, labels: str, *groups: list[str]) -> Tensor:
         order = "".join("".join(g) for g in groups)
         x = _permute(x, labels, order)
         full = tuple(

@@ -78,7 +78,7 @@ def conv_bias_activation(
     """
     _conv._check_modes(conv_mode, compute_mode)
     use_relu = is_relu(nonlinear_mode)
-    if is_8_bit(inp.dtype, weight.dtype, dtype):
+    if dtype is not None and is_8_bit(inp.dtype, weight.dtype, dtype):
         plain = _conv._ungrouped(weight, groups, 4, "conv_bias_activation")
         plain = weight if plain is weight else QuantizedTensor(plain, weight.dtype)
         window = {

@@ -133,7 +133,7 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 
 @keeps_quantized_dtype
-def reshape(inp: Tensor, target_shape: Iterable[int]) -> Tensor:
+def reshape(inp: Tensor, target_shape: int | Sequence[int] | Tensor) -> Tensor:
     """The same elements in another shape; one extent may be -1. ValueError when the counts differ."""
     require_tensors("reshape", inp)
     return shapes.reshape(inp, target_shape)

@@ -4,10 +4,13 @@ Matrix products and convolutions run in ``low_prec_dtype`` and accumulate in flo
 transcendental functions and normalization run in ``high_prec_dtype``.
 """
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import ops
 from .._module_property import add_properties, attribute_of
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 __all__ = ["enabled", "high_prec_dtype", "low_prec_dtype"]  # noqa: F822 (module properties)
 
@@ -34,7 +37,7 @@ def check_dtype(value: Any) -> str:
     return name
 
 
-def to_low(*tensors: _Passed) -> list[_Passed]:
+def to_low(*tensors: "Tensor | None") -> list[Any]:
     """Float tensors cast to the low precision; None and other dtypes pass."""
     return [_cast(x, state.low) for x in tensors]
 

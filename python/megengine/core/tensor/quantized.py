@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ...tensor import Tensor
 from .. import ops
 from .dtype import _meta_of, dtype_name, get_quantize_entry, get_scale, is_quantize
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class QuantizedTensor(Tensor):
@@ -78,7 +80,7 @@ def real_values(x: Tensor) -> Tensor:
     return x
 
 
-def keeps_quantized_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+def keeps_quantized_dtype(function: _Function) -> _Function:
     """Let a function of real numbers take a QuantizedTensor first: the result gets its dtype."""
 
     @functools.wraps(function)
@@ -87,4 +89,4 @@ def keeps_quantized_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(inp, *args, **kwargs)
         return convert(function(convert(inp, "float32"), *args, **kwargs), inp.dtype)
 
-    return wrapper
+    return cast(_Function, wrapper)

@@ -39,7 +39,7 @@ def as_ints(values: IntsLike, what: str = "shape") -> Shape:
     return tuple(out)
 
 
-def as_int(value: IntLike, what: str) -> int:
+def as_int(value: object, what: str) -> int:
     """One int, from a number or a one-element tensor."""
     if type(value) is int:
         return value
@@ -72,7 +72,7 @@ def as_pair(value: IntsLike, what: str, n: int = 2) -> Shape:
     return ints
 
 
-def normalize_axis(axis: IntLike, ndim: int, op: str) -> int:
+def normalize_axis(axis: object, ndim: int, op: str) -> int:
     """A non-negative axis. ValueError outside ``[-ndim, ndim)``."""
     if type(axis) is not int:
         axis = as_int(axis, f"{op}: axis")
