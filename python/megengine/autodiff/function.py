@@ -28,7 +28,7 @@ class Function:
     array([1.], dtype=float32)
     """
 
-    def forward(self, *args: Tensor, **kwargs: Any) -> Tensor | Sequence[Tensor]:
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
         """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers."""
         raise TypeError(f"{type(self).__name__} does not define forward(self, *inputs)")
 

@@ -3,6 +3,8 @@
 Output extent of a convolution: ``(in + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
 """
 
+from collections.abc import Sequence
+
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
@@ -12,8 +14,8 @@ from ..tensor import Tensor
 from ._window import windows_of
 from .math import matmul
 
-IntPair = int | tuple[int, int]
-IntTriple = int | tuple[int, int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
+IntTriple = int | Sequence[int]
 
 _conv = ops.conv
 _add = ops.add

@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from ._conv import _check_modes
 from ._sample import sample
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 
 def deformable_conv2d(

@@ -102,8 +102,8 @@ def _normalize_by(
 
 def sync_batch_norm(
     inp: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     training: bool = False,
@@ -132,6 +132,9 @@ def sync_batch_norm(
             eps=eps,
         )
     if not training:
+        assert running_mean is not None and running_var is not None, (
+            "sync_batch_norm: inference needs running_mean and running_var"
+        )
         return _normalize_by(inp, running_mean, ops.maximum(running_var, eps), weight, bias, 0.0)
     mean, var, count = _group_statistics(inp, group)
     if running_mean is not None:

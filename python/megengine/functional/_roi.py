@@ -4,6 +4,8 @@ rois: [m, 5], each (batch index, x1, y1, x2, y2) in image units; feature map uni
 scale.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..core import apply_const, ops
@@ -12,7 +14,7 @@ from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from ._sample import sample
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None = None) -> Tensor:

@@ -1,5 +1,6 @@
 """Windows of images, padding, and pooling over windows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import as_ints, as_pair
 from ..tensor import Tensor
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}
 
@@ -18,7 +19,7 @@ _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "refl
 @keeps_quantized_dtype
 def pad(
     src: Tensor,
-    pad_width: tuple[tuple[int, int], ...],
+    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
     mode: str = "constant",
     constant_value: float = 0.0,
 ) -> Tensor:

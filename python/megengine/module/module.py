@@ -6,7 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,12 @@ class Module(Holder):
     ``training`` is True at first; ``quantize_disabled`` keeps quantization off this module.
     """
 
+    name: str | None
+    training: bool
+    quantize_disabled: bool
+    _short_name: str | None  # the attribute path under which a parent holds this module
+    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _flat_state = False  # entries of the state dict are 1-D, whatever the tensors' shapes
     _repr_prefix = ""  # before the class name in repr
 
@@ -47,7 +53,7 @@ class Module(Holder):
         state["name"] = name
         state["training"] = True
         state["quantize_disabled"] = False
-        state["_short_name"] = None  # the attribute path under which a parent holds this module
+        state["_short_name"] = None
         state["_forward_pre_hooks"] = OrderedDict()
         state["_forward_hooks"] = OrderedDict()
 
@@ -56,15 +62,20 @@ class Module(Holder):
         """The attribute path under which a parent holds this module."""
         return self._short_name
 
-    def forward(self, inputs: Any) -> Any:
-        """What the module computes; subclasses define it, with arguments of their own.
+    if TYPE_CHECKING:  # subclasses have arguments of their own
 
-        TypeError in this base class.
-        """
-        raise TypeError(
-            f"{type(self).__name__} does not say what it computes\n"
-            "  fix: define forward(self, ...) in the class"
-        )
+        def forward(self, *args: Any, **kwargs: Any) -> Any: ...
+    else:
+
+        def forward(self, inputs: Any) -> Any:
+            """What the module computes; subclasses define it, with arguments of their own.
+
+            TypeError in this base class.
+            """
+            raise TypeError(
+                f"{type(self).__name__} does not say what it computes\n"
+                "  fix: define forward(self, ...) in the class"
+            )
 
     # -- calling ---------------------------------------------------------------------------------
 
@@ -156,7 +167,9 @@ class Module(Holder):
         path = prefix or ""
         if id(self) not in seen:
             seen.add(id(self))
-            yield (path, self, None) if with_parent else (path, self)
+            own: Any = (path, self, None) if with_parent else (path, self)
+            yield own
+        found: Any
         for found in _flatten(self, _is_module, prefix=path, seen=seen):
             yield found if with_parent else found[:2]
 
@@ -260,18 +273,21 @@ class Module(Holder):
 
     def _adopt(self, attribute: str, value: Any) -> None:
         """Give the modules in ``value`` the names under which this module holds them."""
-        modules = [found for found in _expand_structure(attribute, value) if _is_module(found[1])]
+        modules = [
+            found for found in _expand_structure(attribute, value) if _is_module(found[1])
+        ]
         if modules and "_forward_hooks" not in self.__dict__:
             raise AttributeError(
                 f"{type(self).__name__}: cannot assign module {attribute!r} before Module.__init__()\n"
                 "  fix: call super().__init__() first"
             )
         for key, module in modules:
-            if module._short_name is None:
+            held_as = module._short_name
+            if held_as is None:
                 module.__dict__["_short_name"] = key
-            elif module._short_name != key and self.__dict__.get(module._short_name) is module:
+            elif held_as != key and self.__dict__.get(held_as) is module:
                 warnings.warn(
-                    f"{type(self).__name__}: {key!r} is the module that {module._short_name!r} holds "
+                    f"{type(self).__name__}: {key!r} is the module that {held_as!r} holds "
                     "already; it keeps that name",
                     stacklevel=4,
                 )

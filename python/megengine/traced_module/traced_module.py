@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from .._files import admitted
 from ..module import Module, Sequential
-from ..module.module import INTERNAL
+from ..module._structure import INTERNAL
 from ..module.qat import QATModule
 from ..tensor import Tensor
 from ..version import __version__
