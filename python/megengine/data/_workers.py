@@ -39,6 +39,11 @@ _worker_info: WorkerInfo | None = None
 class WorkerInfo:
     """What a worker process knows of itself: ``idx``, ``worker_num``, ``seed``; read only."""
 
+    idx: int
+    worker_num: int
+    seed: int
+    _keys: tuple[str, ...]
+
     def __init__(self, **kwargs: Any) -> None:
         for key, value in kwargs.items():
             object.__setattr__(self, key, value)

@@ -256,7 +256,7 @@ def _send(connection: socket.socket, header: dict[str, Any], array: np.ndarray |
     if array is not None:
         plain = np.ascontiguousarray(array)
         header = {**header, "dtype": plain.dtype.name, "shape": np.shape(array)}
-        content = memoryview(plain.reshape(-1).view(np.uint8))
+        content = memoryview(plain.reshape(-1).view(np.uint8).data)
     text = json.dumps(header).encode()
     connection.sendall(_LENGTHS.pack(len(text), content.nbytes) + text)
     connection.sendall(content)

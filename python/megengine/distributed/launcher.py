@@ -128,7 +128,7 @@ class _Worker:
             return good, pickle.loads(content) if good else content
         except EOFError:
             self.process.join()
-            code = self.process.exitcode
+            code = self.process.exitcode or 0
             if code == 0:
                 warnings.warn(WARN_SUBPROCESS_EXIT_WITHOUT_RETURN, stacklevel=4)
                 return True, None
@@ -147,7 +147,7 @@ def _run(link: Any, place: tuple[Any, ...], func: Callable[..., Any], args: tupl
     _forget()  # a forked child of a process group is not in it
     try:
         init_process_group(*place)
-        message = (
+        message: tuple[bool, Any] = (
             True,
             pickle.dumps(run_in_fresh_thread(functools.partial(func, *args, **kwargs))),
         )
@@ -161,7 +161,7 @@ def _results(workers: list[_Worker]) -> list[Any]:
     from multiprocessing.connection import wait
 
     results: list[Any] = [None] * len(workers)
-    waiting = {worker.link: index for index, worker in enumerate(workers)}
+    waiting: dict[Any, int] = {worker.link: index for index, worker in enumerate(workers)}
     try:
         while waiting:
             for link in wait(list(waiting)):

@@ -11,19 +11,26 @@ import json
 import os
 import pickle
 import threading
-from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from ..tensor import Tensor
 from ..utils.naming import AutoNaming
 from .cases import make_cases
 
-DumpInfo = namedtuple(
-    "DumpInfo",
-    ["nr_opr", "tot_bytes", "tensor_value_bytes", "content_hash", "inputs", "outputs", "params"],
-)
+
+class DumpInfo(NamedTuple):
+    """What dump says of a file: numbers of operators and bytes, a hash, and names."""
+
+    nr_opr: int
+    tot_bytes: int
+    tensor_value_bytes: int
+    content_hash: int
+    inputs: list[str]
+    outputs: list[str]
+    params: list[str]
+
 
 FORMATS = (None, "FBS", "FBS_V2")
 

@@ -6,7 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -203,7 +203,7 @@ class Module(Holder):
             if parameter.grad is not None:
                 parameter.grad.reset_zero()
 
-    def train(self, mode: bool = True, recursive: bool = True) -> Module:
+    def train(self, mode: bool = True, recursive: bool = True) -> Self:
         """Set ``training`` of this module and, if recursive, of all below it; returns this module."""
         if not recursive:
             self.training = mode
@@ -212,7 +212,7 @@ class Module(Holder):
             module.train(mode, recursive=False)
         return self
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         """``train(False)``."""
         return self.train(False)
 

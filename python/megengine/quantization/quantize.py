@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -88,8 +88,8 @@ def quantize_qat(
 
 def _converted(
     module: Module,
-    table: dict[type, type],
-    make: Callable[[type, Module], Module],
+    table: Mapping[Any, Any],
+    make: Callable[[Any, Module], Module],
     done: dict[int, tuple[Any, ...]],
 ) -> Module:
     """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
@@ -134,9 +134,11 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
             (layer.act_observer, act),
             (layer.act_fake_quant, act),
         ):
-            takes = qparams is not None and hasattr(quantizer, "set_qparams")
-            if takes and quantizer.dtype == qparams.dtype_meta:
-                quantizer.set_qparams(qparams)
+            set_qparams = getattr(quantizer, "set_qparams", None)
+            if quantizer is None or qparams is None or set_qparams is None:
+                continue
+            if quantizer.dtype == qparams.dtype_meta:
+                set_qparams(qparams)
     return module
 
 
@@ -225,6 +227,7 @@ def _improve(
     """Give ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
     if not isinstance(observer, PassiveObserver):
         return
+    assert observer.orig_scale is not None, "apply_easy_quant: an observer has no scale yet"
     scales = [float(observer.orig_scale) * multiple for multiple in multiples]
     cosines = []
     for scale in scales:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import copy
 
 from .. import functional as F
-from ..module import Module
+from ..module._conv_base import _ConvNd
+from ..module.batchnorm import _BatchNorm
 from ..tensor import Parameter, Tensor
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights"]
 
 
-def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
+def fuse_conv_bn_eval(conv: _ConvNd, bn: _BatchNorm) -> _ConvNd:
     """A copy of ``conv`` (1-d, 2-d or 3-d) that computes ``bn(conv(x))`` as in eval mode.
 
     AssertionError when one of them is in training mode; ValueError for a ``bn`` without running statistics.
@@ -24,7 +25,7 @@ def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
             "Fusion only for eval! In training mode batch normalization uses the statistics of each batch\n"
             "  fix: call model.eval() first"
         )
-    if bn.running_mean is None:
+    if bn.running_mean is None or bn.running_var is None:
         raise ValueError("batch normalization without running statistics cannot be folded")
     fused = copy.deepcopy(conv)
     bias = F.zeros(conv._infer_bias_shape()) if conv.bias is None else conv.bias

@@ -83,7 +83,7 @@ class PascalVOC(VisionDataset):
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         index = range(len(self))[index]
-        parts = []
+        parts: list[Any] = []
         objects = self._objects(index) if {"boxes", "boxes_category"} & set(self.order) else []
         for name in self.order:
             if name == "image":
