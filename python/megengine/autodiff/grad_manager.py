@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import _core
-from .. import functional as F
+from ..core import ops
 from ..tensor import Tensor
 
 __all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
@@ -253,7 +253,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     if dy is None:
-        return [F.ones_like(y) for y in ys]
+        return [ops.full(shape=y._tuple_shape, value=1.0, dtype=y.dtype.name) for y in ys]
     dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy", "Tensors")
     if len(dys) != len(ys):
         raise ValueError(f"backward: {len(ys)} tensors y but {len(dys)} gradients dy")
