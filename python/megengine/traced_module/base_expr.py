@@ -58,7 +58,7 @@ class Expr(Call):
         """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
         graph = self.top_graph
         nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
-        places = graph.positions() if nodes else {}
+        places = graph.positions() if graph is not None and nodes else {}
         for new in nodes:
             if new.top_graph is not graph:
                 raise ValueError(
@@ -183,7 +183,7 @@ class Expr(Call):
     @property
     def top_graph(self) -> InternalGraph | None:
         """The graph this expr is in."""
-        return self._holder
+        return self._holder  # type: ignore[return-value]  # exprs stand in no other graphs
 
     def enable_remove(self) -> None:
         """Let ``compile`` take this expr out when nothing needs it."""

@@ -69,7 +69,7 @@ def _compare(
 ) -> None:
     def run_and_compare(expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
-        for node, value in zip(expr.outputs, tracer.values.get(expr, ()), strict=False):
+        for node, value in zip(expr.outputs, (tracer.values or {}).get(expr, ()), strict=False):
             _same(env[node].numpy(), value, expr.describe())
 
     leaves, argdef = tree_flatten(traced._canonical(args, kwargs))

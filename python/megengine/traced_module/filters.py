@@ -42,7 +42,7 @@ class BaseFilter:
         return sum(1 for _ in self)
 
 
-def _many(what: Any) -> list | None:
+def _many(what: Any) -> Any:
     """None, one thing or several of them, as a list."""
     if what is None:
         return None
@@ -131,11 +131,11 @@ class NodeFilterType(NodeFilter):
 class NodeFilterNodeId(NodeFilter):
     def __init__(self, expr_iter: Iterable[Node], node_id: Any) -> None:
         super().__init__(expr_iter)
-        self.node_id = _many(node_id)
+        self._ids = _many(node_id)
 
     def __iter__(self) -> Iterator[Node]:
         for node in self._iter:
-            if self.node_id is None or node._id in self.node_id:
+            if self._ids is None or node._id in self._ids:
                 yield node
 
 

@@ -50,14 +50,14 @@ class FunctionName(NamedTuple):
         """The function, or an `UnknownFunction`. ModelFileError while a file is read that may not name it."""
         admission = admitted.active()
         if admission is not None:
-            found = admission.by_definition(*self)
+            found: Any = admission.by_definition(*self)
             if callable(found):
                 return found
             if not str(self.module).startswith("megengine."):
                 raise admitted.refused(f"{self.module}.{self.qualname}")
             return UnknownFunction(self)
         try:
-            found: Any = importlib.import_module(self.module)
+            found = importlib.import_module(self.module)
             for key in self.qualname.split("."):
                 found = getattr(found, key)
         except (ImportError, AttributeError):

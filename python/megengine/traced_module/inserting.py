@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 from .._graph import map_values, users_line, values_in
 from ..module import Module
@@ -56,7 +56,7 @@ class Inserter(Recorder):
         """Right after what it reads, and after what this context put there before."""
         graph = self._graph
         places = graph.positions()
-        anchor = graph.inputs[-1].expr if self._after is None else self._after
+        anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
         for node in expr.inputs:
             if places[node.expr] > places[anchor]:
                 assert self._after is None or node.expr in self._inserted, (
@@ -125,7 +125,7 @@ class Inserter(Recorder):
         args, kwargs = listed(args, kwargs)
         if next(values_in((args, kwargs)), None) is None:
             with suspended():
-                return original(*args, **kwargs)
+                return cast(Callable[..., Any], original)(*args, **kwargs)
         arguments = self.arguments(args, kwargs)
         expr = CallMethod(arguments[0][0], name)
         if module_tracer.writes_in_place(name):
@@ -168,7 +168,7 @@ class Inserter(Recorder):
         """The node of a module that the traced module holds."""
         for path, held in self._graph._module.named_modules():
             if held is module and path:
-                return self.get_attr(self._graph.inputs[0], path)
+                return self.get_attr(cast(ModuleNode, self._graph.inputs[0]), path)
         raise AssertionError(
             f"{type(module).__name__} is called in insert_exprs but {self._graph.name} does not hold it\n"
             "  fix: assign it to the module first, graph.inputs[0].owner.name = module"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import random
@@ -25,14 +26,14 @@ def has_tensor(tree: Any) -> bool:
 
 def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments whose iterators are lists, for they are read twice."""
-    make = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
+    make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
 
 
 def named_function(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A method of the global random stream is the function of megengine.random."""
     if args and isinstance(args[0], RNG):
-        public = getattr(random, func.__name__, None)
+        public: Any = getattr(random, func.__name__, None)
         if getattr(public, "__self__", None) is args[0]:
             return public, args[1:]
     return func, args
@@ -92,4 +93,6 @@ def function_qualname(graph: InternalGraph, maker: str) -> str:
     return f"{graph.qualname}.[{maker}]"
 
 
-suspended = lambda: module_tracer.active(None)  # noqa: E731
+def suspended() -> AbstractContextManager[Any]:
+    return module_tracer.active(None)
+

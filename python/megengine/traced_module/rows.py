@@ -144,13 +144,13 @@ def _called_graph(expr: Expr) -> InternalGraph | None:
 def _module_text(node: ModuleNode) -> str:
     """Class and settings of a module."""
     try:
-        module: Module = node.owner
+        module: Any = node.owner
     except (AttributeError, KeyError, IndexError):
         return "missing"
     if not isinstance(module, Module):
         return type(module).__name__
     if hasattr(module, "argdef_graph_map"):
-        return module._class_name
+        return module._class_name  # type: ignore[attr-defined]  # a TracedModule
     return f"{type(module).__name__}({module._module_info_string()})"
 
 
@@ -159,4 +159,4 @@ def _noted_types(expr: Expr) -> str:
     known = [
         node for node in expr.outputs if isinstance(node, TensorNode) and node.shape is not None
     ]
-    return ", ".join(type_text(node.dtype, node.shape) for node in known)
+    return ", ".join(type_text(node.dtype, node.shape or ()) for node in known)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 import os
+import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from .._files import admitted
 from ..module import Module, Sequential
@@ -76,7 +77,7 @@ class TracedModule(Module):
     training.
     """
 
-    argdef_graph_map: dict[TreeDef, InternalGraph] = None  # set for each object
+    argdef_graph_map: dict[TreeDef, InternalGraph] = None  # type: ignore[assignment]  # set for each object
     argspec: inspect.Signature | None
 
     def __init__(
@@ -103,7 +104,7 @@ class TracedModule(Module):
         """Run the graph of this signature. AssertionError when it was not traced."""
         graph, leaves = self._graph_for(args, kwargs)
         if self._watch is not None:
-            return self._run_watched(graph, leaves)
+            return self._run_watched(self._watch, graph, leaves)
         return graph._run([self, *leaves])
 
     def _graph_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[InternalGraph, list[Any]]:
@@ -116,8 +117,7 @@ class TracedModule(Module):
         )
         return graph, leaves
 
-    def _run_watched(self, graph: InternalGraph, leaves: list[Any]) -> Any:
-        watch = self._watch
+    def _run_watched(self, watch: _Watch, graph: InternalGraph, leaves: list[Any]) -> Any:
         watch.ended.clear()
         watch.active = True
         try:
@@ -428,7 +428,7 @@ def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
         "  fix: move it there"
     )
     if func not in USER_REGISTERED_FUNCTION:
-        see_calls_of(func)
+        see_calls_of(cast(types.FunctionType, func))
         admitted.register(func)
     return func
 

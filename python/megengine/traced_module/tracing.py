@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Tracer(Recorder):
         self, module: Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[TracedModule, Any]:
         """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
-        traced = self.build(module, is_root=True)
+        traced = cast(TracedModule, self.build(module, is_root=True))
         with module_tracer.recording(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
         return traced, result
@@ -250,7 +250,8 @@ class Tracer(Recorder):
         else:
             outer = self._scopes[-1].graph
             name = f"{outer.name}_{node.name}"
-            result = self._trace_graph(module, traced, name, node.qualname, args, kwargs)
+            inner = cast(TracedModule, traced)
+            result = self._trace_graph(module, inner, name, node.qualname, args, kwargs)
         self._add(CallMethod(node), arguments, result, f"{node.name}_out", f"{node.qualname}.[out]")
         return result
 
