@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
-from ..core.tensor.shapes import as_int, as_ints
+from ..core.tensor.shapes import IntsLike, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
 from ..device import Device
 from ..tensor import Tensor
@@ -19,7 +19,7 @@ __all__ = [
     "polar", "real", "zeros", "zeros_like",
 ]  # fmt: skip
 
-Shape = int | Sequence[int] | Tensor
+Shape = IntsLike  # ints, tensors, or a sequence that mixes them
 
 
 def on(device: str | Device | None, x: Tensor) -> Tensor:

@@ -88,7 +88,8 @@ def record(
     finally:
         for tensor, value in held:
             tensor._reset(value)
-    version, results = recorder._version_to_dump(), recorder._results
+    version = recorder._version_to_dump()
+    results: Any = recorder._results  # there are, when there is a version
     parameters = [("", name) for name in _parameter_names(function, places)]
     made = version.export_model(
         input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
@@ -96,9 +97,9 @@ def record(
     recording = _from_model(made)
     _name_reshaped(recording, named)
     quantized = {name: get_scale(tensor.dtype) for name, tensor in named if is_quantize(tensor.dtype)}
-    for value in recording.constants:
-        if recording.names[value] in quantized:
-            recording.scales[value] = quantized[recording.names[value]]
+    for constant in recording.constants:
+        if recording.names[constant] in quantized:
+            recording.scales[constant] = quantized[recording.names[constant]]
     _restore_scalars(recording, tensors)
     return recording
 
@@ -138,7 +139,7 @@ def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> Non
             free[key].remove(match)
 
 
-def resized(args: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def resized(args: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
     """The arguments, with zeros of other shapes in the place of Tensors."""
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     sizes = iter(shapes)

@@ -4,7 +4,6 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 function is an op of the key, and the key is one of its inputs.
 """
 
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -114,7 +113,7 @@ class RNG:
         return x if self._device is None else x.to(self._device)
 
     def uniform(
-        self, low: float = 0, high: float = 1, size: int | Sequence[int] | Tensor | None = None
+        self, low: float = 0, high: float = 1, size: IntsLike | None = None
     ) -> Tensor:
         """Uniform in [low, high), float32; size None is (1,). AssertionError unless low < high."""
         assert low < high, f"uniform: low {low} is not below high {high}"
@@ -124,7 +123,7 @@ class RNG:
         return self._placed(x)
 
     def normal(
-        self, mean: float = 0, std: float = 1, size: int | Sequence[int] | Tensor | None = None
+        self, mean: float = 0, std: float = 1, size: IntsLike | None = None
     ) -> Tensor:
         """Normal of the given mean and standard deviation, float32; size None is (1,)."""
         x = ops.random_normal(self._key(), shape=_shape(size))
@@ -138,7 +137,7 @@ class RNG:
         self,
         shape: float | Tensor,
         scale: float | Tensor = 1,
-        size: int | Sequence[int] | None = None,
+        size: IntsLike | None = None,
     ) -> Tensor:
         """Gamma of the given shape and scale; result shape is size + the parameters'.
         AssertionError unless positive.
@@ -152,7 +151,7 @@ class RNG:
         self,
         alpha: float | Tensor,
         beta: float | Tensor,
-        size: int | Sequence[int] | None = None,
+        size: IntsLike | None = None,
     ) -> Tensor:
         """Beta(alpha, beta); result shape is size + the parameters'. AssertionError unless
         positive.
@@ -160,7 +159,7 @@ class RNG:
         parameters = _parameter(alpha, "alpha", True), _parameter(beta, "beta", True)
         return self._placed(ops.random_beta(self._key(), *_broadcast_parameters(size, *parameters)))
 
-    def poisson(self, lam: float | Tensor, size: int | Sequence[int] | None = None) -> Tensor:
+    def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
         """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless
         positive.
         """
@@ -168,7 +167,7 @@ class RNG:
         return self._placed(ops.random_poisson(self._key(), *parameters))
 
     def exponential(
-        self, rate: float | Tensor = 1.0, size: int | Sequence[int] | None = None
+        self, rate: float | Tensor = 1.0, size: IntsLike | None = None
     ) -> Tensor:
         """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError
         unless positive.
