@@ -235,7 +235,7 @@ class Graph:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def positions(self) -> dict[Call, int]:
+    def positions(self) -> dict[Any, int]:
         """Each call's place in the order."""
         return {call: place for place, call in enumerate(self)}
 
@@ -282,7 +282,7 @@ class Graph:
 
 def copy_calls(
     calls: Iterable[Any],
-    env: dict[Value, Any],
+    env: dict[Any, Any],
     clone: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any],
 ) -> None:
     """Copy ``calls`` in order; ``env`` maps old values to new ones and is added to.

@@ -55,7 +55,7 @@ def _write(owner: GraphModule, writer: ValueWriter) -> Any:
 
 def _write_node(node: Node, writer: ValueWriter) -> dict[str, Any]:
     target = node.target if isinstance(node.target, str) else admitted.name_of(node.target)
-    written = {"op": node.op, "name": node.name, "target": target}
+    written: dict[str, Any] = {"op": node.op, "name": node.name, "target": target}
     written |= writer.call(node.args, node.kwargs, node.source)
     meta = {}
     for key, value in node.meta.items():

@@ -12,11 +12,11 @@ from typing import Any
 
 from .. import functional, random
 from .._files import admitted
+from .._graph import users_line
 from .._graph.redirect import Exchange, Redirection
 from .._graph.tree import map_leaves
 from ..module import Module
 from ..tensor import Tensor
-from .node import users_line
 from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
 
 _thread = threading.local()  # .tracer: the tracer at work in this thread

@@ -222,7 +222,8 @@ class Graph(_graph.Graph):
         return (result, output) if return_output_node else result
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
-        copied, env = Graph(), {}
+        copied = Graph()
+        env: dict[Node, Node] = {}
         copied._names._next = dict(self._names._next)
         copy_calls(self, env, copied._clone)
         if memo is not None:
@@ -300,7 +301,7 @@ class Graph(_graph.Graph):
         ]}  # fmt: skip
 
     def __setstate__(self, state: dict[str, list[tuple[Any, ...]]]) -> None:
-        self.__init__()
+        Graph.__init__(self)
         nodes: list[Node] = []
         for op, target, name, type_expr, meta, source, args, kwargs in state["nodes"]:
             args, kwargs = _graph.map_leaves(
@@ -340,7 +341,7 @@ def _saved(target: Target) -> Any:
     return _RandomFunction(target.__name__) if is_public_random(target) else target
 
 
-class _InsertPoint(contextlib.AbstractContextManager):
+class _InsertPoint(contextlib.AbstractContextManager[Any]):
     """Set when it is made, given back when the with-block ends."""
 
     def __init__(self, graph: Graph, before: Node | None) -> None:

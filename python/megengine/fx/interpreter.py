@@ -39,7 +39,7 @@ class Interpreter:
         self, module: M.Module, garbage_collect_values: bool = True, graph: Graph | None = None
     ) -> None:
         self.module = module
-        self.graph = graph if graph is not None else getattr(module, "graph", None)
+        self.graph: Any = graph if graph is not None else getattr(module, "graph", None)
         if not isinstance(self.graph, Graph):
             raise TypeError(
                 f"Interpreter runs a GraphModule, got {type(module).__name__}\n"
@@ -63,7 +63,7 @@ class Interpreter:
         """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
-        last_reader = {}
+        last_reader: dict[Node, Node] = {}
         if self.garbage_collect_values:
             last_reader = {
                 value: node for node in self.graph.nodes for value in node.all_input_nodes

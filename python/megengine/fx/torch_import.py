@@ -144,7 +144,8 @@ class _Import(Tracer):
         above = (".".join(steps[:depth]) for depth in range(1, len(steps)))
         layer = next((path for path in above if path in self._called_paths), None)
         if layer is None:
-            ours = self._things[node.target] = self._take(theirs)
+            ours: Any = self._take(theirs)
+            self._things[node.target] = ours
             setattr(self.root, node.target, ours)  # so that constants of the walk get other names
         else:
             ours = attribute_at(self._layer(layer), node.target.removeprefix(f"{layer}."))

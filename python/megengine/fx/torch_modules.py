@@ -80,7 +80,7 @@ def _embedding(m: Any, take: Take) -> Module:
 # -- normalization -----------------------------------------------------------------------------------
 
 
-def _batch_norm(cls: type[Module]) -> Callable[..., Any]:
+def _batch_norm(cls: type[Any]) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if m.momentum is None and m.training:
             raise ValueError("momentum=None, the average over all batches, in training mode")
@@ -153,7 +153,7 @@ def _prelu(m: Any, take: Take) -> Module:
 _WINDOW = ("kernel_size", "stride", "padding", "ceil_mode")
 
 
-def _max_pool(rank: int, cls: type[Module] | None = None) -> Callable[..., Any]:
+def _max_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if m.return_indices:
             raise ValueError("return_indices=True: maxima are found without their places")
@@ -164,7 +164,7 @@ def _max_pool(rank: int, cls: type[Module] | None = None) -> Callable[..., Any]:
     return build
 
 
-def _avg_pool(rank: int, cls: type[Module] | None = None) -> Callable[..., Any]:
+def _avg_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if getattr(m, "divisor_override", None) is not None:
             raise ValueError("divisor_override")
@@ -218,12 +218,12 @@ def _attention(m: Any, take: Take) -> Module:
 
 def _activation(given: Any, take: Take) -> Callable[..., Any]:
     """A function of torch, or a layer."""
-    name, module = getattr(given, "__name__", None), getattr(given, "__module__", None) or ""
+    name, module = getattr(given, "__name__", ""), getattr(given, "__module__", None) or ""
     known = module.startswith("torch") and name in FUNCTIONS
     return FUNCTIONS[name] if known else build(given, take)
 
 
-def _transformer_layer(cls: type[Module]) -> Callable[..., Any]:
+def _transformer_layer(cls: type[Any]) -> Callable[..., Any]:
     def build_layer(m: Any, take: Take) -> Module:
         parts = {name: build(part, take) for name, part in m.named_children() if name != "activation"}
         return cls(m.norm_first, _activation(m.activation, take), parts)
@@ -231,7 +231,7 @@ def _transformer_layer(cls: type[Module]) -> Callable[..., Any]:
     return build_layer
 
 
-def _transformer(cls: type[Module]) -> Callable[..., Any]:
+def _transformer(cls: type[Any]) -> Callable[..., Any]:
     def build_stack(m: Any, take: Take) -> Module:
         norm = None if m.norm is None else build(m.norm, take)
         return cls([build(layer, take) for layer in m.layers], norm)

@@ -42,7 +42,7 @@ STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN_TANH": _tanh, "RNN_RELU": _relu}
 
 
 def run_direction(
-    mode: str, x: Tensor, state: State, weights: Sequence[Tensor | None], backwards: bool
+    mode: str, x: Tensor, state: State, weights: Sequence[Any], backwards: bool
 ) -> tuple[Tensor, State]:
     """One layer in one direction over x [time, batch, features].
 
