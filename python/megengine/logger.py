@@ -142,7 +142,7 @@ def get_logger(
     logger = logging.getLogger(name)
     if getattr(logger, "_megengine_ready", False):
         return logger
-    logger._megengine_ready = True  # type: ignore[attr-defined]
+    logger._megengine_ready = True  # type: ignore[attr-defined]  # a mark of ours
     logger.propagate = False
     logger.setLevel(_default_level)
     handler = _StderrHandler()
@@ -160,7 +160,7 @@ def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a")
     """
     global _owned_log_file
     opened = open(fout, mode, encoding="utf-8") if isinstance(fout, (str, os.PathLike)) else None
-    MegEngineLogFormatter.log_fout = opened if opened is not None else fout  # type: ignore[assignment]
+    MegEngineLogFormatter.log_fout = opened if opened is not None else fout  # type: ignore[assignment]  # no path is left
     if _owned_log_file is not None:
         _owned_log_file.close()
     _owned_log_file = opened

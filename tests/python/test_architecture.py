@@ -44,14 +44,23 @@ def test_backends_do_not_know_each_other():
 
 PACKAGE = ROOT / "python/megengine"
 FREE = {"_core", "logger", "version"}  # all may import these, which import nothing of ours
-FACES = {"__init__", "__main__", "_graph_report", "_installation", "_kernel_report", "_plan_report"}  # import what they show
+FACES = {
+    "__init__",
+    "__main__",
+    "_graph_report",
+    "_installation",
+    "_kernel_report",
+    "_plan_report",
+}  # import what they show
 
 
 def rows():
     """Of the table: (packages, what they may import, what they may import in functions alone)."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     for row in text.split("\n| packages |")[1].split("\n\n")[0].splitlines()[2:]:
-        left, anywhere, inside = (set(re.findall(r"`([\w.]+)`", cell)) for cell in row.split("|")[1:4])
+        left, anywhere, inside = (
+            set(re.findall(r"`([\w.]+)`", cell)) for cell in row.split("|")[1:4]
+        )
         yield left, anywhere | (left if "each other" in row else set()), inside
 
 
@@ -77,7 +86,11 @@ def imported_names(path):
             names = [".".join([*start, alias.name]) for alias in node.names]
         for name in names:
             if name.split(".")[0] == "megengine":
-                yield name.removeprefix("megengine").removeprefix(".") or "__init__", node.lineno, top
+                yield (
+                    name.removeprefix("megengine").removeprefix(".") or "__init__",
+                    node.lineno,
+                    top,
+                )
         children = ast.iter_child_nodes(node)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             children = node.orelse
@@ -94,14 +107,24 @@ def python_arrows():
         assert package in packages, f"{module} is in no row of the table in docs/architecture.md"
         for name, line, top in imported_names(path):
             if package_of(name, packages) != package:
-                yield f"{path.relative_to(PACKAGE)}:{line}", package, package_of(name, packages), top
+                yield (
+                    f"{path.relative_to(PACKAGE)}:{line}",
+                    package,
+                    package_of(name, packages),
+                    top,
+                )
 
 
 def test_every_import_follows_the_arrows():
-    anywhere = {(package, target) for left, targets, _ in rows() for package in left for target in targets}
-    inside = {(package, target) for left, _, targets in rows() for package in left for target in targets}
+    anywhere = {
+        (package, target) for left, targets, _ in rows() for package in left for target in targets
+    }
+    inside = {
+        (package, target) for left, _, targets in rows() for package in left for target in targets
+    }
     wrong = [
-        f"{place}: {package} imports {target}" + " at the top of the file" * ((package, target) in inside)
+        f"{place}: {package} imports {target}"
+        + " at the top of the file" * ((package, target) in inside)
         for place, package, target, top in python_arrows()
         if not (package in FACES or target in FREE or (package, target) in anywhere)
         and (top or (package, target) not in inside)

@@ -248,7 +248,11 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
     counts = dict.fromkeys(_STATUSES, 0)
     for pair in each_pair(pairs):
         counts[pair.status] += 1
-        if pair.before is not None and pair.after is not None and pair.status in ("changed", "rewired"):
+        if (
+            pair.before is not None
+            and pair.after is not None
+            and pair.status in ("changed", "rewired")
+        ):
             new.tell_was(pair.after, old, pair.before)
     told = "".join(
         f'<span class="{status}"><b>{counts[status]}</b> {words}</span>'

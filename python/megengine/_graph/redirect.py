@@ -17,8 +17,8 @@ Handler = Callable[[Callable[..., Any], Callable[..., Any], tuple[Any, ...], dic
 
 
 def _template(*args: Any, **kwargs: Any) -> Any:
-    dispatch = "a constant that each redirected function has exchanged for its own"
-    return dispatch(*args, **kwargs)  # type: ignore[operator]
+    dispatch: Any = "a constant that each redirected function has exchanged for its own"
+    return dispatch(*args, **kwargs)
 
 
 class _Function:
@@ -46,7 +46,9 @@ class _Function:
     def _dispatch(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(self._handlers, args, kwargs)
 
-    def _call(self, handlers: tuple[Handler, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(
+        self, handlers: tuple[Handler, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if not handlers:
             return self.original(*args, **kwargs)
         *others, handler = handlers

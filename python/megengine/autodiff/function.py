@@ -34,7 +34,9 @@ class Function:
 
     if TYPE_CHECKING:  # subclasses have one argument for each output
 
-        def backward(self, *args: Any, **kwargs: Any) -> Tensor | None | Sequence[Tensor | None]: ...
+        def backward(
+            self, *args: Any, **kwargs: Any
+        ) -> Tensor | None | Sequence[Tensor | None]: ...
     else:
 
         def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:

@@ -14,9 +14,7 @@ def add_properties(module_name: str, properties: dict[str, property]) -> None:
     module.__class__ = type(base.__name__, (base,), dict(properties))
 
 
-def attribute_of(
-    state: object, field: str, check: Callable[[Any], Any] | None = None
-) -> property:
+def attribute_of(state: object, field: str, check: Callable[[Any], Any] | None = None) -> property:
     """Property of a module that reads and writes ``state.field``; ``check(value)`` may replace the
     value.
     """

@@ -97,7 +97,9 @@ class launcher:
 class _Worker:
     """One process and the connection that brings its result."""
 
-    def __init__(self, owner: launcher, device: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, owner: launcher, device: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         import multiprocessing  # takes 20 ms, which importing megengine should not cost
 
         context = multiprocessing.get_context()
@@ -140,7 +142,13 @@ class _Worker:
             )
 
 
-def _run(link: Any, place: tuple[Any, ...], func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _run(
+    link: Any,
+    place: tuple[Any, ...],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
     """Body of a worker process."""
     from .group import _forget, init_process_group
 

@@ -15,7 +15,9 @@ class Distribution:
     TypeError there.
     """
 
-    def __init__(self, batch_shape: tuple[int, ...] = (), event_shape: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, batch_shape: tuple[int, ...] = (), event_shape: tuple[int, ...] = ()
+    ) -> None:
         self._batch_shape = tuple(batch_shape)
         self._event_shape = tuple(event_shape)
 
@@ -32,7 +34,9 @@ class Distribution:
         """Shape of a single draw."""
         return self._event_shape
 
-    def expand(self, batch_shape: Sequence[int], _instance: "Distribution | None" = None) -> "Distribution":
+    def expand(
+        self, batch_shape: Sequence[int], _instance: "Distribution | None" = None
+    ) -> "Distribution":
         """The distribution with its parameters broadcast to ``batch_shape``."""
         new = type(self).__new__(type(self)) if _instance is None else _instance
         for name, value in vars(self).items():

@@ -64,7 +64,9 @@ def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
     return back_to_dtype(y, inp.dtype)
 
 
-def _apply_matrix(x: Tensor, matrix: np.ndarray, before: ArrayLike | None, after: ArrayLike | None, mid: float) -> Tensor:
+def _apply_matrix(
+    x: Tensor, matrix: np.ndarray, before: ArrayLike | None, after: ArrayLike | None, mid: float
+) -> Tensor:
     if x._tuple_shape[-1] != matrix.shape[1]:
         raise ValueError(
             f"cvt_color: images have {x._tuple_shape[-1]} channels, this mode takes {matrix.shape[1]}"

@@ -46,7 +46,9 @@ def full(
         return on(device, _broadcast_to(value, extents))
     if dtype is None:
         dtype = np.asarray(value).dtype
-    return on(device, ops.full(shape=_checked(extents), value=float(value), dtype=dtype_name(dtype)))
+    return on(
+        device, ops.full(shape=_checked(extents), value=float(value), dtype=dtype_name(dtype))
+    )
 
 
 def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -56,12 +58,16 @@ def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def zeros(shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
+def zeros(
+    shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
+) -> Tensor:
     """Every element is 0."""
     return on(device, ops.full(shape=_checked(as_ints(shape)), value=0.0, dtype=dtype_name(dtype)))
 
 
-def ones(shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
+def ones(
+    shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
+) -> Tensor:
     """Every element is 1."""
     return on(device, ops.full(shape=_checked(as_ints(shape)), value=1.0, dtype=dtype_name(dtype)))
 
@@ -83,7 +89,13 @@ def ones_like(inp: Tensor) -> Tensor:
     return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name)
 
 
-def eye(N: int | Sequence[int] | Tensor, M: int | None = None, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
+def eye(
+    N: int | Sequence[int] | Tensor,
+    M: int | None = None,
+    *,
+    dtype: DTypeLike = "float32",
+    device: str | Device | None = None,
+) -> Tensor:
     """Ones on the diagonal of an [N, M] matrix; M defaults to N."""
     if isinstance(N, (tuple, list)) or getattr(N, "ndim", 0) == 1:
         N, M = as_ints(N)

@@ -90,7 +90,9 @@ def _tap_places(
     return both.reshape(1, 1, kernel[0] * kernel[1], 2, *out).astype(np.float32)
 
 
-def _columns_of_part(inp: Tensor, places: Tensor, mask: Tensor | None, part: int, parts: int) -> Tensor:
+def _columns_of_part(
+    inp: Tensor, places: Tensor, mask: Tensor | None, part: int, parts: int
+) -> Tensor:
     n, _, taps, _, oh, ow = places._tuple_shape
     c, h, w = inp._tuple_shape[1:]
     y, x = (

@@ -19,7 +19,8 @@ Operand = Tensor | int | float | bool
 def where(mask: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def where(mask: Tensor, x: Operand, y: Operand) -> Tensor: ...
-def where(mask: Tensor, x: Operand | None = None, y: Operand | None = None
+def where(
+    mask: Tensor, x: Operand | None = None, y: Operand | None = None
 ) -> Tensor | tuple[Tensor, ...]:
     """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true
     elements.

@@ -79,7 +79,9 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return ops.sqrt(var(inp, axis, keepdims))
 
 
-def norm(inp: Tensor, ord: float | None = None, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def norm(
+    inp: Tensor, ord: float | None = None, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
     """Vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``; ord None is 2, inf and -inf are
     max and min.
 
@@ -109,14 +111,14 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | None = None, keepdim
     return ops.pow(total, 1.0 / ord)
 
 
-def normalize(inp: Tensor, ord: float | None = None, axis: int | None = None, eps: float = 1e-12) -> Tensor:
+def normalize(
+    inp: Tensor, ord: float | None = None, axis: int | None = None, eps: float = 1e-12
+) -> Tensor:
     """``inp / max(norm(inp), eps)`` along ``axis``."""
     return ops.true_div(inp, ops.maximum(norm(inp, ord, axis, keepdims=axis is not None), eps))
 
 
-def _arg(
-    op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, name: str
-) -> Tensor:
+def _arg(op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, name: str) -> Tensor:
     inp = as_tensor(inp)
     if axis is None:
         assert not keepdims, f"{name}: keepdims needs an axis"

@@ -16,7 +16,8 @@ __all__ = ["topk_accuracy"]
 def topk_accuracy(logits: Tensor, target: Tensor, topk: int = 1) -> Tensor: ...
 @overload
 def topk_accuracy(logits: Tensor, target: Tensor, topk: Iterable[int]) -> list[Tensor]: ...
-def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1
+def topk_accuracy(
+    logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1
 ) -> Tensor | list[Tensor]:
     """Share of rows whose class is among the ``topk`` highest scores.
 

@@ -36,9 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def broadcast_to(
-    inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | None]
-) -> Tensor:
+def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | None]) -> Tensor:
     """Repeats ``inp`` along new and size-1 axes; None in the shape keeps a size.
 
     ValueError for a negative size, RuntimeError when the shapes do not go together.

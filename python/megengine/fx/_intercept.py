@@ -40,7 +40,12 @@ def holds_proxy(tree: Any) -> bool:
     return found
 
 
-def _handle(fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _handle(
+    fn: Callable[..., Any],
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     tracer = current()
     if tracer is None:
         return original(*args, **kwargs)

@@ -172,7 +172,9 @@ def _common(one: str, other: str) -> str:
     return ".".join(steps)
 
 
-def _modules_on(root: M.Module | None, path: str, classes: dict[tuple[str, ...], str]) -> tuple[str, ...]:
+def _modules_on(
+    root: M.Module | None, path: str, classes: dict[tuple[str, ...], str]
+) -> tuple[str, ...]:
     """The names of the modules on the way; a list or dict goes with the module that it holds."""
     modules: tuple[str, ...] = ()
     name = ""

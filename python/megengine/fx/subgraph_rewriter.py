@@ -82,7 +82,9 @@ def replace_pattern(
         if found is not None:
             claimed.update(found[inner] for inner in wanted.inner)
             matches.append(
-                Match(max((found[inner] for inner in wanted.inner), key=positions.__getitem__), found)
+                Match(
+                    max((found[inner] for inner in wanted.inner), key=positions.__getitem__), found
+                )
             )
     new.install(gm)
     replaced: dict[Node, Any] = {}
@@ -191,7 +193,9 @@ class _Pattern:
         """Nodes that a result can be: forward, along the pattern, from a matched node that it depends on."""
         for value in wanted.all_input_nodes:
             known = [binding[value]] if value in binding else self._readers(value, binding)
-            nodes: list[Any] = [user for node in known if isinstance(node, Node) for user in node.users]
+            nodes: list[Any] = [
+                user for node in known if isinstance(node, Node) for user in node.users
+            ]
             if nodes:
                 return [n for n in nodes if n.op == wanted.op and n.target == wanted.target]
         return []
@@ -234,7 +238,9 @@ class _Pattern:
         elif _same(wanted, actual):
             yield binding
 
-    def _items(self, pairs: list[tuple[Any, Any]], binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
+    def _items(
+        self, pairs: list[tuple[Any, Any]], binding: dict[Node, Any]
+    ) -> Iterator[dict[Node, Any]]:
         if not pairs:
             yield binding
             return

@@ -57,7 +57,11 @@ class Tracer:
         return type(m).__module__.startswith(_LAYERS) and not isinstance(m, M.Sequential)
 
     def call_module(
-        self, m: M.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        m: M.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Called for each call of a module; forward runs it."""
         path = self.path_of_module(m)

@@ -45,7 +45,12 @@ def _image(path: str, shape: tuple[int, ...], resize: bool) -> np.ndarray:
 
 
 def _array(
-    value: Any, name: str, dtype: np.dtype, shape: tuple[int, ...], resize: bool, transform: Callable[..., Any] | None
+    value: Any,
+    name: str,
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    resize: bool,
+    transform: Callable[..., Any] | None,
 ) -> np.ndarray:
     if isinstance(value, str) and value.startswith("#rand(") and value.endswith(")"):
         array = _random(value, name, dtype, shape)

@@ -140,7 +140,9 @@ def metadata_bytes(
     return pickle.dumps(entries)
 
 
-def write_model(file: str | os.PathLike[str] | IO[bytes], data: bytes, append: bool = False) -> None:
+def write_model(
+    file: str | os.PathLike[str] | IO[bytes], data: bytes, append: bool = False
+) -> None:
     """Writes ``data`` to a path at once, by renaming, or to an open binary file.
 
     append: keep what the path holds and put ``data`` behind it. Raises OSError.

@@ -183,7 +183,13 @@ class _Watched:
 class Guards:
     """What one recording could read. ``reason(...)`` is None while it still reads the same."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Tensor],
+    ):
         self._tables = _Watched(lambda table: (*table, *table.values()))
         self._sequences = _Watched(lambda sequence: sequence)
         self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),))
@@ -223,7 +229,9 @@ class Guards:
         self._watched = tuple(watched for watched in self._watched if watched._things)
         self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) for value in args)
 
-    def reason_after_recording(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> str | None:
+    def reason_after_recording(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
+    ) -> str | None:
         """Why a later call needs the body in any case: it changes what it reads."""
         if self._unwatchable:
             return self._unwatchable
@@ -232,7 +240,9 @@ class Guards:
         reason = self.reason(args, kwargs, leaves)
         return reason and f"{reason}, by the body itself"
 
-    def reason(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> str | None:
+    def reason(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
+    ) -> str | None:
         """None while everything reads the same, else what changed."""
         as_recorded = (
             self._takes_tensors_only

@@ -102,7 +102,9 @@ class ManualSteps:
         self.convert_optimizer_state_to_tensor(*args, **kwargs)
         return self.trace_without_host(*args, **kwargs)
 
-    def setup_io_without_trace(self, inputs: Any, outputs: Any) -> tuple[list[Tensor], list[Tensor]]:
+    def setup_io_without_trace(
+        self, inputs: Any, outputs: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """The flat tensors of arguments and results, as a record would list them.
 
         inputs, outputs: nested lists, tuples and dicts. The results of ``execute`` do not change.

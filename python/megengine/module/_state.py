@@ -17,7 +17,9 @@ from ._structure import _flatten, _is_tensor
 StateSource = Mapping[str, Any] | Callable[[str, Tensor], Any]
 
 
-def collect(module: Any, rst: dict[str, Any] | None, prefix: str, keep_var: bool) -> tuple[dict[str, Any], set[str]]:
+def collect(
+    module: Any, rst: dict[str, Any] | None, prefix: str, keep_var: bool
+) -> tuple[dict[str, Any], set[str]]:
     """The state dict of ``module``, and those of its keys whose entries are kept flat."""
     result: dict[str, Any] = OrderedDict() if rst is None else rst
     flat: set[str] = set()

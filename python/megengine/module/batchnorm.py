@@ -84,9 +84,7 @@ class _BatchNorm(Module):
         if self.freeze:
             fixed = [None if term is None else term.detach() for term in terms]
             return F.batch_norm(inp, *fixed, training=False, eps=self.eps)
-        return self._batch_norm(
-            inp, *terms, self.training or not self.track_running_stats
-        )
+        return self._batch_norm(inp, *terms, self.training or not self.track_running_stats)
 
     def _batch_norm(
         self,

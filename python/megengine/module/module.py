@@ -174,12 +174,20 @@ class Module(Holder):
             yield found if with_parent else found[:2]
 
     def _listed(
-        self, predicate: Callable[..., Any], recursive: bool, prefix: str | None, kwargs: dict[str, Any]
+        self,
+        predicate: Callable[..., Any],
+        recursive: bool,
+        prefix: str | None,
+        kwargs: dict[str, Any],
     ) -> Iterator[Any]:
         return (found[1] for found in self._named(predicate, recursive, prefix, kwargs))
 
     def _named(
-        self, predicate: Callable[..., Any], recursive: bool, prefix: str | None, kwargs: dict[str, Any]
+        self,
+        predicate: Callable[..., Any],
+        recursive: bool,
+        prefix: str | None,
+        kwargs: dict[str, Any],
     ) -> Iterator[Any]:
         with_parent = kwargs.pop("with_parent", False)
         seen = kwargs.pop("seen", None)
@@ -273,9 +281,7 @@ class Module(Holder):
 
     def _adopt(self, attribute: str, value: Any) -> None:
         """Give the modules in ``value`` the names under which this module holds them."""
-        modules = [
-            found for found in _expand_structure(attribute, value) if _is_module(found[1])
-        ]
+        modules = [found for found in _expand_structure(attribute, value) if _is_module(found[1])]
         if modules and "_forward_hooks" not in self.__dict__:
             raise AttributeError(
                 f"{type(self).__name__}: cannot assign module {attribute!r} before Module.__init__()\n"

@@ -229,7 +229,9 @@ class RNNBase(Module):
                 input = F.nn.dropout(input, self.dropout, training=True)
         return input, self._join(last)
 
-    def _run(self, cell: RNNCellBase, steps: Any, state: Hidden | None) -> tuple[list[Tensor], Hidden]:
+    def _run(
+        self, cell: RNNCellBase, steps: Any, state: Hidden | None
+    ) -> tuple[list[Tensor], Hidden]:
         output = []
         for step in steps:
             state = cell._advance(step, state)

@@ -77,7 +77,9 @@ class Optimizer:
     """
 
     def __init__(
-        self, params: Iterable[Parameter] | Parameter | Iterable[dict[str, Any]] | dict[str, Any], defaults: dict[str, Any]
+        self,
+        params: Iterable[Parameter] | Parameter | Iterable[dict[str, Any]] | dict[str, Any],
+        defaults: dict[str, Any],
     ) -> None:
         self._state: dict[Parameter, dict[str, Tensor]] = {}
         self._defaults = defaults
@@ -234,7 +236,9 @@ class Optimizer:
                     group[name] = value
 
 
-def _loaded(param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tensor]) -> dict[str, Any]:
+def _loaded(
+    param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tensor]
+) -> dict[str, Any]:
     """The saved state of one parameter. Equal steps become one Tensor again, see _steps.py."""
     states = {}
     for name, value in saved.items():

@@ -4,7 +4,6 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 function is an op of the key, and the key is one of its inputs.
 """
 
-
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -112,9 +111,7 @@ class RNG:
     def _placed(self, x: Tensor) -> Tensor:
         return x if self._device is None else x.to(self._device)
 
-    def uniform(
-        self, low: float = 0, high: float = 1, size: IntsLike | None = None
-    ) -> Tensor:
+    def uniform(self, low: float = 0, high: float = 1, size: IntsLike | None = None) -> Tensor:
         """Uniform in [low, high), float32; size None is (1,). AssertionError unless low < high."""
         assert low < high, f"uniform: low {low} is not below high {high}"
         x = ops.random_uniform(self._key(), shape=_shape(size))
@@ -122,9 +119,7 @@ class RNG:
             x = ops.add(ops.mul(x, high - low), low)
         return self._placed(x)
 
-    def normal(
-        self, mean: float = 0, std: float = 1, size: IntsLike | None = None
-    ) -> Tensor:
+    def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
         """Normal of the given mean and standard deviation, float32; size None is (1,)."""
         x = ops.random_normal(self._key(), shape=_shape(size))
         if isinstance(std, Tensor) or std != 1:
@@ -166,9 +161,7 @@ class RNG:
         parameters = _broadcast_parameters(size, _parameter(lam, "lam", True))
         return self._placed(ops.random_poisson(self._key(), *parameters))
 
-    def exponential(
-        self, rate: float | Tensor = 1.0, size: IntsLike | None = None
-    ) -> Tensor:
+    def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
         """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError
         unless positive.
         """

@@ -65,7 +65,11 @@ def _is_random(traced: TracedModule) -> bool:
 
 
 def _compare(
-    traced: TracedModule, tracer: Tracer, expected: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    traced: TracedModule,
+    tracer: Tracer,
+    expected: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     def run_and_compare(expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)

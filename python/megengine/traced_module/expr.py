@@ -282,7 +282,9 @@ def is_call_tensor_method(expr: Expr, method: str | Sequence[str] | None = None)
     return method is None or expr.method in ((method,) if isinstance(method, str) else method)
 
 
-def is_call_function(expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> bool:
+def is_call_function(
+    expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None
+) -> bool:
     """Whether ``expr`` calls a function, one of ``func`` if given."""
     if not isinstance(expr, CallFunction):
         return False

@@ -52,7 +52,9 @@ def _many(what: Any) -> Any:
 class ExprFilter(BaseFilter):
     """Exprs of a graph."""
 
-    def call_function(self, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None) -> ExprFilterCallFunction:
+    def call_function(
+        self, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None
+    ) -> ExprFilterCallFunction:
         """Calls of ``func``; of any function when None."""
         return ExprFilterCallFunction(self, func)
 

@@ -88,7 +88,12 @@ def inserting(what: str) -> Any:
 # -- functions -----------------------------------------------------------------------------------
 
 
-def _seen_function(fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _seen_function(
+    fn: Callable[..., Any],
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     recorder = active_module_tracer()
     if recorder is None:
         return original(*args, **kwargs)

@@ -106,7 +106,9 @@ def qparams_flatten(inp: QParams) -> tuple[list[Any], tuple[Any, ...]]:
     return [getattr(inp, name) for name in names], (inp.mode, inp.dtype_meta, *names)
 
 
-def qparams_unflatten(qparam_type: type[QParams], inp: Sequence[Any], aux_data: tuple[Any, ...]) -> QParams:
+def qparams_unflatten(
+    qparam_type: type[QParams], inp: Sequence[Any], aux_data: tuple[Any, ...]
+) -> QParams:
     """What `qparams_flatten` took apart."""
     mode, dtype_meta, *names = aux_data
     return qparam_type(mode, dtype_meta, **dict(zip(names, inp, strict=True)))

@@ -24,13 +24,17 @@ def has_tensor(tree: Any) -> bool:
     return bool(tree_flatten(tree)[0])
 
 
-def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def listed(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments whose iterators are lists, for they are read twice."""
     make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
 
 
-def named_function(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def named_function(
+    func: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A method of the global random stream is the function of megengine.random."""
     if args and isinstance(args[0], RNG):
         public: Any = getattr(random, func.__name__, None)
@@ -56,7 +60,9 @@ class Recorder:
         """The node for an argument that is a tensor, module or node; constants stay."""
         raise TypeError(f"{type(self).__name__} has no nodes")
 
-    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with nodes in the places of tensors. AssertionError for unsupported types."""
         tree_flatten((args, kwargs))
         return map_leaves(
@@ -65,7 +71,12 @@ class Recorder:
         )
 
     def finish(
-        self, expr: Expr, arguments: tuple[tuple[Any, ...], dict[str, Any]], result: Any, base: str, qualname: str
+        self,
+        expr: Expr,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        result: Any,
+        base: str,
+        qualname: str,
     ) -> list[tuple[Tensor, TensorNode]]:
         """Give ``expr`` its arguments, and nodes for the tensors in ``result``."""
         made: list[tuple[Tensor, TensorNode]] = []
@@ -95,4 +106,3 @@ def function_qualname(graph: InternalGraph, maker: str) -> str:
 
 def suspended() -> AbstractContextManager[Any]:
     return module_tracer.active(None)
-

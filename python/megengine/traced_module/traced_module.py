@@ -107,7 +107,9 @@ class TracedModule(Module):
             return self._run_watched(self._watch, graph, leaves)
         return graph._run([self, *leaves])
 
-    def _graph_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[InternalGraph, list[Any]]:
+    def _graph_for(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[InternalGraph, list[Any]]:
         leaves, argdef = tree_flatten(self._canonical(args, kwargs))
         graph = self.argdef_graph_map.get(argdef)
         assert graph is not None, (
@@ -127,7 +129,9 @@ class TracedModule(Module):
         finally:
             watch.active = False
 
-    def _canonical(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _canonical(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments passed by position where that is possible, so that both ways are one signature."""
         if self.argspec is None:
             return tuple(args), kwargs
@@ -170,7 +174,9 @@ class TracedModule(Module):
         for graph in self.argdef_graph_map.values():
             graph._renumber()
 
-    def _set_arguments(self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _set_arguments(
+        self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """Call ``graph`` with arguments arranged like these; parameters keep their names."""
         old = next(k for k, g in self.argdef_graph_map.items() if g is graph)
         named = self._by_name(args, kwargs)

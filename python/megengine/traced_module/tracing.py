@@ -158,7 +158,12 @@ class Tracer(Recorder):
         return node
 
     def _add(
-        self, expr: Expr, arguments: tuple[tuple[Any, ...], dict[str, Any]], result: Any, base: str, qualname: str
+        self,
+        expr: Expr,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        result: Any,
+        base: str,
+        qualname: str,
     ) -> None:
         scope = self._scopes[-1]
         made = self.finish(expr, arguments, result, base, qualname)
@@ -170,7 +175,13 @@ class Tracer(Recorder):
 
     # -- what is called --------------------------------------------------------------------------
 
-    def call_function(self, func: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(
+        self,
+        func: Callable[..., Any],
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         args, kwargs = listed(args, kwargs)
         expr, shown = function_expr(func, args)
         arguments = self.arguments(shown, kwargs)
@@ -181,7 +192,9 @@ class Tracer(Recorder):
             self._add(expr, arguments, result, f"{expr.name}_out", qualname)
         return result
 
-    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]) -> Any:
+    def call_method(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]
+    ) -> Any:
         args, kwargs = listed(args, kwargs)
         arguments = self.arguments(args, kwargs)
         with suspended():
@@ -193,7 +206,9 @@ class Tracer(Recorder):
         )
         return result
 
-    def _add_method(self, name: str, arguments: tuple[tuple[Any, ...], dict[str, Any]], result: Any) -> None:
+    def _add_method(
+        self, name: str, arguments: tuple[tuple[Any, ...], dict[str, Any]], result: Any
+    ) -> None:
         if not has_tensor(result):
             return
         target = arguments[0][0]
@@ -215,7 +230,9 @@ class Tracer(Recorder):
         self._add_method("shape", self.arguments((tensor,), {}), result)
         return result
 
-    def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def made_from(
+        self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """``Tensor(data)`` of a tensor is a call like others."""
         if isinstance(data, Tensor):
             graph = self._scopes[-1].graph

@@ -31,7 +31,9 @@ def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
     if hasattr(file, "read"):
         stream: Any = file
         start = stream.tell() if hasattr(stream, "seekable") and stream.seekable() else None
-        model, used = _core.load_model(stream.read(), str(getattr(file, "name", type(file).__name__)))
+        model, used = _core.load_model(
+            stream.read(), str(getattr(file, "name", type(file).__name__))
+        )
         if start is not None:
             stream.seek(start + used)
         return model

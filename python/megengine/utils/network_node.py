@@ -39,7 +39,9 @@ class VarNode(NetworkNode, Tensor):
     ``var in a_list`` looks for the object. Networks make them; ``VarNode(var)`` gives ``var``.
     """
 
-    def __new__(cls, var: VarNode, *, owner_opr: OpNode | None = None, name: str | None = None) -> VarNode:
+    def __new__(
+        cls, var: VarNode, *, owner_opr: OpNode | None = None, name: str | None = None
+    ) -> VarNode:
         if not isinstance(var, VarNode):
             raise TypeError(
                 f"VarNode: {type(var).__name__} is no variable of a network\n"
@@ -106,10 +108,11 @@ class VarNode(NetworkNode, Tensor):
     def __bool__(self) -> bool:
         return False
 
-    __index__ = None  # type: ignore[assignment]  # it has no number, and says so as Python does
-    __int__ = None  # type: ignore[assignment]
-    __float__ = None  # type: ignore[assignment]
-    __complex__ = None  # type: ignore[assignment]
+    # A variable has no number, and says so as Python does.
+    __index__ = None  # type: ignore[assignment]  # taken back
+    __int__ = None  # type: ignore[assignment]  # taken back
+    __float__ = None  # type: ignore[assignment]  # taken back
+    __complex__ = None  # type: ignore[assignment]  # taken back
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:

@@ -32,11 +32,11 @@ class TensorSanityCheck:
                 checksums.append((weakref.ref(x), x._value_id(), _checksum(x)))
             return x
 
-        Tensor.__new__ = staticmethod(checked_new)  # type: ignore[method-assign, assignment]
+        Tensor.__new__ = staticmethod(checked_new)  # type: ignore[method-assign, assignment]  # for the block
         return self
 
     def __exit__(self, val: object, type: object, trace: object) -> None:
-        Tensor.__new__ = staticmethod(self._new)  # type: ignore[method-assign]
+        Tensor.__new__ = staticmethod(self._new)  # type: ignore[method-assign]  # back
         found, self.impl = self.impl, None
         for reference, value_id, before in found or ():
             x = reference()

@@ -30,7 +30,7 @@ class Access:
     end: list[int] = field(default_factory=list)
     step: list[int] = field(default_factory=list)
     region: list[int] = field(default_factory=list)  # extents that begin, end and step select
-    shape: list[int] = field(default_factory=list)  # the region with ints dropped and new axes put in
+    shape: list[int] = field(default_factory=list)  # the region without ints and with new axes
     axes: list[int] = field(default_factory=list)  # axes of `shape` that `indices` address
     indices: list["Tensor"] = field(default_factory=list)  # int32 tensors
     whole: bool = True  # the region is all of x
