@@ -13,9 +13,9 @@ _NEVER = -1e30  # log of a probability 0 that stays finite under additions
 
 def ctc_loss(
     pred: Tensor,
-    pred_lengths: Tensor,
-    label: Tensor,
-    label_lengths: Tensor,
+    pred_lengths: ArrayLike,
+    label: ArrayLike,
+    label_lengths: ArrayLike,
     blank: int = 0,
     reduction: str = "mean",
 ) -> Tensor:

@@ -215,7 +215,7 @@ class CallFunction(Expr):
 class Apply(Expr):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    opdef: builtin.OpDef
+    opdef: builtin.OpDef = None  # type: ignore[assignment]  # set for each object
     _own = (*Expr._own, "opdef")
 
     def __init__(self, opdef: builtin.OpDef) -> None:

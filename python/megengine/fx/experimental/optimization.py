@@ -87,8 +87,7 @@ def fuse(model: M.Module, inplace: bool = False, *, verify: Any = None) -> Graph
         bn: Any = modules[node.target]
         if len(conv_node.users) > 1 or len(node.args) > 1 or node.kwargs or bn.running_mean is None:
             continue
-        conv: Any = modules[conv_node.target]
-        fused = fuse_conv_bn_eval(conv, bn)
+        fused = fuse_conv_bn_eval(modules[conv_node.target], bn)
         if _is_named_elsewhere(conv_node):
             conv_node.target = _free_path(traced, conv_node.target + "_fused")
         replace_node_module(conv_node, modules, fused)

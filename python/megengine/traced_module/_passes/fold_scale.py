@@ -58,8 +58,8 @@ def _fuse(expr: Any, parts: _Parts, method: str, join: Callable[[float, float], 
     graph = expr.top_graph
     outer = parts(expr) if graph is not None else None
     inner = parts(outer[0].expr) if outer is not None else None
-    is_needed = outer is not None and only_user(outer[0]) is not expr
-    if outer is None or inner is None or is_needed:
+    is_read_elsewhere = outer is not None and only_user(outer[0]) is not expr
+    if outer is None or inner is None or is_read_elsewhere:
         return
     expr.method = expr.name = method
     expr.args = (inner[0], join(inner[1], outer[1]))

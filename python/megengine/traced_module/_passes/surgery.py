@@ -15,8 +15,9 @@ def only_user(node: Node) -> Expr | None:
     """The expr that alone needs ``node``; None when there are several, or the graph gives it."""
     users: list[Any] = list(node.users)
     graph = node.top_graph
-    assert graph is not None
-    return users[0] if len(users) == 1 and node not in graph.outputs else None
+    if graph is None or len(users) != 1 or node in graph.outputs:
+        return None
+    return users[0]
 
 
 def calls_of(top: TracedModule, module: Module) -> int:
