@@ -38,6 +38,7 @@ test-python: setup-tests build
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools
+	$(PY) -m mypy
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
 
 bench: build
@@ -64,7 +65,7 @@ test-browser: build
 format: setup-tests
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format -i
 
-# The checked-in stub of the extension module; tests/python/test_stubs.py compares.
+# The checked-in stubs of the extension module and of its ops; tests/python/test_stubs.py compares.
 stubs: build
 	$(PY) tools/make_stubs.py
 

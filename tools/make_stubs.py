@@ -1,6 +1,6 @@
-"""Writes python/megengine/_core.pyi: nanobind's stub of the extension, then `ops`, made from the op registry.
+"""Writes the stubs of the extension: _core.pyi, by nanobind, and core/ops/__init__.pyi, from the op registry.
 
-In: the installed megengine. With a path as argument, writes there instead.
+In: the installed megengine. With a folder as argument, writes there instead of python/megengine.
 """
 
 import inspect
@@ -13,17 +13,74 @@ from nanobind.stubgen import StubGen
 
 from megengine import _core
 
-TARGET = Path(__file__).resolve().parents[1] / "python/megengine/_core.pyi"
+TARGET = Path(__file__).resolve().parents[1] / "python/megengine"
 HEADER = "# Made by tools/make_stubs.py (`make stubs`) from the installed extension; not to be edited.\n"
+IMPORTS = """from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
+
+import numpy
+
+from megengine.core import ops as ops
+from megengine.tensor import Tensor as _Tensor  # what every result is
+
+_Variable = TypeVar("_Variable", bound=Tensor)
+"""
 KINDS = {"int": "int", "float": "float", "ints": "int | Sequence[int]", "str": "str"}
 # Ops with more than one result; the registry learns their number only from infer().
 SEVERAL = {
     "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk"
 }  # fmt: skip
 
+# nanobind knows neither what lists hold nor what a handle is; a row's dict has values of several types.
+ROWS = "list[dict[str, Any]]"
+EXACT = {
+    "_tuple_shape(self) -> tuple:": "_tuple_shape(self) -> tuple[int, ...]:",
+    "_item(self) -> object:": "_item(self) -> Any:",
+    "promote_dtype(arg0: object, arg1: object, /) -> object:": "promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype:",
+    "operands: list, index: int, attributes: dict)": "operands: list[Any], index: int, attributes: dict[str, Any])",
+    "op_table() -> list:": f"op_table() -> {ROWS}:",
+    "wanted: object) -> list:": "wanted: object) -> list[_Tensor | None]:",
+    "open_group(arg: list, /)": "open_group(arg: list[Tape], /)",
+    "backward: Callable) -> list:": "backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]:",
+    "key(self) -> object:": "key(self) -> _Tensor:",
+    "export_model(self, inputs: list, outputs: list,": "export_model(self, inputs: list[str], outputs: list[str],",
+    "inputs(self) -> list:": "inputs(self) -> list[str]:",
+    "outputs(self) -> list:": "outputs(self) -> list[str]:",
+    "params(self) -> list:": "params(self) -> list[str]:",
+    "node_names(self) -> list:": "node_names(self) -> list[str]:",
+    "value_names(self) -> list:": "value_names(self) -> list[str]:",
+    "input_types(self) -> list:": "input_types(self) -> list[list[Any]]:",
+    "nodes(self) -> list:": f"nodes(self) -> {ROWS}:",
+    "value_types(self) -> list:": "value_types(self) -> list[list[Any]]:",
+    "output_values(self) -> tuple:": "output_values(self) -> tuple[int, ...]:",
+    "op_types(self) -> object:": "op_types(self) -> set[str]:",
+    "dtypes(self) -> object:": "dtypes(self) -> set[str]:",
+    "program(self, outputs: list,": "program(self, outputs: list[int],",
+    "run(self, inputs: list) -> list:": "run(self, inputs: list[Any]) -> list[_Tensor]:",
+    "offset: int = 0) -> tuple:": "offset: int = 0) -> tuple[Model, int]:",
+    "note_results(arg: list, /)": "note_results(arg: list[Any], /)",
+    "attrs(self, node: int) -> dict:": "attrs(self, node: int) -> dict[str, Any]:",
+    "variable(self, value: int, type: type) -> object:": "variable(self, value: int, type: type[_Variable]) -> _Variable:",
+    "constant_value(self, value: int) -> object:": "constant_value(self, value: int) -> _Tensor:",
+    "(self, arguments: list)": "(self, arguments: list[Any])",
+    "arguments: list, results: list, guards: int) -> object:": "arguments: list[Any], results: list[Any], guards: int) -> str | None:",
+    "arguments: list, guards: int) -> object:": "arguments: list[Any], guards: int) -> list[Any] | None:",
+    "plans(self) -> list:": f"plans(self) -> {ROWS}:",
+    "kernels(self) -> list:": f"kernels(self) -> {ROWS}:",
+    "html: bool = False) -> list:": "html: bool = False) -> list[str]:",
+    "of_all_versions: bool = False) -> list:": f"of_all_versions: bool = False) -> {ROWS}:",
+    "end_recompute(results: list)": "end_recompute(results: list[Any])",
+    "__exit__(self, *args)": "__exit__(self, *args: object)",
+    "cache_info() -> dict:": "cache_info() -> dict[str, Any]:",
+    "memory_stats() -> dict:": "memory_stats() -> dict[str, Any]:",
+    "dtr_stats() -> dict:": "dtr_stats() -> dict[str, Any]:",
+    "backends() -> list:": "backends() -> list[str]:",
+    "switches() -> dict:": "switches() -> dict[str, str]:",
+}  # fmt: skip
+
 
 def op_stub(row: dict) -> str:
-    """One static method: tensors by position, attributes by name."""
+    """One function: tensors by position, attributes by name."""
     parameters = []
     for parameter in inspect.signature(getattr(_core.ops, row["name"])).parameters.values():
         kind = KINDS[row["attrs"][parameter.name]] if parameter.name in row["attrs"] else "object"
@@ -32,8 +89,8 @@ def op_stub(row: dict) -> str:
         parameters.append(parameter.replace(annotation=_Verbatim(kind)))
     result = "tuple[_Tensor, ...]" if row["name"] in SEVERAL else "_Tensor"
     signature = inspect.Signature(parameters)
-    doc = textwrap.indent(f'"""{row["doc"]}"""', " " * 8)
-    return f"    @staticmethod\n    def {row['name']}{signature} -> {result}:\n{doc}\n"
+    doc = textwrap.indent(f'"""{row["doc"]}"""', " " * 4)
+    return f"def {row['name']}{signature} -> {result}:\n{doc}\n"
 
 
 class _Verbatim:
@@ -47,31 +104,41 @@ class _Verbatim:
 
 
 def typed_operators(text: str) -> str:
-    """CPython's slots have no types: every operator of a Tensor gives a Tensor of the same class."""
+    """CPython's slots have no types: every operator gives a plain Tensor, the in-place ones the operand."""
     text = text.replace("def __hash__(self, /):", "def __hash__(self, /) -> int:")
-    text = re.sub(r"def (__\w+__)\(self, /\):", r"def \1(self, /) -> Self:", text)
-    text = re.sub(r"def (__\w+__)\(self, value(?:, mod=None)?, /\):", r"def \1(self, value: object, /) -> Self:", text)
+    text = re.sub(r"def (__\w+__)\(self, /\):", r"def \1(self, /) -> _Tensor:", text)
+    operands = r"\(self, value(?:, mod=None)?, /\):"
+    text = re.sub(rf"def (__i(?!nvert)\w+__){operands}", r"def \1(self, value: object, /) -> Self:", text)
+    text = re.sub(rf"def (__\w+__){operands}", r"def \1(self, value: object, /) -> _Tensor:", text)
     return re.sub(r"(def __(?:eq|ne)__.*)", r"\1  # type: ignore[override]", text)
 
 
-def stub() -> str:
+def exact_types(text: str) -> str:
+    for found, wanted in EXACT.items():
+        if found not in text:
+            raise SystemExit(f"make_stubs: nanobind's stub has no {found!r} any more")
+        text = text.replace(found, wanted)
+    return text
+
+
+def core_stub() -> str:
     generator = StubGen(_core, include_private=True, quiet=True)
     generator.put(_core)
-    text = typed_operators(generator.get())
-    # Type checkers take the class below for the submodule: nothing but its functions is ever used.
-    own = "from megengine._core import ops as ops\n"
-    if own not in text:
-        raise SystemExit(f"make_stubs: nanobind's stub has no line {own!r} any more")
-    text = text.replace(own, "").replace("-> Tensor:", "-> _Tensor:")
-    text = text.replace("list[Tensor]", "list[_Tensor]")
-    text = re.sub(r"from collections.abc import .*\n+", "", text)
-    imports = "from collections.abc import Callable, Sequence\nfrom typing import Self\n"
-    results = "from megengine.tensor import Tensor as _Tensor  # what every result is\n"
-    text = text.replace("\n\nclass ", f"{results}\n\nclass ", 1)
+    text = generator.get().replace("-> Tensor:", "-> _Tensor:").replace("list[Tensor]", "list[_Tensor]")
+    classes = text[text.index("class Tensor:") :].strip()
+    error = _core.TraceError  # for which nanobind names the module that exports it
+    bases = ", ".join(base.__name__ for base in error.__bases__)
+    return f"{HEADER}{IMPORTS}\n\nclass {error.__name__}({bases}): ...\n\n{exact_types(typed_operators(classes))}\n"
+
+
+def ops_stub() -> str:
+    imports = "from collections.abc import Sequence\n\nfrom megengine.tensor import Tensor as _Tensor\n"
     ops = "\n".join(op_stub(row) for row in sorted(_core.op_table(), key=lambda row: row["name"]))
-    return f'{HEADER}{imports}\n{text.strip()}\n\nclass ops:\n    """{_core.ops.__doc__}"""\n\n{ops}'
+    return f'{HEADER}"""{_core.ops.__doc__}"""\n\n{imports}\n{ops}'
 
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
-    target.write_text(stub(), encoding="utf-8")
+    for name, text in {"_core.pyi": core_stub(), "core/ops/__init__.pyi": ops_stub()}.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_text(text, encoding="utf-8")

@@ -5,36 +5,42 @@ import typing as _typing
 
 from . import _core  # noqa: F401  (first: everything else stands on it)
 
-from .tensor import Parameter, Tensor  # isort: skip
+from .tensor import Parameter as Parameter  # isort: skip
+from .tensor import Tensor as Tensor  # isort: skip
 
 tensor = Tensor
 
-from . import (  # noqa: E402
-    amp,
-    autodiff,
-    config,
-    device,
-    distributed,
-    distributions,
-    dtr,
-    functional,
-    jit,
-    module,
-    optimizer,
-    quantization,
-    random,
-    utils,
-)
-from ._installation import check_misc  # noqa: E402
-from .core._imperative_rt.core2 import full_sync as _full_sync  # noqa: E402
-from .device import *  # noqa: E402,F403
-from .logger import enable_debug_log, get_logger, set_log_file, set_log_level  # noqa: E402
-from .serialization import load, save  # noqa: E402
-from .utils import comp_graph_tools as cgtools  # noqa: E402
-from .version import __version__  # noqa: E402
+from . import amp as amp
+from . import autodiff as autodiff
+from . import config as config
+from . import device as device
+from . import distributed as distributed
+from . import distributions as distributions
+from . import dtr as dtr
+from . import functional as functional
+from . import jit as jit
+from . import module as module
+from . import optimizer as optimizer
+from . import quantization as quantization
+from . import random as random
+from . import utils as utils
+from ._installation import check_misc as check_misc
+from .core._imperative_rt.core2 import full_sync as _full_sync
+from .device import *  # noqa: F403
+from .logger import enable_debug_log as enable_debug_log
+from .logger import get_logger as get_logger
+from .logger import set_log_file as set_log_file
+from .logger import set_log_level as set_log_level
+from .serialization import load as load
+from .serialization import save as save
+from .utils import comp_graph_tools as cgtools
+from .version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
-    from . import data, fx, hub, traced_module
+    from . import data as data
+    from . import fx as fx
+    from . import hub as hub
+    from . import traced_module as traced_module
 
 _LAZY = ("data", "fx", "hub", "traced_module")  # worker processes, graphs, downloads: loaded when first named
 

@@ -4,7 +4,9 @@ the graph of a saved module."""
 import argparse
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -103,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(prog="python -m megengine", description=__doc__)
     commands = main.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(to, name: str, run, words: str) -> argparse.ArgumentParser:
+    def add(to: Any, name: str, run: Callable[[argparse.Namespace], int], words: str) -> argparse.ArgumentParser:
         made = to.add_parser(name, help=words, description=words)
         made.set_defaults(run=run)
         return made

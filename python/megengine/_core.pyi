@@ -1,12 +1,16 @@
 # Made by tools/make_stubs.py (`make stubs`) from the installed extension; not to be edited.
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy
 
-from megengine.jit import TraceError as TraceError
+from megengine.core import ops as ops
 from megengine.tensor import Tensor as _Tensor  # what every result is
 
+_Variable = TypeVar("_Variable", bound=Tensor)
+
+
+class TraceError(RuntimeError): ...
 
 class Tensor:
     """Base of megengine.Tensor: a handle to an immutable value."""
@@ -14,93 +18,93 @@ class Tensor:
     def __hash__(self, /) -> int:
         """Return hash(self)."""
 
-    def __lt__(self, value: object, /) -> Self:
+    def __lt__(self, value: object, /) -> _Tensor:
         """Return self<value."""
 
-    def __le__(self, value: object, /) -> Self:
+    def __le__(self, value: object, /) -> _Tensor:
         """Return self<=value."""
 
-    def __eq__(self, value: object, /) -> Self:  # type: ignore[override]
+    def __eq__(self, value: object, /) -> _Tensor:  # type: ignore[override]
         """Return self==value."""
 
-    def __ne__(self, value: object, /) -> Self:  # type: ignore[override]
+    def __ne__(self, value: object, /) -> _Tensor:  # type: ignore[override]
         """Return self!=value."""
 
-    def __gt__(self, value: object, /) -> Self:
+    def __gt__(self, value: object, /) -> _Tensor:
         """Return self>value."""
 
-    def __ge__(self, value: object, /) -> Self:
+    def __ge__(self, value: object, /) -> _Tensor:
         """Return self>=value."""
 
     def __init__(self, data: object, dtype: object | None = None, device: object | None = None, is_const: bool = False, no_cache: bool = False, name: object | None = None, format: object | None = 'default') -> None: ...
 
-    def __add__(self, value: object, /) -> Self:
+    def __add__(self, value: object, /) -> _Tensor:
         """Return self+value."""
 
-    def __radd__(self, value: object, /) -> Self:
+    def __radd__(self, value: object, /) -> _Tensor:
         """Return value+self."""
 
-    def __sub__(self, value: object, /) -> Self:
+    def __sub__(self, value: object, /) -> _Tensor:
         """Return self-value."""
 
-    def __rsub__(self, value: object, /) -> Self:
+    def __rsub__(self, value: object, /) -> _Tensor:
         """Return value-self."""
 
-    def __mul__(self, value: object, /) -> Self:
+    def __mul__(self, value: object, /) -> _Tensor:
         """Return self*value."""
 
-    def __rmul__(self, value: object, /) -> Self:
+    def __rmul__(self, value: object, /) -> _Tensor:
         """Return value*self."""
 
-    def __mod__(self, value: object, /) -> Self:
+    def __mod__(self, value: object, /) -> _Tensor:
         """Return self%value."""
 
-    def __rmod__(self, value: object, /) -> Self:
+    def __rmod__(self, value: object, /) -> _Tensor:
         """Return value%self."""
 
-    def __pow__(self, value: object, /) -> Self:
+    def __pow__(self, value: object, /) -> _Tensor:
         """Return pow(self, value, mod)."""
 
-    def __rpow__(self, value: object, /) -> Self:
+    def __rpow__(self, value: object, /) -> _Tensor:
         """Return pow(value, self, mod)."""
 
-    def __neg__(self, /) -> Self:
+    def __neg__(self, /) -> _Tensor:
         """-self"""
 
-    def __abs__(self, /) -> Self:
+    def __abs__(self, /) -> _Tensor:
         """abs(self)"""
 
-    def __invert__(self, /) -> Self:
+    def __invert__(self, /) -> _Tensor:
         """~self"""
 
-    def __lshift__(self, value: object, /) -> Self:
+    def __lshift__(self, value: object, /) -> _Tensor:
         """Return self<<value."""
 
-    def __rlshift__(self, value: object, /) -> Self:
+    def __rlshift__(self, value: object, /) -> _Tensor:
         """Return value<<self."""
 
-    def __rshift__(self, value: object, /) -> Self:
+    def __rshift__(self, value: object, /) -> _Tensor:
         """Return self>>value."""
 
-    def __rrshift__(self, value: object, /) -> Self:
+    def __rrshift__(self, value: object, /) -> _Tensor:
         """Return value>>self."""
 
-    def __and__(self, value: object, /) -> Self:
+    def __and__(self, value: object, /) -> _Tensor:
         """Return self&value."""
 
-    def __rand__(self, value: object, /) -> Self:
+    def __rand__(self, value: object, /) -> _Tensor:
         """Return value&self."""
 
-    def __xor__(self, value: object, /) -> Self:
+    def __xor__(self, value: object, /) -> _Tensor:
         """Return self^value."""
 
-    def __rxor__(self, value: object, /) -> Self:
+    def __rxor__(self, value: object, /) -> _Tensor:
         """Return value^self."""
 
-    def __or__(self, value: object, /) -> Self:
+    def __or__(self, value: object, /) -> _Tensor:
         """Return self|value."""
 
-    def __ror__(self, value: object, /) -> Self:
+    def __ror__(self, value: object, /) -> _Tensor:
         """Return value|self."""
 
     def __iadd__(self, value: object, /) -> Self:
@@ -133,16 +137,16 @@ class Tensor:
     def __ior__(self, value: object, /) -> Self:
         """Return self|=value."""
 
-    def __floordiv__(self, value: object, /) -> Self:
+    def __floordiv__(self, value: object, /) -> _Tensor:
         """Return self//value."""
 
-    def __rfloordiv__(self, value: object, /) -> Self:
+    def __rfloordiv__(self, value: object, /) -> _Tensor:
         """Return value//self."""
 
-    def __truediv__(self, value: object, /) -> Self:
+    def __truediv__(self, value: object, /) -> _Tensor:
         """Return self/value."""
 
-    def __rtruediv__(self, value: object, /) -> Self:
+    def __rtruediv__(self, value: object, /) -> _Tensor:
         """Return value/self."""
 
     def __ifloordiv__(self, value: object, /) -> Self:
@@ -158,7 +162,7 @@ class Tensor:
     def ndim(self) -> int: ...
 
     @property
-    def _tuple_shape(self) -> tuple: ...
+    def _tuple_shape(self) -> tuple[int, ...]: ...
 
     @property
     def _device_name(self) -> str: ...
@@ -166,7 +170,7 @@ class Tensor:
     def numpy(self) -> numpy.ndarray:
         """The value as a NumPy array of the same dtype; a copy."""
 
-    def _item(self) -> object: ...
+    def _item(self) -> Any: ...
 
     def detach(self) -> _Tensor:
         """The same value, cut off from gradients."""
@@ -216,14 +220,14 @@ def apply_const(value: object) -> _Tensor:
 def convert_inputs(*args: object) -> list[_Tensor]:
     """The arguments as Tensors of their promoted dtype."""
 
-def promote_dtype(arg0: object, arg1: object, /) -> object: ...
+def promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype: ...
 
-def _pack_operand(op: str, operands: list, index: int, attributes: dict) -> None:
+def _pack_operand(op: str, operands: list[Any], index: int, attributes: dict[str, Any]) -> None:
     """
     Let operand `index` of that call lie as the kernel reads it best; its value stays.
     """
 
-def op_table() -> list:
+def op_table() -> list[dict[str, Any]]:
     """
     One row an op: name, doc, number of inputs, attributes with their kind, sample inputs.
     """
@@ -246,10 +250,10 @@ class Tape:
     @property
     def is_open(self) -> bool: ...
 
-    def backward(self, ys: object, dys: object, wanted: object) -> list: ...
+    def backward(self, ys: object, dys: object, wanted: object) -> list[_Tensor | None]: ...
 
     @staticmethod
-    def open_group(arg: list, /) -> None: ...
+    def open_group(arg: list[Tape], /) -> None: ...
 
 class pause_tapes:
     """Within this block no tape records."""
@@ -258,16 +262,16 @@ class pause_tapes:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, *args) -> None: ...
+    def __exit__(self, *args: object) -> None: ...
 
-def custom_apply(inputs: object, outputs: object, backward: Callable) -> list: ...
+def custom_apply(inputs: object, outputs: object, backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]: ...
 
 class RandomState:
     """Counter-based random stream: a seed, and how many keys were drawn."""
 
     def __init__(self, seed: int = 0) -> None: ...
 
-    def key(self) -> object:
+    def key(self) -> _Tensor:
         """int32[4] Tensor; the counter goes up by one."""
 
     def seed(self, arg: int, /) -> None: ...
@@ -289,42 +293,42 @@ class Version:
     @property
     def input_count(self) -> int: ...
 
-    def export_model(self, inputs: list, outputs: list, optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, keep_param_names: bool) -> Model: ...
+    def export_model(self, inputs: list[str], outputs: list[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, keep_param_names: bool) -> Model: ...
 
 class Model:
     """A graph with names, as dump writes it."""
 
     @property
-    def inputs(self) -> list: ...
+    def inputs(self) -> list[str]: ...
 
     @property
-    def outputs(self) -> list: ...
+    def outputs(self) -> list[str]: ...
 
     @property
-    def params(self) -> list: ...
+    def params(self) -> list[str]: ...
 
     @property
-    def node_names(self) -> list: ...
+    def node_names(self) -> list[str]: ...
 
     @property
-    def value_names(self) -> list: ...
+    def value_names(self) -> list[str]: ...
 
     @property
-    def input_types(self) -> list:
+    def input_types(self) -> list[list[Any]]:
         """A dtype and a shape for each input."""
 
     @property
-    def nodes(self) -> list:
+    def nodes(self) -> list[dict[str, Any]]:
         """
         A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.
         """
 
     @property
-    def value_types(self) -> list:
+    def value_types(self) -> list[list[Any]]:
         """A dtype and a shape for each value."""
 
     @property
-    def output_values(self) -> tuple: ...
+    def output_values(self) -> tuple[int, ...]: ...
 
     @property
     def node_count(self) -> int: ...
@@ -333,10 +337,10 @@ class Model:
     def constant_bytes(self) -> int: ...
 
     @property
-    def op_types(self) -> object: ...
+    def op_types(self) -> set[str]: ...
 
     @property
-    def dtypes(self) -> object: ...
+    def dtypes(self) -> set[str]: ...
 
     @property
     def metadata(self) -> bytes: ...
@@ -354,19 +358,19 @@ class Model:
 
     def to_bytes(self) -> bytes: ...
 
-    def program(self, outputs: list, opt_level: int) -> Program: ...
+    def program(self, outputs: list[int], opt_level: int) -> Program: ...
 
 class Program:
     """A compiled model."""
 
-    def run(self, inputs: list) -> list: ...
+    def run(self, inputs: list[Any]) -> list[_Tensor]: ...
 
-def load_model(bytes: bytes, file_name: str, offset: int = 0) -> tuple:
+def load_model(bytes: bytes, file_name: str, offset: int = 0) -> tuple[Model, int]:
     """A Model and the bytes that it took."""
 
 def checksum(arg: bytes, /) -> int: ...
 
-def note_results(arg: list, /) -> None: ...
+def note_results(arg: list[Any], /) -> None: ...
 
 def set_name(arg0: Tensor, arg1: str, /) -> None: ...
 
@@ -417,7 +421,7 @@ class GraphEditor:
 
     def type_name(self, node: int) -> str: ...
 
-    def attrs(self, node: int) -> dict: ...
+    def attrs(self, node: int) -> dict[str, Any]: ...
 
     def inputs(self, node: int) -> list[int]: ...
 
@@ -433,11 +437,11 @@ class GraphEditor:
 
     def rename_value(self, value: int, name: str) -> None: ...
 
-    def variable(self, value: int, type: type) -> object: ...
+    def variable(self, value: int, type: type[_Variable]) -> _Variable: ...
 
     def refresh(self, variable: Tensor) -> None: ...
 
-    def constant_value(self, value: int) -> object: ...
+    def constant_value(self, value: int) -> _Tensor: ...
 
     def model(self, of: Sequence[int], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, keep_param_names: bool) -> Model: ...
 
@@ -452,25 +456,25 @@ def _set_variables(of_link: object) -> None:
 class TraceFunction:
     def __init__(self, name: str, symbolic: bool, capture_as_const: bool, record_only: bool, profiling: bool, opt_level: int, exact: bool, fuse: bool, fuse_reduce: bool, fuse_dimshuffle: bool, symbolic_shape: bool, max_versions: int, memory_limit: int, sublinear: object | None, enough_bytes: int = 0, only_plan: bool = False, with_curve: bool = False) -> None: ...
 
-    def begin(self, arguments: list) -> None: ...
+    def begin(self, arguments: list[Any]) -> None: ...
 
-    def finish(self, arguments: list) -> None: ...
+    def finish(self, arguments: list[Any]) -> None: ...
 
-    def abort(self, arguments: list) -> None: ...
+    def abort(self, arguments: list[Any]) -> None: ...
 
-    def begin_capture(self, arguments: list) -> None: ...
+    def begin_capture(self, arguments: list[Any]) -> None: ...
 
-    def finish_capture(self, arguments: list, results: list, guards: int) -> object: ...
+    def finish_capture(self, arguments: list[Any], results: list[Any], guards: int) -> str | None: ...
 
-    def run_direct(self, arguments: list, guards: int) -> object: ...
+    def run_direct(self, arguments: list[Any], guards: int) -> list[Any] | None: ...
 
-    def plans(self) -> list: ...
+    def plans(self) -> list[dict[str, Any]]: ...
 
-    def kernels(self) -> list: ...
+    def kernels(self) -> list[dict[str, Any]]: ...
 
-    def graphs(self, optimized: bool, html: bool = False) -> list: ...
+    def graphs(self, optimized: bool, html: bool = False) -> list[str]: ...
 
-    def profiles(self, of_all_versions: bool = False) -> list: ...
+    def profiles(self, of_all_versions: bool = False) -> list[dict[str, Any]]: ...
 
     def explain(self) -> str: ...
 
@@ -493,7 +497,7 @@ class Excluded:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, *args) -> None: ...
+    def __exit__(self, *args: object) -> None: ...
 
 def is_tracing() -> bool: ...
 
@@ -516,7 +520,7 @@ def mark_offloaded(tensor: Tensor) -> None: ...
 
 def begin_recompute() -> None: ...
 
-def end_recompute(results: list) -> None: ...
+def end_recompute(results: list[Any]) -> None: ...
 
 def is_recording() -> bool: ...
 
@@ -524,7 +528,7 @@ def copy_bandwidth() -> float: ...
 
 def compile_kernel(text: str) -> tuple[str, str]: ...
 
-def cache_info() -> dict: ...
+def cache_info() -> dict[str, Any]: ...
 
 def cache_clear() -> int: ...
 
@@ -534,7 +538,7 @@ def cache_export(archive: str) -> int: ...
 
 def cache_import(archive: str) -> int: ...
 
-def memory_stats() -> dict: ...
+def memory_stats() -> dict[str, Any]: ...
 
 def reset_peak_memory() -> None: ...
 
@@ -551,7 +555,7 @@ def fail_allocation(after: int) -> None:
 
 def set_dtr(is_on: bool, threshold: int, least_bytes: int, samples: bool) -> None: ...
 
-def dtr_stats() -> dict: ...
+def dtr_stats() -> dict[str, Any]: ...
 
 def thread_count() -> int: ...
 
@@ -561,623 +565,8 @@ def isa() -> str: ...
 
 def machine_isa() -> str: ...
 
-def backends() -> list: ...
+def backends() -> list[str]: ...
 
-def switches() -> dict: ...
+def switches() -> dict[str, str]: ...
 
 def reload_debug() -> None: ...
-
-class ops:
-    """Every registered op: ops.<name>(*tensors, **attributes)."""
-
-    @staticmethod
-    def abs(x: object, /) -> _Tensor:
-        """|x|. The gradient at 0 is minus the incoming one."""
-
-    @staticmethod
-    def acos(x: object, /) -> _Tensor:
-        """Arc cosine."""
-
-    @staticmethod
-    def acosh(x: object, /) -> _Tensor:
-        """Inverse of cosh; NaN below 1."""
-
-    @staticmethod
-    def adaptive_avg_pool(x: object, /, *, output: int | Sequence[int]) -> _Tensor:
-        """Mean of each of `output` even parts per spatial axis."""
-
-    @staticmethod
-    def adaptive_avg_pool_grad(dy: object, /, *, input_shape: int | Sequence[int]) -> _Tensor:
-        """Gradient of adaptive_avg_pool; input_shape has x's spatial extents."""
-
-    @staticmethod
-    def adaptive_max_pool(x: object, /, *, output: int | Sequence[int]) -> _Tensor:
-        """Largest element of each of `output` even parts per spatial axis; a NaN in the part wins."""
-
-    @staticmethod
-    def adaptive_max_pool_grad(x: object, dy: object, /, *, output: int | Sequence[int]) -> _Tensor:
-        """Gradient of adaptive_max_pool."""
-
-    @staticmethod
-    def adaptive_max_pool_pick(x: object, v: object, /, *, output: int | Sequence[int]) -> _Tensor:
-        """The elements of v at the places that adaptive_max_pool takes from x."""
-
-    @staticmethod
-    def add(x: object, y: object, /) -> _Tensor:
-        """x + y."""
-
-    @staticmethod
-    def argmax(x: object, /, *, axis: int, keepdims: int = 0) -> _Tensor:
-        """int32 index of the first largest element along an axis; NaN counts as the largest."""
-
-    @staticmethod
-    def argmin(x: object, /, *, axis: int, keepdims: int = 0) -> _Tensor:
-        """int32 index of the first smallest element along an axis; NaN counts as the smallest."""
-
-    @staticmethod
-    def asin(x: object, /) -> _Tensor:
-        """Arc sine."""
-
-    @staticmethod
-    def asinh(x: object, /) -> _Tensor:
-        """Inverse of sinh."""
-
-    @staticmethod
-    def atan(x: object, /) -> _Tensor:
-        """Arc tangent."""
-
-    @staticmethod
-    def atan2(x: object, y: object, /) -> _Tensor:
-        """Angle of the point (y, x): its first input is the ordinate."""
-
-    @staticmethod
-    def atanh(x: object, /) -> _Tensor:
-        """Inverse of tanh."""
-
-    @staticmethod
-    def avg_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0, count_include_padding: int = 0) -> _Tensor:
-        """Mean of each window of x [n, c, spatial...]; padding counts as zeros if count_include_padding."""
-
-    @staticmethod
-    def avg_pool_grad(dy: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0, count_include_padding: int = 0, input_shape: int | Sequence[int]) -> _Tensor:
-        """Gradient of avg_pool; input_shape has x's spatial extents."""
-
-    @staticmethod
-    def batch_norm(x: object, scale: object, bias: object, /, *, eps: float = 1e-05) -> tuple[_Tensor, ...]:
-        """(x - mean) / sqrt(var + eps) * scale + bias with the statistics of this batch, over all axes but axis 1. Also returns mean and the biased variance, in float32."""
-
-    @staticmethod
-    def batch_norm_grad(x: object, mean: object, var: object, scale: object, dy: object, /, *, eps: float = 1e-05) -> tuple[_Tensor, ...]:
-        """Gradients of batch_norm's first result for x, scale and bias."""
-
-    @staticmethod
-    def batch_norm_grad_sums(x: object, mean: object, var: object, dy: object, /, *, eps: float = 1e-05) -> tuple[_Tensor, ...]:
-        """Gradients of batch_norm's first result for scale and bias, in float32: sums over all axes but axis 1."""
-
-    @staticmethod
-    def batch_norm_stats(x: object, /) -> tuple[_Tensor, ...]:
-        """Mean and biased variance over all axes but axis 1, in float32."""
-
-    @staticmethod
-    def bit_and(x: object, y: object, /) -> _Tensor:
-        """x & y."""
-
-    @staticmethod
-    def bit_not(x: object, /) -> _Tensor:
-        """~x."""
-
-    @staticmethod
-    def bit_or(x: object, y: object, /) -> _Tensor:
-        """x | y."""
-
-    @staticmethod
-    def bit_xor(x: object, y: object, /) -> _Tensor:
-        """x ^ y."""
-
-    @staticmethod
-    def broadcast_to(x: object, /, *, shape: int | Sequence[int]) -> _Tensor:
-        """Repeats axes of extent 1, and new leading axes, up to `shape`."""
-
-    @staticmethod
-    def cast(x: object, /, *, dtype: object) -> _Tensor:
-        """x as another dtype: floats to integers towards 0, anything to bool by != 0."""
-
-    @staticmethod
-    def ceil(x: object, /) -> _Tensor:
-        """Rounds up."""
-
-    @staticmethod
-    def celu(x: object, /, *, alpha: float = 1.0) -> _Tensor:
-        """x, or alpha * (exp(x / alpha) - 1) where x is negative."""
-
-    @staticmethod
-    def checked_index(index: object, /, *, axis: int, extent: int, op: str) -> _Tensor:
-        """The index with negative places counted from the end. A place out of range is an IndexError that names axis and op."""
-
-    @staticmethod
-    def complex(real: object, imag: object, /) -> _Tensor:
-        """real + i imag."""
-
-    @staticmethod
-    def concat(*xs: object, axis: int) -> _Tensor:
-        """Joins tensors along one axis."""
-
-    @staticmethod
-    def conv(x: object, w: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> _Tensor:
-        """Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down."""
-
-    @staticmethod
-    def conv_backward_data(dy: object, w: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, input_shape: int | Sequence[int]) -> _Tensor:
-        """Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents."""
-
-    @staticmethod
-    def conv_backward_filter(x: object, dy: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, kernel: int | Sequence[int]) -> _Tensor:
-        """Gradient of conv for w; kernel has the weights' spatial extents."""
-
-    @staticmethod
-    def conv_epilogue(x: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, epilogue: str) -> _Tensor:
-        """conv, then the steps of `epilogue` (bias, add, relu) on its result."""
-
-    @staticmethod
-    def coordinates(*, shape: int | Sequence[int], axis: int) -> _Tensor:
-        """int32: each element's place along the axis."""
-
-    @staticmethod
-    def cos(x: object, /) -> _Tensor:
-        """Cosine; exact to 2 ulp for every finite x."""
-
-    @staticmethod
-    def cosh(x: object, /) -> _Tensor:
-        """Hyperbolic cosine."""
-
-    @staticmethod
-    def cumsum(x: object, /, *, axis: int, exclusive: int = 0, reverse: int = 0) -> _Tensor:
-        """Sums of all elements up to each one along an axis (exclusive: without it; reverse: from the end). bool counts in int32."""
-
-    @staticmethod
-    def digamma(x: object, /) -> _Tensor:
-        """Derivative of lgamma."""
-
-    @staticmethod
-    def dropout_mask(key: object, /, *, shape: int | Sequence[int], drop_prob: float) -> _Tensor:
-        """0 with probability drop_prob, else 1 / (1 - drop_prob)."""
-
-    @staticmethod
-    def elu(x: object, /, *, alpha: float = 1.0) -> _Tensor:
-        """x, or alpha * (exp(x) - 1) where x is negative."""
-
-    @staticmethod
-    def equal(x: object, y: object, /) -> _Tensor:
-        """x == y."""
-
-    @staticmethod
-    def erf(x: object, /) -> _Tensor:
-        """Error function."""
-
-    @staticmethod
-    def erfc(x: object, /) -> _Tensor:
-        """1 - erf(x), exact for large x."""
-
-    @staticmethod
-    def erfcinv(x: object, /) -> _Tensor:
-        """Inverse of erfc."""
-
-    @staticmethod
-    def erfinv(x: object, /) -> _Tensor:
-        """Inverse of erf."""
-
-    @staticmethod
-    def exp(x: object, /) -> _Tensor:
-        """e to the power x."""
-
-    @staticmethod
-    def expm1(x: object, /) -> _Tensor:
-        """exp(x) - 1, exact near 0."""
-
-    @staticmethod
-    def fake_quant(x: object, scale: object, zero_point: object, grad_scale: object, /, *, qmin: int = -128, qmax: int = 127) -> _Tensor:
-        """x rounded to scale * (q - zero_point) with q in [qmin, qmax]; grad_scale weights the gradient of scale."""
-
-    @staticmethod
-    def floor(x: object, /) -> _Tensor:
-        """Rounds down."""
-
-    @staticmethod
-    def floor_div(x: object, y: object, /) -> _Tensor:
-        """x / y rounded towards minus infinity; an integer divided by 0 is 0."""
-
-    @staticmethod
-    def fma3(a: object, b: object, c: object, /) -> _Tensor:
-        """a * b + c, rounded twice."""
-
-    @staticmethod
-    def full(*, shape: int | Sequence[int], value: float, dtype: object = 'float32') -> _Tensor:
-        """A tensor of one value."""
-
-    @staticmethod
-    def gather(x: object, index: object, /, *, axis: int) -> _Tensor:
-        """y[i, j] = x[index[i, j], j] for axis 0, and so on for others."""
-
-    @staticmethod
-    def gelu(x: object, /) -> _Tensor:
-        """x * Phi(x), with the exact normal distribution."""
-
-    @staticmethod
-    def greater(x: object, y: object, /) -> _Tensor:
-        """x > y."""
-
-    @staticmethod
-    def greater_equal(x: object, y: object, /) -> _Tensor:
-        """x >= y."""
-
-    @staticmethod
-    def hsigmoid(x: object, /) -> _Tensor:
-        """relu6(x + 3) / 6."""
-
-    @staticmethod
-    def hswish(x: object, /) -> _Tensor:
-        """x * relu6(x + 3) / 6."""
-
-    @staticmethod
-    def identity(x: object, /) -> _Tensor:
-        """x."""
-
-    @staticmethod
-    def imag(x: object, /) -> _Tensor:
-        """Imaginary part of a complex tensor."""
-
-    @staticmethod
-    def index_add(x: object, value: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
-        """x with `value` added at those places, repeated places too, always in the same order."""
-
-    @staticmethod
-    def index_get(x: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
-        """x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the places stand where the axes stood when these are neighbours, else in front."""
-
-    @staticmethod
-    def index_set(x: object, value: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
-        """x with `value` written at those places; of several writes to one place the last wins."""
-
-    @staticmethod
-    def isfinite(x: object, /) -> _Tensor:
-        """Is x neither infinite nor NaN?"""
-
-    @staticmethod
-    def isinf(x: object, /) -> _Tensor:
-        """Is x infinite?"""
-
-    @staticmethod
-    def isnan(x: object, /) -> _Tensor:
-        """Is x not a number?"""
-
-    @staticmethod
-    def layer_norm(x: object, /, *scale_and_bias: object, axes: int, eps: float = 1e-05, affine: int = 1) -> tuple[_Tensor, ...]:
-        """Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). Also returns mean and 1 / sqrt(var + eps), in float32."""
-
-    @staticmethod
-    def layer_norm_grad(x: object, mean: object, rstd: object, dy: object, /, *scale: object, axes: int, affine: int = 1) -> tuple[_Tensor, ...]:
-        """Gradients of layer_norm's first result for x, and for scale and bias unless affine = 0."""
-
-    @staticmethod
-    def leaky_relu(x: object, /, *, negative_slope: float = 0.01) -> _Tensor:
-        """x, or negative_slope * x where x is negative."""
-
-    @staticmethod
-    def left_shift(x: object, y: object, /) -> _Tensor:
-        """x << y; the count is taken modulo 32."""
-
-    @staticmethod
-    def less(x: object, y: object, /) -> _Tensor:
-        """x < y."""
-
-    @staticmethod
-    def less_equal(x: object, y: object, /) -> _Tensor:
-        """x <= y."""
-
-    @staticmethod
-    def lgamma(x: object, /) -> _Tensor:
-        """Logarithm of the absolute value of the gamma function."""
-
-    @staticmethod
-    def log(x: object, /) -> _Tensor:
-        """Natural logarithm."""
-
-    @staticmethod
-    def log1p(x: object, /) -> _Tensor:
-        """log(1 + x), exact near 0."""
-
-    @staticmethod
-    def log_softmax(x: object, /, *, axis: int) -> _Tensor:
-        """x - log(sum(exp(x))) along one axis, shifted by the largest element."""
-
-    @staticmethod
-    def logaddexp(x: object, y: object, /) -> _Tensor:
-        """log(exp(x) + exp(y))."""
-
-    @staticmethod
-    def logical_and(x: object, y: object, /) -> _Tensor:
-        """x and y."""
-
-    @staticmethod
-    def logical_not(x: object, /) -> _Tensor:
-        """not x."""
-
-    @staticmethod
-    def logical_or(x: object, y: object, /) -> _Tensor:
-        """x or y."""
-
-    @staticmethod
-    def logical_xor(x: object, y: object, /) -> _Tensor:
-        """Either x or y."""
-
-    @staticmethod
-    def logsigmoid(x: object, /) -> _Tensor:
-        """log(sigmoid(x))."""
-
-    @staticmethod
-    def mask_select(x: object, mask: object, /) -> tuple[_Tensor, ...]:
-        """The elements of x where mask is true, and their int32 places in row-major order."""
-
-    @staticmethod
-    def matinv(x: object, /) -> _Tensor:
-        """Inverse of each matrix. A singular matrix is an error when the op runs."""
-
-    @staticmethod
-    def matmul(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 0) -> _Tensor:
-        """Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; integers wrap in their own dtype."""
-
-    @staticmethod
-    def matmul_epilogue(a: object, b: object, /, *operands: object, transpose_a: int = 0, transpose_b: int = 0, epilogue: str) -> _Tensor:
-        """matmul, then the steps of `epilogue` (bias, add, relu) on its result."""
-
-    @staticmethod
-    def max_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:
-        """Largest element of each window of x [n, c, spatial...]; a NaN in the window wins."""
-
-    @staticmethod
-    def max_pool_grad(x: object, dy: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:
-        """Gradient of max_pool: adds each dy to the first largest element of its window."""
-
-    @staticmethod
-    def max_pool_pick(x: object, v: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:
-        """The elements of v at the places that max_pool takes from x: the gradient of max_pool_grad for dy."""
-
-    @staticmethod
-    def maximum(x: object, y: object, /) -> _Tensor:
-        """The larger one, or NaN."""
-
-    @staticmethod
-    def minimum(x: object, y: object, /) -> _Tensor:
-        """The smaller one, or NaN."""
-
-    @staticmethod
-    def mish(x: object, /) -> _Tensor:
-        """x * tanh(softplus(x))."""
-
-    @staticmethod
-    def mod(x: object, y: object, /) -> _Tensor:
-        """Rest of the division: with the sign of y for integers, of x for floats."""
-
-    @staticmethod
-    def mul(x: object, y: object, /) -> _Tensor:
-        """x * y."""
-
-    @staticmethod
-    def neg(x: object, /) -> _Tensor:
-        """-x."""
-
-    @staticmethod
-    def nms(boxes: object, scores: object, /, *, iou_thresh: float, max_output: int = 0) -> _Tensor:
-        """int32 indices of the boxes (x0, y0, x1, y1) that stay when, by falling score, each box removes those that overlap it by more than iou_thresh. max_output 0: no limit."""
-
-    @staticmethod
-    def nonzero(mask: object, /) -> _Tensor:
-        """int32 coordinates [n, rank] of the true elements, in row-major order."""
-
-    @staticmethod
-    def not_equal(x: object, y: object, /) -> _Tensor:
-        """x != y; true for NaN."""
-
-    @staticmethod
-    def one_hot(x: object, /, *, num_classes: int, dtype: object = 'int32') -> _Tensor:
-        """1 at x along a new last axis of num_classes, else 0. A label outside of [0, num_classes) is an IndexError."""
-
-    @staticmethod
-    def pad(x: object, /, *, before: int | Sequence[int], after: int | Sequence[int], mode: str = 'constant', value: float = 0.0) -> _Tensor:
-        """Widens every axis: with `value` (constant), the border element (edge), or mirrored without the border (reflect)."""
-
-    @staticmethod
-    def pad_grad(dy: object, /, *, before: int | Sequence[int], after: int | Sequence[int], mode: str) -> _Tensor:
-        """Adds each padded element to the one that it came from: gradient of pad, modes edge and reflect."""
-
-    @staticmethod
-    def pow(x: object, y: object, /) -> _Tensor:
-        """x to the power y, as C's pow. Where y is 0 the gradient for x is 0; where x is 0, that for y."""
-
-    @staticmethod
-    def prelu(x: object, slope: object, /) -> _Tensor:
-        """x, or slope * x where x is negative."""
-
-    @staticmethod
-    def quantized_conv(x: object, w: object, scale: object, bias: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, relu: int = 0, dtype: object = 'int8') -> _Tensor:
-        """Convolution of int8 x [n, c, spatial...] with int8 w [oc, c / groups, kernel...]: round(acc * scale + bias), saturated."""
-
-    @staticmethod
-    def random_beta(key: object, a: object, b: object, /) -> _Tensor:
-        """Beta numbers, from two gamma numbers each."""
-
-    @staticmethod
-    def random_gamma(key: object, shape: object, scale: object, /) -> _Tensor:
-        """Gamma numbers, one for each pair of parameters (Marsaglia and Tsang 2000)."""
-
-    @staticmethod
-    def random_multinomial(key: object, weights: object, /, *, num_samples: int, replacement: int = 0) -> _Tensor:
-        """int32 indices drawn with probabilities proportional to the weights of a row."""
-
-    @staticmethod
-    def random_normal(key: object, /, *, shape: int | Sequence[int]) -> _Tensor:
-        """Standard normal numbers (Box and Muller 1958)."""
-
-    @staticmethod
-    def random_permutation(key: object, /, *, n: int) -> _Tensor:
-        """0...n-1 in random order (Fisher and Yates), int32."""
-
-    @staticmethod
-    def random_poisson(key: object, lam: object, /) -> _Tensor:
-        """Poisson numbers as float32: inversion below rate 10, else transformed rejection (Hoermann 1993)."""
-
-    @staticmethod
-    def random_uniform(key: object, /, *, shape: int | Sequence[int]) -> _Tensor:
-        """float32 multiples of 2^-24 in [0, 1)."""
-
-    @staticmethod
-    def real(x: object, /) -> _Tensor:
-        """Real part of a complex tensor."""
-
-    @staticmethod
-    def reciprocal(x: object, /) -> _Tensor:
-        """1 / x."""
-
-    @staticmethod
-    def reduce_max(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-        """Largest element over axes; NaN wins. Each of several equal largest elements receives the whole gradient."""
-
-    @staticmethod
-    def reduce_mean(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-        """Mean over axes, always float32."""
-
-    @staticmethod
-    def reduce_min(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-        """Smallest element over axes; NaN wins. Each of several equal smallest elements receives the whole gradient."""
-
-    @staticmethod
-    def reduce_prod(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-        """Product over axes; bool counts in int32. The gradient is right where x has zeros."""
-
-    @staticmethod
-    def reduce_sum(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-        """Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32)."""
-
-    @staticmethod
-    def relayout(x: object, /, *, layout: str) -> _Tensor:
-        """The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own."""
-
-    @staticmethod
-    def relu(x: object, /) -> _Tensor:
-        """max(x, 0), or NaN."""
-
-    @staticmethod
-    def relu6(x: object, /) -> _Tensor:
-        """min(max(x, 0), 6)."""
-
-    @staticmethod
-    def reshape(x: object, /, *, shape: int | Sequence[int]) -> _Tensor:
-        """The same elements in row-major order under another shape; shares memory."""
-
-    @staticmethod
-    def right_shift(x: object, y: object, /) -> _Tensor:
-        """x >> y, arithmetic; the count is taken modulo 32."""
-
-    @staticmethod
-    def round(x: object, /) -> _Tensor:
-        """Rounds to the nearest, halves away from 0."""
-
-    @staticmethod
-    def rsqrt(x: object, /) -> _Tensor:
-        """1 / sqrt(x)."""
-
-    @staticmethod
-    def scatter(x: object, index: object, source: object, /, *, axis: int) -> _Tensor:
-        """x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins."""
-
-    @staticmethod
-    def scatter_add(x: object, index: object, source: object, /, *, axis: int) -> _Tensor:
-        """x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order."""
-
-    @staticmethod
-    def selu(x: object, /) -> _Tensor:
-        """Scaled elu."""
-
-    @staticmethod
-    def sigmoid(x: object, /) -> _Tensor:
-        """1 / (1 + exp(-x))."""
-
-    @staticmethod
-    def sign(x: object, /) -> _Tensor:
-        """-1, 0 or 1, or NaN."""
-
-    @staticmethod
-    def silu(x: object, /) -> _Tensor:
-        """x * sigmoid(x)."""
-
-    @staticmethod
-    def sin(x: object, /) -> _Tensor:
-        """Sine; exact to 2 ulp for every finite x."""
-
-    @staticmethod
-    def sinh(x: object, /) -> _Tensor:
-        """Hyperbolic sine."""
-
-    @staticmethod
-    def slice(x: object, /, *, begin: int | Sequence[int], end: int | Sequence[int], step: int | Sequence[int]) -> _Tensor:
-        """x[begin:end:step] on every axis. Bounds are normalised: 0 <= begin < extent, end exclusive and -1 where a negative step runs to the front."""
-
-    @staticmethod
-    def slice_set(x: object, value: object, /, *, begin: int | Sequence[int], end: int | Sequence[int], step: int | Sequence[int]) -> _Tensor:
-        """x with x[begin:end:step] replaced by value."""
-
-    @staticmethod
-    def softmax(x: object, /, *, axis: int) -> _Tensor:
-        """exp(x) / sum(exp(x)) along one axis, shifted by the largest element."""
-
-    @staticmethod
-    def softplus(x: object, /) -> _Tensor:
-        """Smooth ReLU, log(1 + exp(x))."""
-
-    @staticmethod
-    def sort(x: object, /, *, axis: int = -1, descending: int = 0) -> tuple[_Tensor, ...]:
-        """Values in order along an axis and their int32 places; equal elements keep their order, NaN counts as the largest."""
-
-    @staticmethod
-    def sqrt(x: object, /) -> _Tensor:
-        """Square root."""
-
-    @staticmethod
-    def square(x: object, /) -> _Tensor:
-        """x * x."""
-
-    @staticmethod
-    def sub(x: object, y: object, /) -> _Tensor:
-        """x - y."""
-
-    @staticmethod
-    def svd(x: object, /, *, full_matrices: int = 0) -> tuple[_Tensor, ...]:
-        """u, s, vh with x = u diag(s) vh, s falling; full_matrices makes u and vh square."""
-
-    @staticmethod
-    def tan(x: object, /) -> _Tensor:
-        """Tangent; exact to 2 ulp for every finite x."""
-
-    @staticmethod
-    def tanh(x: object, /) -> _Tensor:
-        """Hyperbolic tangent."""
-
-    @staticmethod
-    def topk(x: object, /, *, k: int, axis: int = -1, descending: int = 0) -> tuple[_Tensor, ...]:
-        """The k smallest (descending: largest) elements along an axis in order, and their int32 places."""
-
-    @staticmethod
-    def transpose(x: object, /, *, perm: int | Sequence[int]) -> _Tensor:
-        """Axis i of the result is axis perm[i] of x."""
-
-    @staticmethod
-    def true_div(x: object, y: object, /) -> _Tensor:
-        """x / y."""
-
-    @staticmethod
-    def trunc(x: object, /) -> _Tensor:
-        """Rounds towards 0."""
-
-    @staticmethod
-    def where(mask: object, x: object, y: object, /) -> _Tensor:
-        """x where the mask is true, else y."""

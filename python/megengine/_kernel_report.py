@@ -7,6 +7,7 @@ import runpy
 import sys
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 from . import _core
 from .jit.tracing import trace
@@ -30,7 +31,7 @@ class Row:
 
 def rows_of(functions: list[trace]) -> list[Row]:
     """One row a kernel and line of the program, the most expensive first."""
-    rows: dict[tuple, Row] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for function in functions:
         for segment in function._function.profiles(of_all_versions=True):
             for step in segment["steps"]:

@@ -6,7 +6,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from .core._sizes import to_bytes
 from .jit.plan_text import plan_text
 from .jit.report import MemoryPlan
 from .jit.tracing import _flatten, _unflatten, trace
+from .tensor import Tensor
+
+_Types = Sequence[tuple[Any, Any]]  # shapes and dtypes
+_Call = tuple[trace, tuple[tuple[Any, str], ...]]
 
 
 class _Enough(BaseException):
@@ -33,9 +37,9 @@ class CallPlanner:
         self._report = report
         self._options = {"with_curve": True, **({"memory_limit": limit} if limit else {})}
         self._repeats = self._left = repeats
-        self._results: dict[tuple, tuple[Any, list[tuple]]] = {}  # by function and types: shape of the result, its tensors
+        self._results: dict[_Call, tuple[Any, _Types]] = {}  # by function and types: shape of the result, its tensors
 
-    def __call__(self, function: trace, args: tuple, kwargs: dict) -> Any:
+    def __call__(self, function: trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = function.flatten_inputs(*args, **kwargs)
         key = function, tuple((tuple(leaf.shape), str(leaf.dtype)) for leaf in leaves)
         if key in self._results:
@@ -45,15 +49,15 @@ class CallPlanner:
         else:
             self._left = self._repeats
             plan, result, note = self._plan(function, args, kwargs)
-            found: list = []
+            found: list[Tensor] = []
             tree = _flatten(result, found)
             self._results[key] = tree, [(tuple(tensor.shape), tensor.dtype) for tensor in found]
             types = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in key[1])
             self._report(f"{function._name_and_line()}: {types}{note}", plan)
-        tree, types = self._results[key]
-        return _unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in types))
+        tree, leaf_types = self._results[key]
+        return _unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in leaf_types))
 
-    def _plan(self, function: trace, args: tuple, kwargs: dict) -> tuple[MemoryPlan, Any, str]:
+    def _plan(self, function: trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[MemoryPlan, Any, str]:
         """The plan of a call, its result, and what else is to be said of it."""
         try:
             return *function._plan_call(args, kwargs, **self._options), ""

@@ -1,12 +1,21 @@
 """Switches of this process, as live properties: ``megengine.config.async_level = 0``."""
 
+from typing import TYPE_CHECKING
+
 from .core import _config
 from .core._module_property import add_properties, attribute_of
+
+if TYPE_CHECKING:  # the properties that are added below
+    benchmark_kernel: bool
+    benchmark_with_subprocess: bool
+    deterministic_kernel: bool
+    async_level: int
+    disable_memory_forwarding: bool
 
 _override = _config.override
 
 
-def _check_level(level) -> int:
+def _check_level(level: int) -> int:
     assert level in (0, 1, 2), (
         f"async_level: {level!r} is not 0 (all at once), 1 or 2 (errors when a value is read)"
     )

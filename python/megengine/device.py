@@ -8,6 +8,7 @@ import operator
 import os
 import re
 from enum import Enum
+from typing import Any
 
 from . import _core
 from .core._sizes import to_bytes
@@ -37,7 +38,7 @@ class DeviceType(Enum):
     MULTITHREAD = "multithread"
 
 
-def _native(name: str, *args, default=None):
+def _native(name: str, *args: Any, default: Any = None) -> Any:
     """Result of the extension's function, or ``default`` in a build without it."""
     function = getattr(_core, name, None)
     return default if function is None else function(*args)
@@ -69,7 +70,7 @@ class Device:
         self.logical_name = _with_stream(name)
         self.physical_name = physical_name(name)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, Device):
             return self.physical_name == other.physical_name
         if isinstance(other, str):
@@ -79,16 +80,16 @@ class Device:
                 return False
         return NotImplemented
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.physical_name)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.physical_name
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f'CompNode("{self.physical_name}" from "{self.logical_name}")'
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type["Device"], tuple[str]]:
         return Device, (self.logical_name,)
 
 
@@ -100,7 +101,7 @@ def _with_stream(name: str) -> str:
 
 
 _default = os.environ.get("MGE_DEFAULT_DEVICE", "xpux")
-_devices = {}
+_devices: dict[tuple[str, str], Device] = {}  # by physical name and default
 
 
 def device_of(physical: str) -> Device:
@@ -158,7 +159,7 @@ def is_rocm_available() -> bool:
     return False
 
 
-def get_device_count(device_type: str) -> int:
+def get_device_count(device_type: str | DeviceType) -> int:
     """Number of devices of a kind: "gpu", "cpu" (cores), ... ValueError for an unknown kind."""
     kind = device_type.value if isinstance(device_type, DeviceType) else str(device_type).lower()
     kind = {
@@ -174,11 +175,11 @@ def get_device_count(device_type: str) -> int:
     return int(_native("device_count", kind, default=0)) if kind == "gpu" else 0
 
 
-def _where(device) -> str:
+def _where(device: str | None) -> str:
     return require(_default if device is None else str(device))
 
 
-def _memory(device) -> dict:
+def _memory(device: str | None) -> dict[str, int]:
     """Counters of one device, in bytes."""
     _where(device)
     stats = _core.memory_stats()
@@ -190,7 +191,7 @@ def _memory(device) -> dict:
     }
 
 
-def get_mem_status_bytes(device: str = None) -> tuple:
+def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
     """(total, free) bytes of a device, as `set_memory_cap` leaves them."""
     known = _native("memory_status", _where(device))
     if known is not None:
@@ -203,33 +204,33 @@ def get_mem_status_bytes(device: str = None) -> tuple:
     return cap, min(free, max(0, cap - get_allocated_memory(device)))
 
 
-def get_allocated_memory(device: str = None) -> int:
+def get_allocated_memory(device: str | None = None) -> int:
     """Bytes that live tensors hold."""
     return _memory(device)["allocated"]
 
 
-def get_reserved_memory(device: str = None) -> int:
+def get_reserved_memory(device: str | None = None) -> int:
     """Bytes taken from the system, free blocks included."""
     return _memory(device)["reserved"]
 
 
-def get_max_reserved_memory(device: str = None) -> int:
+def get_max_reserved_memory(device: str | None = None) -> int:
     """Peak of `get_reserved_memory`."""
     return _memory(device)["max_reserved"]
 
 
-def get_max_allocated_memory(device: str = None) -> int:
+def get_max_allocated_memory(device: str | None = None) -> int:
     """Peak of `get_allocated_memory`."""
     return _memory(device)["max_allocated"]
 
 
-def reset_max_memory_stats(device: str = None) -> None:
+def reset_max_memory_stats(device: str | None = None) -> None:
     """Peaks count from now on."""
     _where(device)
     _core.reset_peak_memory()
 
 
-def set_memory_cap(cap: int | str | None, device: str = None) -> None:
+def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
     """At most so many bytes are taken from the system; None lifts it.
 
     cap: bytes, or a text such as "11GB": a smaller card can be imitated so. What would take more raises
@@ -247,7 +248,7 @@ def _set_cap(cap: int | str | None, what: str) -> None:
     _core.set_memory_cap(size)
 
 
-def get_memory_cap(device: str = None) -> int | None:
+def get_memory_cap(device: str | None = None) -> int | None:
     """What `set_memory_cap` was given, in bytes; None without a cap."""
     _where(device)
     return _core.memory_stats()["cap"]
@@ -279,7 +280,7 @@ def coalesce_free_memory() -> None:
     _core.trim_memory()
 
 
-def _cuda(what: str, *args):
+def _cuda(what: str, *args: Any) -> Any:
     value = _native(what, *args)
     if value is None:
         raise RuntimeError(
@@ -293,7 +294,7 @@ def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceTyp
     return _cuda("cuda_compute_capability", device)
 
 
-def get_cuda_device_property(device: int, device_type: DeviceType = DeviceType.CUDA):
+def get_cuda_device_property(device: int, device_type: DeviceType = DeviceType.CUDA) -> Any:
     """Name, compute capability and memory of a GPU. RuntimeError without one."""
     return _cuda("cuda_device_property", device)
 
@@ -320,7 +321,7 @@ def get_tensorrt_version() -> int:
 
 def what_is_xpu() -> str:
     """The kind of device behind "xpu"."""
-    return re.match(r"[a-z]+", physical_name("xpux"))[0]
+    return physical_name("xpux").rstrip("0123456789:")
 
 
 if os.environ.get("MEGJIT_MEMORY_CAP"):

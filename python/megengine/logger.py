@@ -121,14 +121,14 @@ def _stderr_is_terminal() -> bool:
         return False
 
 
-class _StderrHandler(logging.StreamHandler):
+class _StderrHandler(logging.StreamHandler[Any]):
     """Writes to whatever ``sys.stderr`` is now, not to what it was when the logger was made."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> Any:  # type: ignore[override]
+    def stream(self) -> Any:
         return sys.stderr
 
 
@@ -142,7 +142,7 @@ def get_logger(
     logger = logging.getLogger(name)
     if getattr(logger, "_megengine_ready", False):
         return logger
-    logger._megengine_ready = True  # type: ignore[attr-defined]
+    logger._megengine_ready = True  # type: ignore[attr-defined]  # a mark of ours
     logger.propagate = False
     logger.setLevel(_default_level)
     handler = _StderrHandler()
@@ -152,7 +152,7 @@ def get_logger(
     return logger
 
 
-def set_log_file(fout: str | os.PathLike | IO[str] | None, mode: str = "a") -> None:
+def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a") -> None:
     """Write all messages to a file as well.
 
     fout: a path, an open text file, or None to stop. mode: how a path is opened, "a" or "w".
@@ -160,7 +160,7 @@ def set_log_file(fout: str | os.PathLike | IO[str] | None, mode: str = "a") -> N
     """
     global _owned_log_file
     opened = open(fout, mode, encoding="utf-8") if isinstance(fout, (str, os.PathLike)) else None
-    MegEngineLogFormatter.log_fout = opened if opened is not None else fout  # type: ignore[assignment]
+    MegEngineLogFormatter.log_fout = opened if opened is not None else fout  # type: ignore[assignment]  # no path is left
     if _owned_log_file is not None:
         _owned_log_file.close()
     _owned_log_file = opened
@@ -205,7 +205,7 @@ def enable_debug_log() -> None:
 def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:
     """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair."""
     key = (
-        getattr(func, "__self__", None) and id(func.__self__),
+        (owner := getattr(func, "__self__", None)) and id(owner),
         getattr(func, "__qualname__", repr(func)),
         msg,
     )

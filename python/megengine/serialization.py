@@ -30,7 +30,7 @@ _active = threading.local()  # .maps: stack of the map_locations that are in for
 
 def save(
     obj: Any,
-    f: str | os.PathLike | IO[bytes],
+    f: str | os.PathLike[str] | IO[bytes],
     pickle_module: Any = pickle,
     pickle_protocol: int = pickle.DEFAULT_PROTOCOL,
 ) -> None:
@@ -47,7 +47,7 @@ def save(
 
 
 def load(
-    f: str | os.PathLike | IO[bytes],
+    f: str | os.PathLike[str] | IO[bytes],
     map_location: MapLocation = None,
     pickle_module: Any = pickle,
     *,
@@ -174,7 +174,7 @@ def map_device(device: str) -> str:
     return location(device)
 
 
-def load_python2(path: str | os.PathLike) -> Any:
+def load_python2(path: str | os.PathLike[str]) -> Any:
     """Content of a pickle that Python 2 wrote (CIFAR): strings as bytes, the same classes admitted as by ``load``."""
     with open(path, "rb") as file:
         try:

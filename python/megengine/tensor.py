@@ -1,8 +1,10 @@
 """Tensor: a handle on an immutable value. In-place writes make the handle hold another value."""
 
-from typing import Union
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Union
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from . import _core
 from ._core import Tensor as _Tensor
@@ -12,10 +14,13 @@ from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
 from .device import Device, device_of, physical_name, require
 
+if TYPE_CHECKING:
+    from .quantization.utils import QParams
+
 _FORMATS = ("default", "nchw", "nhwc")
 
 
-class Tensor(_Tensor, ArrayMethodMixin):
+class Tensor(ArrayMethodMixin):
     """An n-dimensional array on one device.
 
     data: number, nested sequence, ndarray or Tensor. dtype defaults to the data's with 64 bits
@@ -27,22 +32,22 @@ class Tensor(_Tensor, ArrayMethodMixin):
     array([1.5, 2.5], dtype=float32)
     """
 
-    grad = None  # what a GradManager found, or None
-    dmap_callback = None  # maps device names while loading
-    _qparams = None
+    grad: "Tensor | None" = None  # what a GradManager found, or None
+    dmap_callback: Callable[[str], str] | None = None  # maps device names while loading
+    _qparams: "QParams | None" = None
     _format = "default"
-    _name = None
+    _name: str | None = None
 
     def __new__(
         cls,
-        data: Union["Tensor", np.ndarray, list, int, float],
-        dtype=None,
-        device: str = None,
+        data: ArrayLike,
+        dtype: DTypeLike | None = None,
+        device: str | Device | None = None,
         is_const: bool = False,
         no_cache: bool = False,
-        name: str = None,
+        name: str | None = None,
         format: str = "default",
-    ):
+    ) -> Self:
         # Built here and not in __init__, so that pickles that only call __new__ make whole tensors.
         self = _Tensor.__new__(cls)
         if device is not None:
@@ -65,23 +70,23 @@ class Tensor(_Tensor, ArrayMethodMixin):
 
     def __init__(
         self,
-        data,
-        dtype=None,
-        device=None,
-        is_const=False,
-        no_cache=False,
-        name=None,
-        format="default",
-    ):
+        data: ArrayLike,
+        dtype: DTypeLike | None = None,
+        device: str | Device | None = None,
+        is_const: bool = False,
+        no_cache: bool = False,
+        name: str | None = None,
+        format: str = "default",
+    ) -> None:
         pass
 
     @classmethod
-    def _plain(cls, data, dtype=None, device=None) -> "Tensor":
+    def _plain(cls, data: Any, dtype: Any = None, device: str | None = None) -> "Tensor":
         """A Tensor, whatever the subclass."""
         return Tensor(data, dtype=dtype, device=device)
 
     @property
-    def shape(self) -> Union[tuple, "Tensor"]:
+    def shape(self) -> Union[tuple[int, ...], "Tensor"]:
         """Extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it is
         recorded.
         """
@@ -101,13 +106,13 @@ class Tensor(_Tensor, ArrayMethodMixin):
         return self._format
 
     @format.setter
-    def format(self, fmt: str):
+    def format(self, fmt: str) -> None:
         if fmt not in _FORMATS:
             raise ValueError(f"format: {fmt!r} is not one of {', '.join(_FORMATS)}")
         self._format = fmt
 
     @property
-    def qparams(self):
+    def qparams(self) -> "QParams":
         """Quantisation parameters; made on the first look."""
         if self._qparams is None:
             from .quantization.utils import create_qparams
@@ -121,28 +126,28 @@ class Tensor(_Tensor, ArrayMethodMixin):
         return self._name or ""
 
     @name.setter
-    def name(self, name: str):
+    def name(self, name: str) -> None:
         self._name = name
         set_name = getattr(_core, "set_name", None)
         if set_name is not None:
             set_name(self, name or "")
 
     @property
-    def requires_grad(self):
+    def requires_grad(self) -> NoReturn:
         """Not supported: gradients are asked for with a GradManager."""
         raise AttributeError(
             "requires_grad is not supported; attach the tensor to a GradManager instead"
         )
 
     @requires_grad.setter
-    def requires_grad(self, value):
+    def requires_grad(self, value: object) -> NoReturn:
         raise AttributeError(
             "requires_grad is not supported; attach the tensor to a GradManager instead"
         )
 
     __hash__ = object.__hash__  # by identity, for == compares elements
 
-    def item(self, *args) -> int | float | bool | complex:
+    def item(self, *args: Any) -> Any:
         """The only element (or element ``*args``) as a Python number. ValueError for several."""
         if args:
             return self.numpy().item(*args)
@@ -156,15 +161,15 @@ class Tensor(_Tensor, ArrayMethodMixin):
         """Number of the value that the handle holds now; in-place writes change it."""
         return self._value_id()
 
-    def set_value(self, value):
+    def set_value(self, value: Any) -> None:
         """Deprecated: write ``x[...] = value``."""
         self[...] = value
 
-    def reset_zero(self):
+    def reset_zero(self) -> None:
         """Deprecated: write ``x[...] = 0`` of the same shape."""
         self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name))
 
-    def to(self, device, *, _borrow: bool = False) -> "Tensor":
+    def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
         """The value on another device. ValueError for a malformed name, RuntimeError for a missing
         device.
         """
@@ -177,7 +182,7 @@ class Tensor(_Tensor, ArrayMethodMixin):
             return ops.identity(self)  # one host device: its other names are the same memory
         return move(self, target)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"
         try:
             values = np.array2string(self.numpy(), precision=4, suppress_small=True)
@@ -185,7 +190,7 @@ class Tensor(_Tensor, ArrayMethodMixin):
             values = f"<shape {list(self._tuple_shape)}>"
         return f"{type(self).__name__}({values}{piece}, device={self.device.logical_name})"
 
-    def __getnewargs__(self):
+    def __getnewargs__(self) -> tuple[Any, ...]:
         return (
             self.numpy(),
             self.dtype,
@@ -196,17 +201,17 @@ class Tensor(_Tensor, ArrayMethodMixin):
             self._format,
         )
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {} if self._qparams is None else {"qparams": self._qparams}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
         if state and state.get("qparams") is not None:
             self._qparams = state["qparams"]
 
-    def __dlpack__(self, stream=None, **options):
+    def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
         return self.numpy().__dlpack__()
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the host: values are copied there
 
 

@@ -1,5 +1,6 @@
-"""The arrows between the rooms, as docs/architecture.md draws them."""
+"""The arrows between the rooms, as docs/architecture.md draws them; those between Python packages are read there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -37,3 +38,106 @@ def test_backends_do_not_know_each_other():
         if target == "backends" and rest.split("/")[0] != path.parts[1]
     ]
     assert not wrong, "one backend includes another:\n" + "\n".join(wrong)
+
+
+# ---- the packages of megengine
+
+PACKAGE = ROOT / "python/megengine"
+FREE = {"_core", "logger", "version"}  # all may import these, which import nothing of ours
+FACES = {
+    "__init__",
+    "__main__",
+    "_graph_report",
+    "_installation",
+    "_kernel_report",
+    "_plan_report",
+}  # import what they show
+
+
+def rows():
+    """Of the table: (packages, what they may import, what they may import in functions alone)."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    for row in text.split("\n| packages |")[1].split("\n\n")[0].splitlines()[2:]:
+        left, anywhere, inside = (
+            set(re.findall(r"`([\w.]+)`", cell)) for cell in row.split("|")[1:4]
+        )
+        yield left, anywhere | (left if "each other" in row else set()), inside
+
+
+def package_of(module, packages):
+    """The longest name among ``packages`` that begins the dotted name."""
+    parts = module.split(".")
+    starts = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((start for start in starts if start in packages), module)
+
+
+def imported_names(path):
+    """(dotted name within megengine, line, whether at the top of the file) of each import that runs."""
+    here = path.relative_to(PACKAGE).with_suffix("").parts
+    waiting = [(ast.parse(path.read_text(encoding="utf-8")), True)]
+    while waiting:
+        node, top = waiting.pop()
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ["megengine", *here[: len(here) - node.level]] if node.level else []
+            start = [*above, node.module] if node.module else above
+            names = [".".join([*start, alias.name]) for alias in node.names]
+        for name in names:
+            if name.split(".")[0] == "megengine":
+                yield (
+                    name.removeprefix("megengine").removeprefix(".") or "__init__",
+                    node.lineno,
+                    top,
+                )
+        children = ast.iter_child_nodes(node)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            children = node.orelse
+        top = top and not isinstance(node, (ast.FunctionDef, ast.Lambda))
+        waiting += [(child, top) for child in children]
+
+
+def python_arrows():
+    """(file:line, package, what it imports, whether at the top of the file)."""
+    packages = FREE | FACES | {"_page"}.union(*(left for left, _, _ in rows()))
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        package = package_of(module, packages)
+        assert package in packages, f"{module} is in no row of the table in docs/architecture.md"
+        for name, line, top in imported_names(path):
+            if package_of(name, packages) != package:
+                yield (
+                    f"{path.relative_to(PACKAGE)}:{line}",
+                    package,
+                    package_of(name, packages),
+                    top,
+                )
+
+
+def test_every_import_follows_the_arrows():
+    anywhere = {
+        (package, target) for left, targets, _ in rows() for package in left for target in targets
+    }
+    inside = {
+        (package, target) for left, _, targets in rows() for package in left for target in targets
+    }
+    wrong = [
+        f"{place}: {package} imports {target}"
+        + " at the top of the file" * ((package, target) in inside)
+        for place, package, target, top in python_arrows()
+        if not (package in FACES or target in FREE or (package, target) in anywhere)
+        and (top or (package, target) not in inside)
+    ]
+    assert not wrong, "imports against the arrows:\n" + "\n".join(wrong)
+
+
+def test_the_table_allows_nothing_that_nobody_needs():
+    seen = {(package, target) for _, package, target, _ in python_arrows()}
+    idle = [
+        f"{', '.join(sorted(left))} -> {target}"
+        for left, anywhere, inside in rows()
+        for target in sorted((anywhere | inside) - left)
+        if not any((package, target) in seen for package in left)
+    ]
+    assert not idle, "arrows in docs/architecture.md without an import:\n" + "\n".join(idle)

@@ -1,4 +1,4 @@
-"""The checked-in stub of the extension is what `make stubs` writes."""
+"""The checked-in stubs of the extension are what `make stubs` writes."""
 
 import subprocess
 import sys
@@ -8,21 +8,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-STUB = ROOT / "python/megengine/_core.pyi"
+STUBS = ["_core.pyi", "core/ops/__init__.pyi"]
 
 
-def made(tmp_path):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     pytest.importorskip("nanobind")
-    target = tmp_path / "_core.pyi"
-    subprocess.run([sys.executable, str(ROOT / "tools/make_stubs.py"), str(target)], check=True)
-    return target.read_text(encoding="utf-8")
+    folder = tmp_path_factory.mktemp("stubs")
+    subprocess.run([sys.executable, str(ROOT / "tools/make_stubs.py"), str(folder)], check=True)
+    return folder
 
 
-def test_the_stub_is_up_to_date(tmp_path):
-    new, old = made(tmp_path).splitlines(), STUB.read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("name", STUBS)
+def test_the_stub_is_up_to_date(made, name):
+    new = (made / name).read_text(encoding="utf-8").splitlines()
+    old = (ROOT / "python/megengine" / name).read_text(encoding="utf-8").splitlines()
     differing = [line for line in set(new) ^ set(old) if line.strip()]
     assert new == old, (
-        "python/megengine/_core.pyi differs from the installed extension: run `make stubs` and commit it "
+        f"python/megengine/{name} differs from the installed extension: run `make stubs` and commit it "
         f"(nanobind {version('nanobind')}); first lines: {sorted(differing)[:5]}"
     )
 

@@ -177,7 +177,7 @@ class Admission:
                 return thing
         return None
 
-    def function(self, name: str) -> Callable:
+    def function(self, name: str) -> Callable[..., Any]:
         """The function or class of that name. ModelFileError for one that is not admitted."""
         found = self.find(name)
         if found is None or not callable(found):

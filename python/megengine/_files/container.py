@@ -53,7 +53,7 @@ def can_hold(dtype: np.dtype) -> bool:
 
 
 @contextlib.contextmanager
-def written_whole(f: str | os.PathLike | IO[bytes]) -> Iterator[IO[bytes]]:
+def written_whole(f: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
     """A file to write to. A path gets its new content at once, by renaming, when the block ends without an error."""
     if not isinstance(f, (str, os.PathLike)):
         yield f
@@ -204,7 +204,8 @@ class Container:
         array = np.empty(entry.shape, entry.dtype)
         if array.nbytes:
             self._file.seek(self._data + entry.begin)
-            if self._file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:
+            # Type checkers know no readinto of IO[bytes]; every file open for reading has it.
+            if self._file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
                 raise Damaged(f"it ended while {name!r} was read")
         return array
 

@@ -64,7 +64,7 @@ def _form_of(cls: type) -> Form | None:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def save(root: Module, f: str | os.PathLike | IO[bytes]) -> None:
+def save(root: Module, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write ``root`` to a path, which gets its new content at once, or to an open binary file."""
     try:
         texts, arrays = _Writer(root).result()
@@ -143,14 +143,14 @@ class _Writer:
         kind = type(value)
         if _CLASSES.get(kind.__name__) is not kind:
             raise Damaged(f"{name} is a {kind.__name__}, which is no class of tensors that files hold")
-        array = value if kind is np.ndarray else value.numpy()
+        array = value if isinstance(value, np.ndarray) else value.numpy()
         told: dict[str, Any] = {"class": kind.__name__}
         if is_quantize(array.dtype):
             told["dtype"] = write_dtype(array.dtype)
             array = array.view(np.dtype(array.dtype.str))
         if not can_hold(array.dtype):
             raise Damaged(f"{name} is an array of {array.dtype}, which files do not hold")
-        if kind is not np.ndarray:
+        if isinstance(value, Tensor):
             told["device"] = value.device.logical_name
             if value.format != "default":
                 told["format"] = value.format
@@ -178,7 +178,7 @@ _WRONG = (
 
 
 def load(
-    f: str | os.PathLike | IO[bytes],
+    f: str | os.PathLike[str] | IO[bytes],
     kind: type[Module],
     trusted: Trusted = (),
     map_location: Any = None,
@@ -257,7 +257,7 @@ class _Reader:
 
     def _shell(self, name: Any) -> Module:
         cls = self._values.admission.type(expect(name, str), Module)
-        module = object.__new__(cls)
+        module: Module = object.__new__(cls)
         Module.__init__(module)
         form = _form_of(cls)
         if form is not None:

@@ -66,10 +66,13 @@ def read(file: IO[bytes], admission: admitted.Admission, **options: Any) -> Any:
         return found
 
 
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
+_Base: Any = pickle._Unpickler  # type checkers know neither its stack nor its load_* methods
+
+
+class _Unpickler(_Base):  # type: ignore[misc]  # as said above
     """The standard library's unpickler in Python: the one in C cannot be told what BUILD and REDUCE may do."""
 
-    dispatch = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: dict[int, Callable[[Any], None]] = dict(_Base.dispatch)
 
     def __init__(self, file: IO[bytes], admission: admitted.Admission, **options: Any) -> None:
         super().__init__(file, **options)
@@ -222,7 +225,7 @@ def _check_dtype(dtype: np.dtype, state: Any) -> None:
         raise pickle.UnpicklingError(f"a dtype that {dtype} is not")
 
 
-def _is_metadata(dtype: np.dtype, rest: tuple) -> bool:
+def _is_metadata(dtype: np.dtype, rest: tuple[Any, ...]) -> bool:
     """What follows in the state: of dates their unit, else perhaps a dict."""
     if dtype.kind not in "mM":
         return not rest or type(rest[0]) in (dict, type(None))
@@ -286,7 +289,7 @@ def _content(kind: type, *args: Any) -> Any:
     return kind(*args)
 
 
-def _plain_object(cls: type, base: type, state: Any) -> Any:
+def _plain_object(cls: type, base: Any, state: Any) -> Any:
     """copyreg._reconstructor: an object of old protocols, made without its constructor."""
     if base not in (object, int, float, str, bytes, tuple, list, dict, set):
         raise pickle.UnpicklingError(f"an object made by {base!r}")
@@ -318,7 +321,7 @@ def _scalar(dtype: Any, content: Any) -> Any:
     return value
 
 
-_STAND_INS: dict[tuple[str, str], Callable] = {
+_STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
     ("_codecs", "encode"): _encode_latin1,
     ("builtins", "unicode"): str,
     ("builtins", "bytes"): functools.partial(_content, bytes),

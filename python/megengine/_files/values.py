@@ -15,8 +15,8 @@ import os
 import sys
 import types
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -34,6 +34,9 @@ from ..device import Device
 from ..module import Module
 from ..tensor import Tensor
 from .admitted import Admission, name_of, refused
+
+if TYPE_CHECKING:
+    import builtins  # `list` is a method of the classes below
 from .container import Damaged
 
 DEPTH = 50  # of containers in containers
@@ -84,7 +87,7 @@ class ValueWriter:
         """Each value of an iterable."""
         return [self(value) for value in values]
 
-    def pairs(self, values: Any) -> list[Any]:
+    def pairs(self, values: Any) -> builtins.list[Any]:
         """Keys and values of a dict: a JSON object would make all keys text."""
         return [[self(key), self(value)] for key, value in values.items()]
 
@@ -134,13 +137,13 @@ class ValueReader:
         """Each value of a list."""
         return [self(item) for item in expect(data, list)]
 
-    def pairs(self, data: Any) -> list[tuple[Any, Any]]:
+    def pairs(self, data: Any) -> builtins.list[tuple[Any, ...]]:
         """(key, value) of a dict."""
         found = [tuple(self.list(exactly(pair, 2))) for pair in expect(data, list)]
         check_keys([key for key, _ in found])
         return found
 
-    def items(self, data: Any) -> list[Any]:
+    def items(self, data: Any) -> builtins.list[Any]:
         """The items of a set."""
         return check_keys(self.list(data))
 
@@ -324,7 +327,7 @@ def _is_named_tuple(value: Any) -> bool:
 def _read_named_tuple(reader: ValueReader, data: Any) -> Any:
     name, items = exactly(data, 2)
     cls = reader.admission.type(expect(name, str), tuple)
-    made = tuple.__new__(cls, reader.list(exactly(items, len(getattr(cls, "_fields", ())))))
+    made: Any = tuple.__new__(cls, reader.list(exactly(items, len(getattr(cls, "_fields", ())))))
     if cls is QuantDtypeMeta:
         return next((meta for meta in _builtin_quant_dtypes.values() if meta == made), made)
     return made
@@ -332,13 +335,13 @@ def _read_named_tuple(reader: ValueReader, data: Any) -> Any:
 
 def _read_enum(reader: ValueReader, data: Any) -> enum.Enum:
     name, member = map(expect, exactly(data, 2), (str, str))
-    members = reader.admission.type(name, enum.Enum).__members__
+    members: Mapping[str, enum.Enum] = reader.admission.type(name, enum.Enum).__members__  # type: ignore[attr-defined]  # an Enum
     if member not in members:
         raise Damaged(f"{name} has no member {_short(member)}")
     return members[member]
 
 
-def _read_partial(reader: ValueReader, data: Any) -> functools.partial:
+def _read_partial(reader: ValueReader, data: Any) -> functools.partial[Any]:
     function, args, kwargs = exactly(data, 3)
     return functools.partial(
         reader.admission.function(expect(function, str)), *reader.list(args), **reader.by_name(kwargs)

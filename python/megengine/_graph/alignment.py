@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 from .rows import Row
 
@@ -72,7 +73,9 @@ def aligned(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:
     return _aligned(before, after, _KEYS)
 
 
-def _aligned(before: Sequence[Row], after: Sequence[Row], keys: Sequence[Callable]) -> list[Pair]:
+def _aligned(
+    before: Sequence[Row], after: Sequence[Row], keys: Sequence[Callable[..., Any]]
+) -> list[Pair]:
     if not keys:
         return _between(before, after)
     pairs: list[Pair] = []
@@ -90,7 +93,9 @@ def _pair(before: Row | None, after: Row | None) -> Pair:
     return Pair(before, after, inside)
 
 
-def _kept(before: Sequence[Row], after: Sequence[Row], key: Callable) -> list[tuple[int, int]]:
+def _kept(
+    before: Sequence[Row], after: Sequence[Row], key: Callable[..., Any]
+) -> list[tuple[int, int]]:
     """Places of rows of one key in both: the longest list that both orders have.
 
     Keys are as good as unique, so this is a longest increasing subsequence: n log n steps, where a comparison of

@@ -29,7 +29,7 @@ class Call:
     name: str = ""
 
     def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
-        self._args: tuple = ()
+        self._args: tuple[Any, ...] = ()
         self._kwargs: dict[str, Any] = {}
         self._inputs: dict[Value, None] = {}
         self._before: Call = self
@@ -52,7 +52,7 @@ class Call:
         return list(self._inputs)
 
     @property
-    def args(self) -> tuple:
+    def args(self) -> tuple[Any, ...]:
         return self._args
 
     @args.setter
@@ -75,11 +75,11 @@ class Call:
             )
         if not all(isinstance(key, str) for key in kwargs):
             raise TypeError(f"{self.describe()}: the keys of kwargs must be str, got {list(kwargs)}")
-        args, kwargs = freeze(tuple(args)), freeze(dict(kwargs))
+        frozen, kwargs = freeze(tuple(args)), freeze(dict(kwargs))
         for value in self._inputs:
             value.users.pop(self, None)
-        self._args, self._kwargs = args, kwargs
-        self._inputs = dict.fromkeys(values_in((args, kwargs)))
+        self._args, self._kwargs = frozen, kwargs
+        self._inputs = dict.fromkeys(values_in((frozen, kwargs)))
         for value in self._inputs:
             value.users[self] = None
 
@@ -193,7 +193,7 @@ class Graph:
 
     # -- pictures --------------------------------------------------------------------------------
 
-    def _rows(self, inputs: tuple, runs: int) -> list[Row]:
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
         """The rows of a picture, with types and times of ``runs`` runs when there are inputs."""
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class Graph:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def positions(self) -> dict[Call, int]:
+    def positions(self) -> dict[Any, int]:
         """Each call's place in the order."""
         return {call: place for place, call in enumerate(self)}
 
@@ -282,8 +282,8 @@ class Graph:
 
 def copy_calls(
     calls: Iterable[Any],
-    env: dict[Value, Any],
-    clone: Callable[[Any, tuple, dict[str, Any]], Any],
+    env: dict[Any, Any],
+    clone: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any],
 ) -> None:
     """Copy ``calls`` in order; ``env`` maps old values to new ones and is added to.
 

@@ -234,7 +234,7 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
     def drawn(pair: Pair, depth: int) -> str:
         status = pair.status
         both = old.line(pair.before, depth) + new.line(pair.after, depth, pair.before)
-        is_read = status == "same" and pair.before.kind == "attribute"
+        is_read = status == "same" and pair.before is not None and pair.before.kind == "attribute"
         reads = " attribute" if is_read else ""
         if not pair.children:
             return f'<div class="pair {status}{reads}">{both}</div>'
@@ -248,7 +248,11 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
     counts = dict.fromkeys(_STATUSES, 0)
     for pair in each_pair(pairs):
         counts[pair.status] += 1
-        if pair.status in ("changed", "rewired"):
+        if (
+            pair.before is not None
+            and pair.after is not None
+            and pair.status in ("changed", "rewired")
+        ):
             new.tell_was(pair.after, old, pair.before)
     told = "".join(
         f'<span class="{status}"><b>{counts[status]}</b> {words}</span>'

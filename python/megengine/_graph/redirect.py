@@ -13,12 +13,12 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-Handler = Callable[[Callable[..., Any], Callable[..., Any], tuple, dict[str, Any]], Any]
+Handler = Callable[[Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 def _template(*args: Any, **kwargs: Any) -> Any:
-    dispatch = "a constant that each redirected function has exchanged for its own"
-    return dispatch(*args, **kwargs)  # type: ignore[operator]
+    dispatch: Any = "a constant that each redirected function has exchanged for its own"
+    return dispatch(*args, **kwargs)
 
 
 class _Function:
@@ -46,7 +46,9 @@ class _Function:
     def _dispatch(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(self._handlers, args, kwargs)
 
-    def _call(self, handlers: tuple[Handler, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _call(
+        self, handlers: tuple[Handler, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if not handlers:
             return self.original(*args, **kwargs)
         *others, handler = handlers
@@ -68,7 +70,7 @@ _lock = threading.RLock()
 _functions: dict[types.FunctionType, _Function] = {}  # whatever any redirection was given
 
 
-def original_of(fn: Callable) -> Callable:
+def original_of(fn: Callable[..., Any]) -> Callable[..., Any]:
     """What ``fn`` does outside of redirections, with the signature that it has there."""
     found = _functions.get(fn) if isinstance(fn, types.FunctionType) else None
     return fn if found is None else found.original

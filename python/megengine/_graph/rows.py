@@ -63,7 +63,9 @@ def type_text(dtype: Any, shape: Sequence[int]) -> str:
     return f"{dtype}{list(shape)}"
 
 
-def nested(rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict[tuple, str]) -> list[Row]:
+def nested(
+    rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict[tuple[str, ...], str]
+) -> list[Row]:
     """A tree from rows in order, each with the modules that it stands in, the outermost first.
 
     Neighbours that stand in one module are its children. classes: modules that a row is in -> class of the last.
@@ -71,7 +73,9 @@ def nested(rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict[tuple, str
     return _nested(rows, classes, 0)
 
 
-def _nested(rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict, depth: int) -> list[Row]:
+def _nested(
+    rows: Sequence[tuple[tuple[str, ...], Row]], classes: dict[tuple[str, ...], str], depth: int
+) -> list[Row]:
     made: list[Row] = []
     for inside, group in groupby(rows, lambda entry: entry[0][: depth + 1]):
         entries = list(group)

@@ -15,23 +15,23 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
     )
 
 
-class FrozenList(list):
+class FrozenList(list[Any]):
     """A list in the arguments of a call. TypeError when changed in place."""
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = extend = insert = pop = remove = clear = reverse = sort = _refuse
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return FrozenList, (tuple(self),)
 
 
-class FrozenDict(dict):
+class FrozenDict(dict[Any, Any]):
     """A dict in the arguments of a call. TypeError when changed in place."""
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     pop = popitem = clear = update = setdefault = _refuse
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return FrozenDict, (tuple(self.items()),)
 
 

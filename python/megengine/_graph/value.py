@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .core import Call
+    pass
 
 
 class Value:
@@ -15,12 +15,12 @@ class Value:
     name: str = ""
 
     def __init__(self) -> None:
-        self.users: dict[Call, None] = {}
+        self.users: dict[Any, None] = {}  # calls of the face
         super().__init__()
 
     def replace_all_uses(
-        self, new: Value, only: Callable[[Call], bool] = lambda user: True
-    ) -> list[Call]:
+        self, new: Value, only: Callable[[Any], bool] = lambda user: True
+    ) -> list[Any]:
         """Let all users for which ``only`` holds read ``new``; returns the users that were changed."""
         changed = [user for user in self.users if only(user)]
         for user in changed:

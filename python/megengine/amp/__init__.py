@@ -1,10 +1,17 @@
 """Automatic mixed precision: ``with amp.autocast(): ...`` and ``amp.GradScaler``."""
 
+from typing import TYPE_CHECKING
+
 from ..core._module_property import add_properties, attribute_of
 from ..core.tensor.amp import check_dtype, state
 from .autocast import autocast
 from .convert_format import convert_module_format, convert_tensor_format
 from .grad_scaler import GradScaler, Xla_GradScaler
+
+if TYPE_CHECKING:  # the properties that are added below
+    enabled: bool
+    high_prec_dtype: str
+    low_prec_dtype: str
 
 __all__ = [
     "GradScaler",

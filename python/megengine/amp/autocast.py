@@ -1,8 +1,12 @@
 """The switch of mixed precision."""
 
 import functools
+from collections.abc import Callable
+from typing import Any, Self, TypeVar, cast
 
 from ..core.tensor.amp import check_dtype, state
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class autocast:
@@ -18,26 +22,26 @@ class autocast:
         enabled: bool = True,
         low_prec_dtype: str = "float16",
         high_prec_dtype: str = "float32",
-    ):
+    ) -> None:
         self.enabled = enabled
         self.low_prec_dtype = check_dtype(low_prec_dtype)
         self.high_prec_dtype = check_dtype(high_prec_dtype)
-        self._before = []
+        self._before: list[tuple[bool, str, str]] = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._before.append((state.enabled, state.low, state.high))
         state.enabled = bool(self.enabled)
         if self.enabled:
             state.low, state.high = self.low_prec_dtype, self.high_prec_dtype
         return self
 
-    def __exit__(self, *args):
+    def __exit__(self, *args: object) -> None:
         state.enabled, state.low, state.high = self._before.pop()
 
-    def __call__(self, func):
+    def __call__(self, func: _Function) -> _Function:
         @functools.wraps(func)
-        def run(*args, **kwargs):
+        def run(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return func(*args, **kwargs)
 
-        return run
+        return cast(_Function, run)

@@ -1,8 +1,12 @@
 """The memory format tag of tensors and modules."""
 
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 from ..tensor import Parameter, Tensor
+
+if TYPE_CHECKING:
+    from ..module import Module
 
 
 def _tagged(x: Tensor, inplace: bool) -> Tensor:
@@ -21,7 +25,7 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
     return _tagged(x, inplace)
 
 
-def convert_module_format(module, inplace: bool = True):
+def convert_module_format(module: "Module", inplace: bool = True) -> "Module":
     """Tags the 4-d and 5-d parameters and buffers of a module as "nhwc"; returns it (a copy unless
     inplace).
     """

@@ -1,12 +1,17 @@
 """Loss scaling against underflow of low precision gradients (Micikevicius et al., 2018)."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from .. import _core
 from ..core import ops
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..autodiff import GradManager
+    from ..module import Module
 
 
 class GradScaler:
@@ -27,8 +32,8 @@ class GradScaler:
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
-    ):
-        self.scale_factor = float(init_scale)
+    ) -> None:
+        self.scale_factor: Any = float(init_scale)  # of a Xla_GradScaler a Tensor
         self.growth_factor = float(growth_factor)
         self.backoff_factor = float(backoff_factor)
         self.growth_interval = growth_interval
@@ -37,14 +42,15 @@ class GradScaler:
 
     def backward(
         self,
-        gm,
-        y: Tensor = None,
-        dy: Tensor = None,
+        gm: "GradManager",
+        y: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
+        dy: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
         *,
         unscale_grad: bool = True,
-        update_scale: bool = "if_unscale_grad",
-    ):
+        update_scale: bool | Literal["if_unscale_grad"] = "if_unscale_grad",
+    ) -> None:
         """``gm.backward(y, dy)`` with dy scaled; then unscales the gradients and updates the scale."""
+        ys: list[Tensor]
         if y is None:
             ys = []
         elif isinstance(y, (tuple, list)):
@@ -61,7 +67,7 @@ class GradScaler:
         if unscale_grad if update_scale == "if_unscale_grad" else update_scale:
             self.update()
 
-    def unscale(self, grad_tensors: Iterable[Tensor]):
+    def unscale(self, grad_tensors: Iterable[Tensor]) -> Self:
         """Divides ``.grad`` of the tensors by the scale; sets all to None when one of them is not
         finite.
         """
@@ -80,7 +86,7 @@ class GradScaler:
                 t.grad = None
         return self
 
-    def update(self, new_scale: float = None):
+    def update(self, new_scale: float | None = None) -> None:
         """Adapts the scale to what `unscale` found since the last update, or sets it."""
         if self.growth_interval == 0:
             return
@@ -96,7 +102,7 @@ class GradScaler:
                 self._growth_tracker = 0
         self._found_non_finite = False
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """Settings and state."""
         return {
             "scale_factor": self.scale_factor,
@@ -106,7 +112,7 @@ class GradScaler:
             "_growth_tracker": self._growth_tracker,
         }
 
-    def load_state_dict(self, state: dict):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` gave."""
         for name in self.state_dict():
             setattr(self, name, state[name])
@@ -124,17 +130,23 @@ class Xla_GradScaler(GradScaler):
 
     def __init__(
         self,
-        model,
+        model: "Module",
         init_scale: float = 2.0**4,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
-    ):
+    ) -> None:
         super().__init__(init_scale, growth_factor, backoff_factor, growth_interval)
         self.scale_factor = Tensor(float(init_scale))
         self.origin_params = [np.copy(p.numpy()) for p in model.parameters()]
 
-    def backward(self, gm, scale_factor: Tensor, y: Tensor = None, dy: Tensor = None):
+    def backward(  # type: ignore[override]  # the scale is an argument of the compiled step
+        self,
+        gm: "GradManager",
+        scale_factor: Tensor,
+        y: Any = None,
+        dy: Any = None,
+    ) -> None:
         """``gm.backward`` with dy times ``scale_factor``; gradients are divided by it."""
         ys = list(y) if isinstance(y, (tuple, list)) else [y]
         if dy is None:
@@ -146,7 +158,9 @@ class Xla_GradScaler(GradScaler):
             if t.grad is not None:
                 t.grad = ops.true_div(t.grad, scale_factor)
 
-    def update(self, model, new_scale: float = None):
+    def update(  # type: ignore[override]  # checks the parameters instead of gradients
+        self, model: "Module", new_scale: float | None = None
+    ) -> None:
         """After an optimizer step: keeps it when all parameters are finite, else restores the ones
         before.
         """

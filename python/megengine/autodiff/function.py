@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..tensor import Tensor
@@ -28,16 +28,23 @@ class Function:
     array([1.], dtype=float32)
     """
 
-    def forward(self, *args: Tensor, **kwargs: Any) -> Tensor | Sequence[Tensor]:
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
         """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers."""
         raise TypeError(f"{type(self).__name__} does not define forward(self, *inputs)")
 
-    def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
-        """From one gradient per output (None: the output was not used) to one gradient, or None, per input.
+    if TYPE_CHECKING:  # subclasses have one argument for each output
 
-        What it computes is recorded by outer GradManagers.
-        """
-        raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
+        def backward(
+            self, *args: Any, **kwargs: Any
+        ) -> Tensor | None | Sequence[Tensor | None]: ...
+    else:
+
+        def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
+            """From one gradient per output (None: the output was not used) to one gradient, or None, per input.
+
+            What it computes is recorded by outer GradManagers.
+            """
+            raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
 
     def __call__(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Run ``forward``. TypeError unless all arguments, and all results, are Tensors."""
@@ -87,8 +94,8 @@ class Function:
 
         return backward
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return self.__dict__.copy()
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

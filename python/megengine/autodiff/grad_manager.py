@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import _core
-from .. import functional as F
+from ..core import ops
 from ..tensor import Tensor
 
 __all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
@@ -28,7 +28,7 @@ class AttachSpec:
 
     __slots__ = ("callbacks", "snapshot", "tensor")
 
-    def __init__(self, tensor: weakref.ref, callbacks: list[Callback]) -> None:
+    def __init__(self, tensor: weakref.ref[Any], callbacks: list[Callback]) -> None:
         self.tensor = tensor
         self.callbacks = callbacks
         self.snapshot: Tensor | None = None
@@ -97,10 +97,10 @@ class GradManager:
                 spec.callbacks.extend(callbacks)
         return self
 
-    def _weak(self, tensor: Tensor) -> weakref.ref:
+    def _weak(self, tensor: Tensor) -> weakref.ref[Any]:
         key, manager = id(tensor), weakref.ref(self)
 
-        def forget(dead: weakref.ref) -> None:
+        def forget(dead: weakref.ref[Any]) -> None:
             self = manager()
             if self is not None:
                 spec = self._attach_specs.get(key)
@@ -146,7 +146,7 @@ class GradManager:
         tape, self._tape = self._tape, None
         self._recording = False
         for spec in self._watched:
-            spec.snapshot._reset(_NOTHING)
+            spec.snapshot._reset(_NOTHING)  # type: ignore[union-attr]  # watching made it
         self._watched = []
         if tape is not None:
             tape.close()
@@ -253,7 +253,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     if dy is None:
-        return [F.ones_like(y) for y in ys]
+        return [ops.full(shape=y._tuple_shape, value=1.0, dtype=y.dtype.name) for y in ys]
     dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy", "Tensors")
     if len(dys) != len(ys):
         raise ValueError(f"backward: {len(ys)} tensors y but {len(dys)} gradients dy")
@@ -266,7 +266,7 @@ def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     return dys
 
 
-def _as_list(value: Any, fits: Callable[[Any], bool], who: str, wanted: str) -> list:
+def _as_list(value: Any, fits: Callable[[Any], bool], who: str, wanted: str) -> list[Any]:
     """None: nothing; one that fits: a list of it; several: a list of them. TypeError otherwise."""
     if value is None:
         return []

@@ -1,7 +1,9 @@
 """State behind ``megengine.config`` and the interpreter options, with their environment variables."""
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _ENVIRONMENT = {
     "async_level": ("MEGENGINE_INTERP_ASYNC_LEVEL", 2),
@@ -34,7 +36,19 @@ def _from_environment(name: str) -> int:
 class Options:
     """Interpreter options (ints) and kernel switches of this process."""
 
-    def __init__(self):
+    async_level: int
+    enable_drop: int
+    max_recompute_time: int
+    catch_worker_execption: int
+    enable_host_compute: int
+    disable_memory_forwarding: int
+    enable_dtr_auto_drop: int
+    enable_dtr_sqrt_sampling: int
+    dtr_eviction_threshold: int
+    dtr_evictee_minimum_size: int
+    record_computing_path: int
+
+    def __init__(self) -> None:
         for name in _ENVIRONMENT:
             setattr(self, name, _from_environment(name))
         self.benchmark_kernel = False
@@ -61,7 +75,7 @@ def set_option(name: str, value: int) -> None:
 
 
 @contextmanager
-def override(**values):
+def override(**values: Any) -> Iterator[None]:
     """Options as given inside the block, as before after it."""
     before = {name: getattr(options, name) for name in values}
     try:

@@ -2,9 +2,11 @@
 
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 
-def add_properties(module_name: str, properties: dict) -> None:
+def add_properties(module_name: str, properties: dict[str, property]) -> None:
     """Gives the module ``module_name`` the properties ``{name: property}``."""
     module = sys.modules[module_name]
     base = type(module)
@@ -12,12 +14,12 @@ def add_properties(module_name: str, properties: dict) -> None:
     module.__class__ = type(base.__name__, (base,), dict(properties))
 
 
-def attribute_of(state: object, field: str, check=None) -> property:
+def attribute_of(state: object, field: str, check: Callable[[Any], Any] | None = None) -> property:
     """Property of a module that reads and writes ``state.field``; ``check(value)`` may replace the
     value.
     """
 
-    def write(module, value):
+    def write(module: types.ModuleType, value: Any) -> None:
         setattr(state, field, value if check is None else check(value))
 
     return property(lambda module: getattr(state, field), write)

@@ -6,7 +6,7 @@ _UNITS = {"": 1, "B": 1, "K": 2**10, "KB": 2**10, "M": 2**20, "MB": 2**20, "G": 
 _MOST = 2**63 - 1
 
 
-def to_bytes(value, what: str = "dtr") -> int:
+def to_bytes(value: int | str, what: str = "dtr") -> int:
     """Bytes of an int or of a text such as "500MB"; ``what`` begins the message of an error.
 
     Raises ValueError for wrong text, a negative size or one of 2**63 bytes and more, TypeError for
@@ -16,8 +16,9 @@ def to_bytes(value, what: str = "dtr") -> int:
         raise TypeError(
             f"{what}: {value!r} ({type(value).__name__}) is neither an int nor a text such as '500MB'"
         )
-    size = value
-    if isinstance(value, str):
+    if isinstance(value, int):
+        size = value
+    else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value, re.ASCII)
         if not match or match[2].upper() not in _UNITS:
             raise ValueError(

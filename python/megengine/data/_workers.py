@@ -39,6 +39,11 @@ _worker_info: WorkerInfo | None = None
 class WorkerInfo:
     """What a worker process knows of itself: ``idx``, ``worker_num``, ``seed``; read only."""
 
+    idx: int
+    worker_num: int
+    seed: int
+    _keys: tuple[str, ...]
+
     def __init__(self, **kwargs: Any) -> None:
         for key, value in kwargs.items():
             object.__setattr__(self, key, value)
@@ -84,7 +89,7 @@ def interrupts_deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    heard: list[tuple] = []
+    heard: list[tuple[Any, ...]] = []
     signal.signal(signal.SIGINT, lambda *event: heard.append(event))
     try:
         yield
@@ -98,7 +103,7 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def _worker_main(
-    link: Any, unused: list[Any], index: int, count: int, seed: int, make_fetch: Callable
+    link: Any, unused: list[Any], index: int, count: int, seed: int, make_fetch: Callable[..., Any]
 ) -> None:
     """Serve tasks until the parent closes the connection or is gone."""
     global _worker_info
@@ -118,9 +123,9 @@ def _worker_main(
     run_in_fresh_thread(_serve, link, make_fetch)
 
 
-def _serve(link: Any, make_fetch: Callable) -> None:
+def _serve(link: Any, make_fetch: Callable[..., Any]) -> None:
     watchdog = ManagerWatchdog()
-    fetch: Callable | None = None
+    fetch: Callable[..., Any] | None = None
     with contextlib.suppress(EOFError, OSError):
         while watchdog.is_alive():
             if not link.poll(GLOBAL_TIMEOUT):
@@ -169,7 +174,7 @@ class WorkerPool:
             self._close()
             raise
 
-    def _start(self, index: int, count: int, seed: int, make_fetch: Callable) -> None:
+    def _start(self, index: int, count: int, seed: int, make_fetch: Callable[..., Any]) -> None:
         context = multiprocessing.get_context()
         mine, theirs = context.Pipe(duplex=True)
         self._links.append(mine)

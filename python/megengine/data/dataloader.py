@@ -123,7 +123,7 @@ class DataLoader:
 
     def __len__(self) -> int:
         """Number of batches. Raises TypeError for streams and infinite samplers."""
-        return len(self.sampler)  # type: ignore[arg-type]
+        return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def check_memory_rationality(self) -> None:
         """Warn when the batches that workers hold ready hardly fit into free memory.
@@ -201,7 +201,7 @@ class _SerialLoader(PreLoader):
         self._fetch = _make_fetch(
             self.datakind, self.dataset, self.transform, self.collator, self.parallel_stream
         )
-        self._indices = iter(self.sampler)  # type: ignore[call-overload]
+        self._indices = iter(self.sampler)  # type: ignore[call-overload]  # DataLoader made one
 
     def _next_batch(self) -> Any:
         indices = next(self._indices)
@@ -231,7 +231,7 @@ class _ParallelLoader(PreLoader):
         self._pool: WorkerPool | None = WorkerPool(
             1 if one_stream else self.num_workers, self.seed, make_fetch
         )
-        self._batches = ordered_results(self._pool, iter(self.sampler), self.timeout)  # type: ignore[call-overload]
+        self._batches = ordered_results(self._pool, iter(self.sampler), self.timeout)  # type: ignore[call-overload]  # as above
 
     def _next_batch(self) -> Any:
         if self._pool is None:
@@ -248,7 +248,7 @@ class _ParallelLoader(PreLoader):
         return batch
 
     def _end(self) -> None:
-        self._pool.close()  # type: ignore[union-attr]
+        self._pool.close()  # type: ignore[union-attr]  # _next_batch saw one
         self._pool = None
 
 

@@ -80,7 +80,7 @@ class CollectiveServer:
     def _answer(self, header: dict[str, Any], array: np.ndarray | None) -> np.ndarray | None:
         if header["mode"] == "send":
             with self._changed:
-                self._mail.setdefault(header["key"], []).append(array)  # type: ignore[arg-type]
+                self._mail.setdefault(header["key"], []).append(array)  # type: ignore[arg-type]  # who sends has one
                 self._changed.notify_all()
             return None
         if header["mode"] == "recv":
@@ -117,7 +117,7 @@ class _Round:
     def __init__(self, members: Sequence[int]) -> None:
         self.members = list(members)
         self.arrays: dict[int, np.ndarray | None] = {}
-        self.options: dict[int, tuple] = {}
+        self.options: dict[int, tuple[Any, ...]] = {}
         self.done = False
         self._results: list[np.ndarray | None] = []
         self._error: str | None = None
@@ -233,9 +233,9 @@ class CollectiveClient:
     def receive(self, source: int) -> np.ndarray:
         """Wait for the next array that process ``source`` left for this one."""
         with self._lock:
-            return self._ask(
+            return self._ask(  # type: ignore[return-value]  # what was sent is an array
                 {"mode": "recv", "key": f"{source}>{self._rank}", "source": source}, None
-            )  # type: ignore
+            )
 
     def _ask(self, header: dict[str, Any], array: np.ndarray | None) -> np.ndarray | None:
         try:
@@ -256,7 +256,7 @@ def _send(connection: socket.socket, header: dict[str, Any], array: np.ndarray |
     if array is not None:
         plain = np.ascontiguousarray(array)
         header = {**header, "dtype": plain.dtype.name, "shape": np.shape(array)}
-        content = memoryview(plain.reshape(-1).view(np.uint8))
+        content = memoryview(plain.reshape(-1).view(np.uint8).data)
     text = json.dumps(header).encode()
     connection.sendall(_LENGTHS.pack(len(text), content.nbytes) + text)
     connection.sendall(content)

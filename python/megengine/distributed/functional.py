@@ -162,7 +162,8 @@ def _exchange(inp: Tensor, mode: str, group: Group, axis: int, concat_axis: int)
 def _client() -> CollectiveClient:
     client = getattr(_sd, "collective_client", None)
     if client is None:
-        client = _sd.collective_client = CollectiveClient(get_mm_server_addr(), get_rank())  # type: ignore
+        client = CollectiveClient(get_mm_server_addr(), get_rank())
+        _sd.collective_client = client  # type: ignore[attr-defined]  # of this file alone
     return client
 
 
@@ -185,8 +186,8 @@ def _differentiable() -> type:
         def forward(self, inp: Tensor) -> Tensor:
             result = _exchange(inp, self.mode, self.group, self.axis, self.concat_axis)
             if self.mode in ("all_reduce_max", "all_reduce_min"):
-                self.chosen = inp.detach().numpy() == result.numpy()  # type: ignore[union-attr]
-            return result  # type: ignore[return-value]
+                self.chosen = inp.detach().numpy() == result.numpy()  # type: ignore[union-attr]  # these modes give all one
+            return result  # type: ignore[return-value]  # callers take the mode's None as it is
 
         def backward(self, grad: Tensor) -> Tensor | None:
             mode, group = self.mode, self.group

@@ -203,7 +203,7 @@ def get_backend() -> str:
 def get_py_server_addr() -> tuple[str, int]:
     """(IP, port) of the key-value server. Raises RuntimeError outside of a process group."""
     _need_group("get_py_server_addr")
-    return _sd.master_ip, _sd.py_server_port  # type: ignore[return-value]
+    return _sd.master_ip, _sd.py_server_port  # type: ignore[return-value]  # set with the group
 
 
 def get_mm_server_addr() -> tuple[str, int]:
@@ -211,7 +211,7 @@ def get_mm_server_addr() -> tuple[str, int]:
     _need_group("get_mm_server_addr")
     if _sd.mm_server_port is None:
         _sd.mm_server_port = get_client().get_mm_server_port()
-    return _sd.master_ip, _sd.mm_server_port  # type: ignore[return-value]
+    return _sd.master_ip, _sd.mm_server_port  # type: ignore[return-value]  # set with the group
 
 
 def get_client() -> Client:
@@ -220,7 +220,7 @@ def get_client() -> Client:
     if _sd.client is None:
         from .server import Client
 
-        _sd.client = Client(_sd.master_ip, _sd.py_server_port)  # type: ignore[arg-type]
+        _sd.client = Client(_sd.master_ip, _sd.py_server_port)  # type: ignore[arg-type]  # set with the group
     return _sd.client
 
 

@@ -60,11 +60,11 @@ def param_pack_split(
 
 def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequence[int]) -> Tensor:
     """Join tensors into one flat tensor; the inverse of ``param_pack_split``. The offsets are those of the shapes."""
-    from ..functional import concat
+    from ..core import ops
 
     if offsets_val[-1] != sum(math.prod(inp._tuple_shape) for inp in inps):
         raise ValueError(f"the tensors do not fill offsets up to {offsets_val[-1]}")
-    return concat([inp.reshape(-1) for inp in inps])
+    return ops.concat(*(inp.reshape(-1) for inp in inps), axis=0)
 
 
 def pack_allreduce_split(

@@ -97,7 +97,9 @@ class launcher:
 class _Worker:
     """One process and the connection that brings its result."""
 
-    def __init__(self, owner: launcher, device: int, args: tuple, kwargs: dict) -> None:
+    def __init__(
+        self, owner: launcher, device: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         import multiprocessing  # takes 20 ms, which importing megengine should not cost
 
         context = multiprocessing.get_context()
@@ -128,7 +130,7 @@ class _Worker:
             return good, pickle.loads(content) if good else content
         except EOFError:
             self.process.join()
-            code = self.process.exitcode
+            code = self.process.exitcode or 0
             if code == 0:
                 warnings.warn(WARN_SUBPROCESS_EXIT_WITHOUT_RETURN, stacklevel=4)
                 return True, None
@@ -140,14 +142,20 @@ class _Worker:
             )
 
 
-def _run(link: Any, place: tuple, func: Callable[..., Any], args: tuple, kwargs: dict) -> None:
+def _run(
+    link: Any,
+    place: tuple[Any, ...],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
     """Body of a worker process."""
     from .group import _forget, init_process_group
 
     _forget()  # a forked child of a process group is not in it
     try:
         init_process_group(*place)
-        message = (
+        message: tuple[bool, Any] = (
             True,
             pickle.dumps(run_in_fresh_thread(functools.partial(func, *args, **kwargs))),
         )
@@ -161,7 +169,7 @@ def _results(workers: list[_Worker]) -> list[Any]:
     from multiprocessing.connection import wait
 
     results: list[Any] = [None] * len(workers)
-    waiting = {worker.link: index for index, worker in enumerate(workers)}
+    waiting: dict[Any, int] = {worker.link: index for index, worker in enumerate(workers)}
     try:
         while waiting:
             for link in wait(list(waiting)):

@@ -1,5 +1,7 @@
 """Base of distributions."""
 
+from collections.abc import Sequence
+
 from .. import functional as F
 from ..tensor import Tensor
 
@@ -13,11 +15,13 @@ class Distribution:
     TypeError there.
     """
 
-    def __init__(self, batch_shape: tuple[int, ...] = (), event_shape: tuple[int, ...] = ()):
+    def __init__(
+        self, batch_shape: tuple[int, ...] = (), event_shape: tuple[int, ...] = ()
+    ) -> None:
         self._batch_shape = tuple(batch_shape)
         self._event_shape = tuple(event_shape)
 
-    def _undefined(self, what: str):
+    def _undefined(self, what: str) -> TypeError:
         return TypeError(f"{type(self).__name__} does not define {what}")
 
     @property
@@ -30,7 +34,9 @@ class Distribution:
         """Shape of a single draw."""
         return self._event_shape
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(
+        self, batch_shape: Sequence[int], _instance: "Distribution | None" = None
+    ) -> "Distribution":
         """The distribution with its parameters broadcast to ``batch_shape``."""
         new = type(self).__new__(type(self)) if _instance is None else _instance
         for name, value in vars(self).items():
@@ -39,7 +45,7 @@ class Distribution:
                 name,
                 F.broadcast_to(value, tuple(batch_shape)) if isinstance(value, Tensor) else value,
             )
-        Distribution.__init__(new, batch_shape, self._event_shape)
+        Distribution.__init__(new, tuple(batch_shape), self._event_shape)
         return new
 
     @property
@@ -57,7 +63,7 @@ class Distribution:
         """Square root of the variance."""
         return F.sqrt(self.variance)
 
-    def sample(self, sample_shape=()) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws of shape sample_shape + batch_shape + event_shape."""
         raise self._undefined("sample")
 
@@ -73,9 +79,9 @@ class Distribution:
         """The inverse of `cdf`."""
         raise self._undefined("icdf")
 
-    def _extended_shape(self, sample_shape=()) -> tuple[int, ...]:
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> tuple[int, ...]:
         return tuple(sample_shape) + self._batch_shape + self._event_shape
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         names = [n for n in vars(self) if not n.startswith("_")]
         return f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)}' for n in names)})"

@@ -1,5 +1,7 @@
 """The exponential distribution."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .. import functional as F
@@ -11,7 +13,7 @@ from .distribution import Distribution
 class Exponential(Distribution):
     """Density ``rate * exp(-rate * x)`` for x >= 0."""
 
-    def __init__(self, rate: float | Tensor):
+    def __init__(self, rate: float | Tensor) -> None:
         self.rate = rate if isinstance(rate, Tensor) else Tensor(np.asarray(rate, np.float32))
         super().__init__(self.rate._tuple_shape)
 
@@ -30,7 +32,7 @@ class Exponential(Distribution):
         """1 / rate ** 2."""
         return 1.0 / F.square(self.rate)
 
-    def sample(self, sample_shape=()) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws by inversion; differentiable in the rate."""
         shape = self._extended_shape(sample_shape)
         u = uniform(size=shape) if shape else F.reshape(uniform(size=(1,)), ())

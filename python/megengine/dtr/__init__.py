@@ -1,7 +1,14 @@
 """Dynamic tensor rematerialization: ``dtr.eviction_threshold = "5GB"; dtr.enable()``."""
 
+from typing import TYPE_CHECKING
+
 from ..core._module_property import add_properties
 from .dtr import PROPERTIES, disable, enable
+
+if TYPE_CHECKING:  # the properties that are added below
+    enable_sqrt_sampling: bool
+    eviction_threshold: int | str
+    evictee_minimum_size: int | str
 
 __all__ = [
     "disable",

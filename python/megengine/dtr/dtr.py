@@ -1,5 +1,7 @@
 """Dynamic tensor rematerialization: the budget above which values are dropped and computed again."""
 
+from types import ModuleType
+
 from .. import _core
 from ..core._config import options
 from ..core._module_property import add_properties
@@ -28,7 +30,7 @@ def _apply() -> None:
 
 
 def _size(field: str) -> property:
-    def write(module, value):
+    def write(module: ModuleType, value: int | str) -> None:
         setattr(options, f"dtr_{field}", to_bytes(value))
         setattr(_settings, field, value)
         _apply()
@@ -36,7 +38,7 @@ def _size(field: str) -> property:
     return property(lambda module: getattr(_settings, field), write)
 
 
-def _set_sampling(module, flag):
+def _set_sampling(module: ModuleType, flag: bool) -> None:
     options.enable_dtr_sqrt_sampling = int(bool(flag))
     _apply()
 

@@ -4,12 +4,16 @@ A convolution followed by batch normalization does not change when its weights a
 channel and the statistics with them; weights of similar size quantise better.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..tensor import Parameter, Tensor
+
+if TYPE_CHECKING:
+    from ..module import BatchNorm2d, Conv2d, Module
 
 
 def get_norm_mod_value(weight: Tensor, norm_value: float) -> Tensor:
@@ -20,7 +24,7 @@ def get_norm_mod_value(weight: Tensor, norm_value: float) -> Tensor:
     return Tensor(factors.astype(np.float32).reshape((-1,) + (1,) * (array.ndim - 1)))
 
 
-def _scale_pair(conv, bn, norm_value: float):
+def _scale_pair(conv: "Conv2d", bn: "BatchNorm2d", norm_value: float) -> None:
     """Scales ``conv`` and the statistics of the ``bn`` behind it; together they compute what they
     did.
     """
@@ -34,14 +38,20 @@ def _scale_pair(conv, bn, norm_value: float):
     conv.weight = Parameter(conv.weight.numpy() * per_filter)
     if conv.bias is not None:
         conv.bias = Parameter(conv.bias.numpy() * factors.reshape(conv.bias._tuple_shape))
-    across = factors.reshape(bn.running_mean._tuple_shape)
-    bn.running_mean[...] = Tensor(bn.running_mean.numpy() * across)
+    mean: Any = bn.running_mean
+    variance: Any = bn.running_var
+    across = factors.reshape(mean._tuple_shape)
+    mean[...] = Tensor(mean.numpy() * across)
     # (var + eps) must scale too, so that the result stays the same for small variances.
-    var = (bn.running_var.numpy() + bn.eps) * across**2 - bn.eps
-    bn.running_var[...] = Tensor(np.maximum(var, 0.0))
+    var = (variance.numpy() + bn.eps) * across**2 - bn.eps
+    variance[...] = Tensor(np.maximum(var, 0.0))
 
 
-def get_scaled_model(model, scale_submodel: Callable, input_shape=None):
+def get_scaled_model(
+    model: "Module",
+    scale_submodel: Callable[[str, "Module", float], float | None],
+    input_shape: Sequence[int] | None = None,
+) -> "Module":
     """A copy of ``model`` whose convolutions in front of batch normalizations have weights of norm
     1.
 

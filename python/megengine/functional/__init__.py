@@ -1,21 +1,19 @@
 """Functions on tensors."""
 
-from . import (
-    debug_param,
-    distributed,
-    external,
-    inplace,
-    loss,
-    metric,
-    nn,
-    tensor_cache,
-    utils,
-    vision,
-)
-from .einsum import einsum
+from . import debug_param as debug_param
+from . import distributed as distributed
+from . import external as external
+from . import inplace as inplace
+from . import loss as loss
+from . import metric as metric
+from . import nn as nn
+from . import tensor_cache as tensor_cache
+from . import utils as utils
+from . import vision as vision
+from .einsum import einsum as einsum
 from .elemwise import *  # noqa: F403
 from .math import *  # noqa: F403
-from .metric import topk_accuracy
+from .metric import topk_accuracy as topk_accuracy
 from .nn import *  # noqa: F403
 from .tensor import *  # noqa: F403
 
@@ -31,4 +29,3 @@ _modules = (
     utils,
     vision,
 )
-_functions = (einsum, topk_accuracy)

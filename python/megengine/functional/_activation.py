@@ -1,5 +1,7 @@
 """Activations, softmax and dropout."""
 
+from collections.abc import Sequence
+
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
@@ -91,7 +93,7 @@ def logsoftmax(inp: Tensor, axis: int) -> Tensor:
     return ops.log_softmax(inp, axis=normalize_axis(axis, inp.ndim, "logsoftmax"))
 
 
-def logsumexp(inp: Tensor, axis, keepdims: bool = False) -> Tensor:
+def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` along ``axis``, without overflow: shifted by the largest finite element."""
     require_tensors("logsumexp", inp)
     if _amp.enabled:

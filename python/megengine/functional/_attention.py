@@ -41,7 +41,7 @@ def multi_head_attention(
     maybe_cudnn_style_mask: bool = False,
     reslink: bool = False,
     training: bool = True,
-):
+) -> tuple[Tensor, Tensor | None]:
     """``softmax(q @ k.T / sqrt(head size) + mask) @ v`` per head, between input and output
     projections.
 
@@ -90,11 +90,11 @@ def multi_head_attention(
 class _Packed:
     """Reads matrices and vectors one after the other out of a flat tensor."""
 
-    def __init__(self, flat: Tensor | None):
+    def __init__(self, flat: Tensor | None) -> None:
         self.flat = None if flat is None else ops.reshape(flat, shape=(flat.size,))
         self.at = 0
 
-    def take(self, shape: tuple) -> Tensor:
+    def take(self, shape: tuple[int, ...]) -> Tensor:
         begin, self.at = self.at, self.at + math.prod(shape)
         have = 0 if self.flat is None else self.flat.size
         if self.at > have:
@@ -116,7 +116,9 @@ def _project(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else ops.add(x, bias)
 
 
-def _extend(k: Tensor, v: Tensor, bias_k, bias_v, add_zero_attn: bool):
+def _extend(
+    k: Tensor, v: Tensor, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool
+) -> tuple[Tensor, Tensor]:
     """Adds learned keys and values, and a zero one, behind the others."""
     for extra in ((bias_k, bias_v), (0.0, 0.0) if add_zero_attn else (None, None)):
         pair = []
@@ -145,8 +147,12 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def _masks(
-    scores: Tensor, key_padding_mask, attn_mask, is_causal: bool, maybe_cudnn_style: bool
-) -> list:
+    scores: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    maybe_cudnn_style: bool,
+) -> list[Tensor]:
     """What is added to the scores [n, heads, lq, lk]."""
     n, heads, lq, lk = scores._tuple_shape
     out = []

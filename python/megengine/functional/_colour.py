@@ -1,6 +1,7 @@
 """Colour spaces. Images are [n, h, w, channels]; integer images are rounded and clipped."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
@@ -63,7 +64,9 @@ def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
     return back_to_dtype(y, inp.dtype)
 
 
-def _apply_matrix(x: Tensor, matrix: np.ndarray, before, after, mid: float) -> Tensor:
+def _apply_matrix(
+    x: Tensor, matrix: np.ndarray, before: ArrayLike | None, after: ArrayLike | None, mid: float
+) -> Tensor:
     if x._tuple_shape[-1] != matrix.shape[1]:
         raise ValueError(
             f"cvt_color: images have {x._tuple_shape[-1]} channels, this mode takes {matrix.shape[1]}"

@@ -3,22 +3,25 @@
 Output extent of a convolution: ``(in + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
 """
 
+from collections.abc import Sequence
+
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import as_pair
+from ..core.tensor.shapes import IntsLike, as_pair
 from ..tensor import Tensor
 from ._window import windows_of
 from .math import matmul
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
+IntTriple = int | Sequence[int]
 
 _conv = ops.conv
 _add = ops.add
 
 
-def _check_modes(conv_mode: str, compute_mode: str):
+def _check_modes(conv_mode: str, compute_mode: str) -> None:
     if conv_mode.lower() != "cross_correlation":
         raise ValueError(f"conv: conv_mode {conv_mode!r}; only 'cross_correlation' is possible")
     if compute_mode.lower() not in ("default", "float32"):
@@ -40,7 +43,17 @@ def _ungrouped(weight: Tensor, groups: int, ndim: int, op: str) -> Tensor:
     return ops.reshape(weight, shape=(shape[0] * shape[1],) + shape[2:])
 
 
-def _convolve(inp, weight, bias, stride, padding, dilation, groups, ndim: int, op: str) -> Tensor:
+def _convolve(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: IntsLike,
+    padding: IntsLike,
+    dilation: IntsLike,
+    groups: int,
+    ndim: int,
+    op: str,
+) -> Tensor:
     require_tensors(op, inp, weight)
     if _amp.enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
@@ -70,8 +83,8 @@ def conv1d(
     padding: int = 0,
     dilation: int = 1,
     groups: int = 1,
-    conv_mode="cross_correlation",
-    compute_mode="default",
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
 ) -> Tensor:
     """inp [n, c, l], weight [out, in, k] or [groups, out/groups, in/groups, k], bias broadcasts to
     the result.
@@ -88,8 +101,8 @@ def conv2d(
     padding: IntPair = 0,
     dilation: IntPair = 1,
     groups: int = 1,
-    conv_mode="cross_correlation",
-    compute_mode="default",
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
 ) -> Tensor:
     """inp [n, c, h, w], weight [out, in, kh, kw] or [groups, out/groups, in/groups, kh, kw], bias
     [1, out, 1, 1].
@@ -108,9 +121,9 @@ def conv3d(
     inp: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride=1,
-    padding=0,
-    dilation=1,
+    stride: IntTriple = 1,
+    padding: IntTriple = 0,
+    dilation: IntTriple = 1,
     groups: int = 1,
     conv_mode: str = "cross_correlation",
 ) -> Tensor:
@@ -120,7 +133,16 @@ def conv3d(
 
 
 def _transposed(
-    inp, weight, bias, stride, padding, output_padding, dilation, groups, ndim: int, op: str
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: IntsLike,
+    padding: IntsLike,
+    output_padding: IntsLike,
+    dilation: IntsLike,
+    groups: int,
+    ndim: int,
+    op: str,
 ) -> Tensor:
     require_tensors(op, inp, weight)
     if _amp.enabled:
@@ -154,8 +176,8 @@ def conv_transpose2d(
     output_padding: IntPair = 0,
     dilation: IntPair = 1,
     groups: int = 1,
-    conv_mode="cross_correlation",
-    compute_mode="default",
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
 ) -> Tensor:
     """Transposed convolution: weight [in, out, kh, kw] or [groups, in/groups, out/groups, kh, kw].
 
@@ -172,10 +194,10 @@ def conv_transpose3d(
     inp: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride=1,
-    padding=0,
-    output_padding=0,
-    dilation=1,
+    stride: IntTriple = 1,
+    padding: IntTriple = 0,
+    output_padding: IntTriple = 0,
+    dilation: IntTriple = 1,
     groups: int = 1,
 ) -> Tensor:
     """Transposed convolution over three axes: weight [in, out, kd, kh, kw] or with a leading group
@@ -187,7 +209,7 @@ def conv_transpose3d(
 
 
 def linear(
-    inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode="default"
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode: str = "default"
 ) -> Tensor:
     """``inp @ weight.T + bias`` over the last axis: inp [..., in], weight [out, in], bias [out]."""
     if _amp.enabled:
@@ -203,7 +225,7 @@ def local_conv2d(
     stride: IntPair = 1,
     padding: IntPair = 0,
     dilation: IntPair = 1,
-    conv_mode="cross_correlation",
+    conv_mode: str = "cross_correlation",
 ) -> Tensor:
     """Convolution with its own weights at each place: weight [groups, oh, ow, in/groups, kh, kw,
     out/groups].
@@ -237,7 +259,7 @@ def region_restricted_conv(
     dilation: IntPair = 1,
     groups: int = 1,
     conv_mode: str = "cross_correlation",
-    compute_mode="default",
+    compute_mode: str = "default",
 ) -> Tensor:
     """Convolution that sums only inputs whose region is the output's: rin [n, h, w], rout [n, oh,
     ow] region ids.

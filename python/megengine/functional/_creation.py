@@ -1,14 +1,17 @@
 """Tensors made from numbers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
-from ..core.tensor.shapes import as_int, as_ints
+from ..core.tensor.shapes import IntsLike, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
+from ..device import Device
 from ..tensor import Tensor
 
 __all__ = [
@@ -16,45 +19,55 @@ __all__ = [
     "polar", "real", "zeros", "zeros_like",
 ]  # fmt: skip
 
-Shape = int | Sequence[int] | Tensor
+Shape = IntsLike  # ints, tensors, or a sequence that mixes them
 
 
-def on(device, x: Tensor) -> Tensor:
+def on(device: str | Device | None, x: Tensor) -> Tensor:
     """``x`` on ``device``; None leaves it where it is."""
     return x if device is None else x.to(device)
 
 
 def full(
-    shape: Shape, value: bool | int | float | Tensor, *, dtype=None, device: str | None = None
+    shape: Shape,
+    value: bool | int | float | Tensor,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | Device | None = None,
 ) -> Tensor:
     """Every element is ``value``. dtype None takes the value's: float32, int32 or bool.
 
     >>> full((2,), 1.5).numpy()
     array([1.5, 1.5], dtype=float32)
     """
-    shape = as_ints(shape)
+    extents = as_ints(shape)
     if isinstance(value, Tensor):
         if dtype is not None:
             value = ops.cast(value, dtype=dtype_name(dtype))
-        return on(device, _broadcast_to(value, shape))
+        return on(device, _broadcast_to(value, extents))
     if dtype is None:
         dtype = np.asarray(value).dtype
-    return on(device, ops.full(shape=_checked(shape), value=float(value), dtype=dtype_name(dtype)))
+    return on(
+        device, ops.full(shape=_checked(extents), value=float(value), dtype=dtype_name(dtype))
+    )
 
 
-def _checked(shape: tuple) -> tuple:
+def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
     for extent in shape:
         if extent < 0:
             raise ValueError(f"shape {list(shape)} has a negative extent")
     return shape
 
 
-def zeros(shape: Shape, *, dtype="float32", device: str | None = None) -> Tensor:
+def zeros(
+    shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
+) -> Tensor:
     """Every element is 0."""
     return on(device, ops.full(shape=_checked(as_ints(shape)), value=0.0, dtype=dtype_name(dtype)))
 
 
-def ones(shape: Shape, *, dtype="float32", device: str | None = None) -> Tensor:
+def ones(
+    shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
+) -> Tensor:
     """Every element is 1."""
     return on(device, ops.full(shape=_checked(as_ints(shape)), value=1.0, dtype=dtype_name(dtype)))
 
@@ -76,7 +89,13 @@ def ones_like(inp: Tensor) -> Tensor:
     return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name)
 
 
-def eye(N: int, M: int = None, *, dtype="float32", device: str | None = None) -> Tensor:
+def eye(
+    N: int | Sequence[int] | Tensor,
+    M: int | None = None,
+    *,
+    dtype: DTypeLike = "float32",
+    device: str | Device | None = None,
+) -> Tensor:
     """Ones on the diagonal of an [N, M] matrix; M defaults to N."""
     if isinstance(N, (tuple, list)) or getattr(N, "ndim", 0) == 1:
         N, M = as_ints(N)
@@ -85,14 +104,14 @@ def eye(N: int, M: int = None, *, dtype="float32", device: str | None = None) ->
     return on(device, _constant(array, dtype))
 
 
-def _constant(array: np.ndarray, dtype) -> Tensor:
+def _constant(array: np.ndarray, dtype: DTypeLike) -> Tensor:
     name = dtype_name(dtype)
     if name == "bfloat16":
         return ops.cast(apply_const(array.astype(np.float32)), dtype=name)
     return apply_const(array.astype(name))
 
 
-def _number(value):
+def _number(value: Any) -> Any:
     return value.item() if isinstance(value, (Tensor, np.ndarray)) else value
 
 
@@ -101,8 +120,8 @@ def arange(
     stop: int | float | Tensor | None = None,
     step: int | float | Tensor = 1,
     *,
-    dtype="float32",
-    device: str | None = None,
+    dtype: DTypeLike = "float32",
+    device: str | Device | None = None,
 ) -> Tensor:
     """start, start + step, ... below stop. With one argument that is stop, and start is 0.
 
@@ -111,11 +130,11 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    start, stop, step = _number(start), _number(stop), _number(step)
-    if step == 0:
+    first, last, by = _number(start), _number(stop), _number(step)
+    if by == 0:
         raise ValueError("arange: step is 0")
-    count = int(np.ceil((stop - start) / step))
-    values = start + step * np.arange(max(count, 0), dtype=np.float64)
+    count = int(np.ceil((last - first) / by))
+    values = first + by * np.arange(max(count, 0), dtype=np.float64)
     return on(device, _constant(values, dtype))
 
 
@@ -124,8 +143,8 @@ def linspace(
     stop: int | float | Tensor,
     num: int | Tensor,
     *,
-    dtype="float32",
-    device: str | None = None,
+    dtype: DTypeLike = "float32",
+    device: str | Device | None = None,
 ) -> Tensor:
     """``num`` evenly spaced values from start to stop, both included."""
     count = as_int(num, "linspace: num")

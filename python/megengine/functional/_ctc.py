@@ -3,6 +3,7 @@ space.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..core import apply_const, ops
 from ..tensor import Tensor
@@ -12,9 +13,9 @@ _NEVER = -1e30  # log of a probability 0 that stays finite under additions
 
 def ctc_loss(
     pred: Tensor,
-    pred_lengths: Tensor,
-    label: Tensor,
-    label_lengths: Tensor,
+    pred_lengths: ArrayLike,
+    label: ArrayLike,
+    label_lengths: ArrayLike,
     blank: int = 0,
     reduction: str = "mean",
 ) -> Tensor:
@@ -44,7 +45,7 @@ def ctc_loss(
     return ops.reduce_sum(loss, axes=(0,), keepdims=False)
 
 
-def _host(values, batch: int, what: str) -> np.ndarray:
+def _host(values: ArrayLike, batch: int, what: str) -> np.ndarray:
     array = (
         np.asarray(values.numpy() if isinstance(values, Tensor) else values)
         .astype(np.int64)
@@ -55,7 +56,7 @@ def _host(values, batch: int, what: str) -> np.ndarray:
     return array
 
 
-def _with_blanks(label, label_len: np.ndarray, blank: int) -> np.ndarray:
+def _with_blanks(label: ArrayLike, label_len: np.ndarray, blank: int) -> np.ndarray:
     labels = np.asarray(label.numpy() if isinstance(label, Tensor) else label)
     longest = int(label_len.max(initial=0))
     out = np.full((len(label_len), 2 * longest + 1), blank, np.int32)
@@ -67,7 +68,9 @@ def _with_blanks(label, label_len: np.ndarray, blank: int) -> np.ndarray:
     return out
 
 
-def _log_likelihood(pred, lengths, extended, label_len, blank):
+def _log_likelihood(
+    pred: Tensor, lengths: np.ndarray, extended: np.ndarray, label_len: np.ndarray, blank: int
+) -> Tensor:
     time, batch, _ = pred._tuple_shape
     states = extended.shape[1]
     # A step may skip a blank between two different labels.
@@ -96,13 +99,13 @@ def _log_likelihood(pred, lengths, extended, label_len, blank):
     return ops.logaddexp(final[0], ops.add(final[1], only_blank))
 
 
-def _row(logp, t: int):
+def _row(logp: Tensor, t: int) -> Tensor:
     _, batch, states = logp._tuple_shape
     row = ops.slice(logp, begin=(t, 0, 0), end=(t + 1, batch, states), step=(1, 1, 1))
     return ops.reshape(row, shape=(batch, states))
 
 
-def _shifted(alpha, by: int):
+def _shifted(alpha: Tensor, by: int) -> Tensor:
     """alpha[:, s - by], never reached for s < by."""
     batch, states = alpha._tuple_shape
     if by >= states:

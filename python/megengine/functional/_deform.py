@@ -2,6 +2,8 @@
 2015).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..core import apply_const, ops
@@ -13,21 +15,21 @@ from ..tensor import Tensor
 from ._conv import _check_modes
 from ._sample import sample
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 
 def deformable_conv2d(
     inp: Tensor,
     weight: Tensor,
     offset: Tensor,
-    mask: Tensor,
+    mask: Tensor | None,
     bias: Tensor | None = None,
     stride: IntPair = 1,
     padding: IntPair = 0,
     dilation: IntPair = 1,
     groups: int = 1,
-    conv_mode="cross_correlation",
-    compute_mode="default",
+    conv_mode: str = "cross_correlation",
+    compute_mode: str = "default",
 ) -> Tensor:
     """conv2d whose taps are moved by ``offset`` and scaled by ``mask``; outside of the image is 0.
 
@@ -60,15 +62,21 @@ def deformable_conv2d(
         as_pair(dilation, "dilation"),
     )
     places = ops.add(ops.reshape(offset, shape=(n, parts, taps, 2, oh, ow)), apply_const(base))
-    columns = [_columns_of_part(inp, places, mask, part, parts) for part in range(parts)]
-    columns = columns[0] if parts == 1 else ops.concat(*columns, axis=1)  # [n, c, taps, oh, ow]
+    by_part = [_columns_of_part(inp, places, mask, part, parts) for part in range(parts)]
+    columns = by_part[0] if parts == 1 else ops.concat(*by_part, axis=1)  # [n, c, taps, oh, ow]
     columns = ops.reshape(columns, shape=(n, g, ic * taps, oh * ow))
     y = ops.matmul(ops.reshape(weight, shape=(1, g, oc, ic * taps)), columns)
     y = ops.reshape(y, shape=(n, g * oc, oh, ow))
     return y if bias is None else ops.add(y, bias)
 
 
-def _tap_places(kernel, out, stride, padding, dilation) -> np.ndarray:
+def _tap_places(
+    kernel: Sequence[int],
+    out: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> np.ndarray:
     """[1, 1, taps, 2, oh, ow]: (y, x) of each tap without offset."""
     rows = (
         np.arange(kernel[0])[:, None, None, None] * dilation[0]
@@ -82,7 +90,9 @@ def _tap_places(kernel, out, stride, padding, dilation) -> np.ndarray:
     return both.reshape(1, 1, kernel[0] * kernel[1], 2, *out).astype(np.float32)
 
 
-def _columns_of_part(inp: Tensor, places: Tensor, mask, part: int, parts: int) -> Tensor:
+def _columns_of_part(
+    inp: Tensor, places: Tensor, mask: Tensor | None, part: int, parts: int
+) -> Tensor:
     n, _, taps, _, oh, ow = places._tuple_shape
     c, h, w = inp._tuple_shape[1:]
     y, x = (
@@ -141,7 +151,7 @@ def correlation(
     steps = max_displacement // stride2
     shifts = [d * stride2 for d in range(-steps, steps + 1)]
 
-    def patch(x, dy, dx):
+    def patch(x: Tensor, dy: int, dx: int) -> Tensor:
         top, left = max_displacement + dy, max_displacement + dx
         bottom = top + (oh - 1) * stride1 + kernel_size
         right = left + (ow - 1) * stride1 + kernel_size

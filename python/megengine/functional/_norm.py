@@ -1,6 +1,7 @@
 """Normalization over a batch, a group, an instance or trailing axes."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..core import ops
 from ..core.tensor.amp import state as _amp
@@ -9,6 +10,9 @@ from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_ints, normalize_axes
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..distributed import Group
 
 
 def _channels(x: Tensor | None, c: int, fallback: float) -> Tensor:
@@ -28,10 +32,10 @@ def batch_norm(
     bias: Tensor | None = None,
     *,
     training: bool = False,
-    momentum: float = 0.9,
+    momentum: float | Tensor = 0.9,
     eps: float = 1e-5,
     inplace: bool = True,
-):
+) -> Any:  # a Tensor; (out, mean, var) unless inplace
     """``(x - mean) / sqrt(var + eps) * weight + bias`` per channel (axis 1). Source: Ioffe and
     Szegedy, 2015.
 
@@ -65,7 +69,7 @@ def batch_norm(
 
 
 def _moved(
-    running: Tensor, batch: Tensor, momentum: float, correction: float, inplace: bool
+    running: Tensor, batch: Tensor, momentum: float | Tensor, correction: float, inplace: bool
 ) -> Tensor:
     batch = ops.reshape(batch, shape=running._tuple_shape)
     moved = ops.add(ops.mul(running, momentum), ops.mul(batch, (1 - momentum) * correction))
@@ -75,7 +79,9 @@ def _moved(
     return running
 
 
-def _normalize_by(inp, mean, var, weight, bias, eps) -> Tensor:
+def _normalize_by(
+    inp: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
     """The affine map of given statistics, as one multiply-add over the input."""
     c = inp._tuple_shape[1]
     across = (1, c) + (1,) * (inp.ndim - 2)
@@ -96,15 +102,15 @@ def _normalize_by(inp, mean, var, weight, bias, eps) -> Tensor:
 
 def sync_batch_norm(
     inp: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     training: bool = False,
     momentum: float | Tensor = 0.9,
     eps: float = 1e-5,
-    eps_mode="additive",
-    group=None,
+    eps_mode: str = "additive",
+    group: "Group | None" = None,
 ) -> Tensor:
     """`batch_norm` whose training statistics are those of all processes of ``group`` (the world
     when None).
@@ -126,6 +132,9 @@ def sync_batch_norm(
             eps=eps,
         )
     if not training:
+        assert running_mean is not None and running_var is not None, (
+            "sync_batch_norm: inference needs running_mean and running_var"
+        )
         return _normalize_by(inp, running_mean, ops.maximum(running_var, eps), weight, bias, 0.0)
     mean, var, count = _group_statistics(inp, group)
     if running_mean is not None:
@@ -137,7 +146,7 @@ def sync_batch_norm(
     return _normalize_by(inp, mean, ops.maximum(var, eps), weight, bias, 0.0)
 
 
-def _group_size(group) -> int:
+def _group_size(group: "Group | None") -> int:
     from .. import distributed
 
     if not distributed.is_distributed():
@@ -145,7 +154,7 @@ def _group_size(group) -> int:
     return distributed.get_world_size() if group is None else group.size
 
 
-def _group_statistics(inp: Tensor, group):
+def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tensor, int]:
     """Mean and biased variance per channel over all processes, and how many elements they are of."""
     c = inp._tuple_shape[1]
     axes = tuple(a for a in range(inp.ndim) if a != 1)
@@ -187,11 +196,13 @@ def _layer_norm(
     return ops.layer_norm(x, weight, bias, axes=axes, eps=float(eps), affine=True)[0]
 
 
-def _shaped(x: Tensor, shape: tuple) -> Tensor:
+def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x._tuple_shape == shape else ops.reshape(x, shape=shape)
 
 
-def _terms(affine: bool, weight, bias, op: str):
+def _terms(
+    affine: bool, weight: Tensor | None, bias: Tensor | None, op: str
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
     if not affine:
         return None, None
     assert weight is not None and bias is not None, f"{op}: affine needs weight and bias"
@@ -262,7 +273,7 @@ def group_norm(
     weight, bias = _terms(affine, weight, bias, "group_norm")
     y = ops.reshape(inp, shape=(n, num_groups, inp.size // (n * num_groups) if n else 0))
     y = ops.reshape(_layer_norm(y, 1, eps, None, None), shape=shape)
-    if weight is None:
+    if weight is None or bias is None:
         return y
     across = (1, c) + (1,) * (len(shape) - 2)
     return ops.fma3(y, _shaped(weight, across), _shaped(bias, across))

@@ -1,6 +1,7 @@
 """Resizing of images."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,14 @@ from ..core.tensor.shapes import as_int, as_ints, as_pair
 from ..tensor import Tensor
 from ._sample import back_to_dtype, to_nchw, to_nhwc
 
+_Curve = Callable[[np.ndarray], np.ndarray]
 _RANKS = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "nearest": 4}
 
 
 def interpolate(
     inp: Tensor,
-    size: int | tuple[int, int] | None = None,
-    scale_factor: float | tuple[float, float] | None = None,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "bilinear",
     align_corners: bool | None = None,
 ) -> Tensor:
@@ -59,7 +61,7 @@ def _resize_axis(x: Tensor, axis: int, out: int, kind: str, align_corners: bool)
         if kind != "bicubic":
             place = np.clip(place, 0, extent - 1)
     base = np.floor(place)
-    y = None
+    y: Any = None  # a Tensor after the first tap
     for offset, weight in _taps(place - base, kind):
         index = np.clip(base.astype(np.int64) + offset, 0, extent - 1)
         shape = [out if a == axis else 1 for a in range(x.ndim)]
@@ -75,17 +77,17 @@ def _pick(x: Tensor, axis: int, index: np.ndarray) -> Tensor:
     return ops.index_get(x, apply_const(index.astype(np.int32)), axes=(axis,))
 
 
-def _taps(t: np.ndarray, kind: str) -> list:
+def _taps(t: np.ndarray, kind: str) -> list[tuple[int, np.ndarray]]:
     """(offset from the floor, weight) of each element that counts."""
     if kind != "bicubic":
         return [(0, 1 - t), (1, t)]
     a = -0.75  # Keys' cubic convolution (1981), with the parameter of common image libraries
-    near = lambda d: ((a + 2) * d - (a + 3)) * d * d + 1  # noqa: E731
-    far = lambda d: ((d - 5) * d + 8) * d * a - 4 * a  # noqa: E731
+    near: _Curve = lambda d: ((a + 2) * d - (a + 3)) * d * d + 1  # noqa: E731
+    far: _Curve = lambda d: ((d - 5) * d + 8) * d * a - 4 * a  # noqa: E731
     return [(-1, far(1 + t)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))]
 
 
-def _out_size(spatial: tuple, size, scale_factor) -> tuple:
+def _out_size(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[int, ...]:
     n = len(spatial)
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: give exactly one of size and scale_factor")

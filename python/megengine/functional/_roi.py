@@ -4,6 +4,8 @@ rois: [m, 5], each (batch index, x1, y1, x2, y2) in image units; feature map uni
 scale.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..core import apply_const, ops
@@ -12,7 +14,7 @@ from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from ._sample import sample
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None = None) -> Tensor:
@@ -121,12 +123,14 @@ def roi_pooling(
     if kind == "average":
         return _mean_of_bins(maps, rows, cols)
     low = ops.full(shape=(), value=-3e38, dtype=maps.dtype.name)
-    bands = [_masked_max(maps, rows, i, 2, low) for i in range(ph)]
-    bands = bands[0] if ph == 1 else ops.concat(*bands, axis=2)  # [m, c, ph, w]
-    bins = [_masked_max(bands, cols, j, 3, low) for j in range(pw)]
-    bins = bins[0] if pw == 1 else ops.concat(*bins, axis=3)
+    bands = _joined([_masked_max(maps, rows, i, 2, low) for i in range(ph)], 2)  # [m, c, ph, w]
+    bins = _joined([_masked_max(bands, cols, j, 3, low) for j in range(pw)], 3)
     empty = ops.less_equal(bins, -2e38)
     return ops.where(empty, ops.full(shape=(), value=0.0, dtype=maps.dtype.name), bins)
+
+
+def _joined(parts: list[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else ops.concat(*parts, axis=axis)
 
 
 def _bin_mask(first: Tensor, last: Tensor, bins: int, extent: int) -> Tensor:
@@ -152,7 +156,7 @@ def _mean_of_bins(maps: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     m, ph, h = rows._tuple_shape
     pw, w = cols._tuple_shape[1:]
 
-    def share(mask, shape):
+    def share(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
         mask = ops.cast(mask, dtype=maps.dtype.name)
         count = ops.maximum(ops.reduce_sum(mask, axes=(2,), keepdims=True), 1.0)
         return ops.reshape(ops.true_div(mask, count), shape=shape)
@@ -220,7 +224,13 @@ def _part_offsets(trans: Tensor, channel: int, part: int, ph: int, pw: int, std:
 
 
 def _moved_samples(
-    start, extent, bins: int, points: int, offset, axis: int, pooled: tuple
+    start: Tensor,
+    extent: Tensor,
+    bins: int,
+    points: int,
+    offset: Tensor | None,
+    axis: int,
+    pooled: tuple[int, ...],
 ) -> Tensor:
     """[m, ph, pw, points] places along one axis (2: rows, 3: columns)."""
     m = start._tuple_shape[0]

@@ -2,6 +2,8 @@
 first.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..core import apply_const, ops
@@ -26,7 +28,7 @@ def check_interpolation(mode: str, op: str) -> str:
     return kind
 
 
-def _folded(index: Tensor, extent: int, border: str):
+def _folded(index: Tensor, extent: int, border: str) -> tuple[Tensor, Tensor | None]:
     """int32 positions inside [0, extent), and for constant-like borders where they were inside
     (else None).
     """
@@ -45,7 +47,7 @@ def _folded(index: Tensor, extent: int, border: str):
     return ops.minimum(place, ops.sub(2 * top, place)), None
 
 
-def _weights(fraction: Tensor, interp: str) -> list:
+def _weights(fraction: Tensor, interp: str) -> list[tuple[int, Tensor]]:
     """(offset from the floor, weight) of each tap along one axis."""
     if interp in ("linear", "area"):
         return [(0, ops.sub(1.0, fraction)), (1, fraction)]
@@ -54,7 +56,7 @@ def _weights(fraction: Tensor, interp: str) -> list:
     return _lanczos4(fraction)
 
 
-def _cubic(t: Tensor, a: float = -0.75) -> list:
+def _cubic(t: Tensor, a: float = -0.75) -> list[tuple[int, Tensor]]:
     """Keys' cubic convolution. Source: Keys, 1981, with the a of common image libraries."""
     taps = []
     for offset in (-1, 0, 1, 2):
@@ -67,7 +69,7 @@ def _cubic(t: Tensor, a: float = -0.75) -> list:
     return taps
 
 
-def _lanczos4(t: Tensor) -> list:
+def _lanczos4(t: Tensor) -> list[tuple[int, Tensor]]:
     """sinc(d) * sinc(d / 4) at eight taps, scaled to a sum of 1."""
     taps = []
     for offset in range(-3, 5):
@@ -91,7 +93,7 @@ def sample(
     border: str,
     value: float = 0.0,
     interp: str = "linear",
-    batch=None,
+    batch: Tensor | None = None,
 ) -> Tensor:
     """Images [n, c, h, w] read at rows ``y`` and columns ``x`` [m, ...]: [m, ..., c].
 
@@ -103,13 +105,15 @@ def sample(
         batch = apply_const(np.arange(n, dtype=np.int32))
     first_row = ops.mul(ops.reshape(batch, shape=(batch.size,) + (1,) * (y.ndim - 1)), h)
     pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # so that a pixel is one row
+    rows: list[tuple[Tensor, Tensor | None]]
+    cols: list[tuple[Tensor, Tensor | None]]
     if interp == "nearest":
         rows = [(_to_int(ops.floor(ops.add(y, 0.5))), None)]
         cols = [(_to_int(ops.floor(ops.add(x, 0.5))), None)]
     else:
         rows, cols = _taps(y, interp), _taps(x, interp)
     folded_cols = [(_folded(i, w, border), weight) for i, weight in cols]
-    out = None
+    out: Any = None  # a Tensor after the first tap
     for index, row_weight in rows:
         row, row_inside = _folded(index, h, border)
         line = ops.mul(ops.add(first_row, row), w)
@@ -121,7 +125,9 @@ def sample(
     return out
 
 
-def _accumulate(out, pixel: Tensor, inside, weight, value: float) -> Tensor:
+def _accumulate(
+    out: Tensor | None, pixel: Tensor, inside: Tensor | None, weight: Tensor | None, value: float
+) -> Tensor:
     """out + weight * (pixel where inside, else value); None stands for 0, everywhere and 1."""
     if inside is not None:
         if value == 0 and weight is not None:
@@ -135,7 +141,7 @@ def _accumulate(out, pixel: Tensor, inside, weight, value: float) -> Tensor:
     return ops.mul(pixel, weight) if out is None else ops.fma3(pixel, weight, out)
 
 
-def _taps(place: Tensor, interp: str) -> list:
+def _taps(place: Tensor, interp: str) -> list[tuple[Tensor, Tensor | None]]:
     base = ops.floor(place.detach())
     start = _to_int(base)
     return [
@@ -161,7 +167,7 @@ def to_nhwc(x: Tensor) -> Tensor:
     return ops.transpose(x, perm=(0, 2, 3, 1))
 
 
-def back_to_dtype(sampled: Tensor, dtype) -> Tensor:
+def back_to_dtype(sampled: Tensor, dtype: np.dtype) -> Tensor:
     """Results of integer images are rounded and clipped back."""
     if sampled.dtype == dtype:
         return sampled
@@ -171,7 +177,7 @@ def back_to_dtype(sampled: Tensor, dtype) -> Tensor:
     return ops.cast(sampled, dtype=dtype.name)
 
 
-def grid(h: int, w: int):
+def grid(h: int, w: int) -> tuple[Tensor, Tensor]:
     """Row and column numbers of an h by w image, each [1, h, w], float32."""
     rows, cols = np.mgrid[0:h, 0:w].astype(np.float32)
     return apply_const(rows[None]), apply_const(cols[None])

@@ -1,6 +1,9 @@
 """Selecting elements by masks and index tensors."""
 
+from typing import Literal, overload
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..core import apply_const, convert_inputs, ops
 from ..core.tensor.array_method import require_tensors
@@ -9,8 +12,16 @@ from ..tensor import Tensor
 
 __all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
 
+Operand = Tensor | int | float | bool
 
-def where(mask: Tensor, x: Tensor = None, y: Tensor = None) -> Tensor:
+
+@overload
+def where(mask: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(mask: Tensor, x: Operand, y: Operand) -> Tensor: ...
+def where(
+    mask: Tensor, x: Operand | None = None, y: Operand | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true
     elements.
 
@@ -53,9 +64,14 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"cond_take: mask has shape {list(mask._tuple_shape)}, x {list(x._tuple_shape)}"
         )
-    return tuple(ops.mask_select(x, mask))
+    values, places = ops.mask_select(x, mask)
+    return values, places
 
 
+@overload
+def non_zero(condition: Tensor, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def non_zero(condition: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """int32 indices of the non-zero elements: [found, ndim], or one 1-d tensor per axis for
     as_tuple.
@@ -73,7 +89,7 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
     )
 
 
-def _index(index, op: str) -> Tensor:
+def _index(index: ArrayLike, op: str) -> Tensor:
     if not isinstance(index, Tensor):
         index = apply_const(np.asarray(index, np.int32))
     if index.dtype.kind not in "iu":
@@ -81,7 +97,7 @@ def _index(index, op: str) -> Tensor:
     return index if index.dtype == np.int32 else ops.cast(index, dtype="int32")
 
 
-def _check_index(inp: Tensor, index: Tensor, axis: int, op: str):
+def _check_index(inp: Tensor, index: Tensor, axis: int, op: str) -> None:
     shape, own = inp._tuple_shape, index._tuple_shape
     if len(shape) != len(own):
         raise ValueError(f"{op}: index has {len(own)} axes, the tensor {len(shape)}")

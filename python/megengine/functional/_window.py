@@ -1,5 +1,8 @@
 """Windows of images, padding, and pooling over windows."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ..core import apply_const, ops
@@ -8,7 +11,7 @@ from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import as_ints, as_pair
 from ..tensor import Tensor
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}
 
@@ -16,7 +19,7 @@ _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "refl
 @keeps_quantized_dtype
 def pad(
     src: Tensor,
-    pad_width: tuple[tuple[int, int], ...],
+    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
     mode: str = "constant",
     constant_value: float = 0.0,
 ) -> Tensor:
@@ -36,7 +39,7 @@ def pad(
     return ops.pad(src, before=before, after=after, mode=kind, value=float(constant_value))
 
 
-def as_widths(pad_width, ndim: int) -> list:
+def as_widths(pad_width: Any, ndim: int) -> list[tuple[int, ...]]:
     """One (before, after) pair per axis."""
     if isinstance(pad_width, (Tensor, np.ndarray)):
         pad_width = pad_width.tolist()
@@ -64,14 +67,20 @@ def _positions(extent: int, kernel: int, stride: int, dilation: int, axis: str) 
     )
 
 
-def _pad_images(x: Tensor, padding: tuple) -> Tensor:
+def _pad_images(x: Tensor, padding: tuple[int, ...]) -> Tensor:
     if padding == (0, 0):
         return x
     widths = (0, 0) + padding
     return ops.pad(x, before=widths, after=widths, mode="constant", value=0.0)
 
 
-def windows_of(inp: Tensor, kernel_size, padding=0, stride=1, dilation=1) -> Tensor:
+def windows_of(
+    inp: Tensor,
+    kernel_size: IntPair,
+    padding: IntPair = 0,
+    stride: IntPair = 1,
+    dilation: IntPair = 1,
+) -> Tensor:
     """[n, c, h, w] as its windows [n, c, oh, ow, kh, kw]; padding is zero."""
     kh, kw = as_pair(kernel_size, "window: kernel_size")
     sh, sw = as_pair(stride, "window: stride")
@@ -134,7 +143,9 @@ def sliding_window_transpose(
     return ops.slice(y, begin=(0, 0, ph, pw), end=(n, c, ph + h, pw + w), step=(1, 1, 1, 1))
 
 
-def _pool_args(kernel_size, stride, padding, op: str) -> dict:
+def _pool_args(
+    kernel_size: IntPair, stride: IntPair | None, padding: IntPair, op: str
+) -> dict[str, Any]:
     kernel = as_pair(kernel_size, f"{op}: kernel_size")
     return {
         "kernel": kernel,

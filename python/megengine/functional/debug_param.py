@@ -18,7 +18,7 @@ class Strategy(IntFlag):
     OPTIMIZED = 8
 
 
-def _parse(option) -> Strategy:
+def _parse(option: Strategy | str) -> Strategy:
     if isinstance(option, Strategy):
         return option
     chosen = Strategy(0)
@@ -44,7 +44,7 @@ def get_execution_strategy() -> Strategy:
     return _strategy
 
 
-def set_execution_strategy(option) -> None:
+def set_execution_strategy(option: Strategy | str) -> None:
     """Sets the strategy: "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as
     "PROFILE_REPRODUCIBLE".
     """
@@ -57,6 +57,6 @@ def get_conv_execution_strategy() -> Strategy:
     return get_execution_strategy()
 
 
-def set_conv_execution_strategy(option) -> None:
+def set_conv_execution_strategy(option: Strategy | str) -> None:
     """Deprecated: `set_execution_strategy`."""
     set_execution_strategy(option)

@@ -77,8 +77,8 @@ def _parse(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     return terms, output
 
 
-def _extents(equation: str, terms: Sequence[str], operands: Sequence[Tensor]) -> dict:
-    extents = {}
+def _extents(equation: str, terms: Sequence[str], operands: Sequence[Tensor]) -> dict[str, int]:
+    extents: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=False):
         for label, n in zip(term, x._tuple_shape, strict=False):
             known = extents.setdefault(label, n)
@@ -106,7 +106,7 @@ def _diagonal(x: Tensor, term: str) -> tuple[Tensor, str]:
     return x, term
 
 
-def _sum_out(x: Tensor, labels: str, keep: set) -> tuple[Tensor, str]:
+def _sum_out(x: Tensor, labels: str, keep: set[str]) -> tuple[Tensor, str]:
     axes = tuple(a for a, label in enumerate(labels) if label not in keep)
     if not axes:
         return x, labels
@@ -120,7 +120,7 @@ def _permute(x: Tensor, labels: str, order: str) -> Tensor:
 
 
 def _contract(
-    a: Tensor, la: str, b: Tensor, lb: str, keep: set, extents: dict
+    a: Tensor, la: str, b: Tensor, lb: str, keep: set[str], extents: dict[str, int]
 ) -> tuple[Tensor, str]:
     """The product of two operands, summed over the letters of both that nobody else wants."""
     batch = [c for c in la if c in lb and c in keep]
@@ -128,7 +128,7 @@ def _contract(
     left = [c for c in la if c not in lb]
     right = [c for c in lb if c not in la]
 
-    def arranged(x, labels, *groups):
+    def arranged(x: Tensor, labels: str, *groups: list[str]) -> Tensor:
         order = "".join("".join(g) for g in groups)
         x = _permute(x, labels, order)
         full = tuple(

@@ -344,7 +344,7 @@ def erf(x: Tensor) -> Tensor:
     return _erf(x)
 
 
-def clip(x: Tensor, lower: Operand = None, upper: Operand = None) -> Tensor:
+def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) -> Tensor:
     """``x`` limited to [lower, upper]; None leaves a side open.
 
     AssertionError when both are None, or when they are numbers with lower > upper.

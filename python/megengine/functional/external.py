@@ -1,5 +1,8 @@
 """Programs compiled by other runtimes, as ops. Each needs its vendor's runtime and device."""
 
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
 from ..tensor import Tensor
 
 __all__ = [
@@ -8,7 +11,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _missing(runtime: str, inputs):
+_Inputs = Tensor | Sequence[Tensor]
+
+
+def _missing(runtime: str, inputs: _Inputs) -> NoReturn:
     for x in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
         if not isinstance(x, Tensor):
             raise TypeError(f"{runtime}: input {x!r} is not a Tensor")
@@ -19,29 +25,35 @@ def _missing(runtime: str, inputs):
 
 
 def extern_opr_subgraph(
-    inputs, output_shapes: list, dump_name: str, dump_data: bytes, output_dtypes=None
-):
+    inputs: _Inputs,
+    output_shapes: list[Any],
+    dump_name: str,
+    dump_data: bytes,
+    output_dtypes: list[Any] | None = None,
+) -> NoReturn:
     """Runs a subgraph of a custom loader. RuntimeError where no loader is registered for
     ``dump_name``.
     """
     _missing(f"loader {dump_name!r}", inputs)
 
 
-def tensorrt_runtime_opr(inputs, *, data: bytes = None):
+def tensorrt_runtime_opr(inputs: _Inputs, *, data: bytes | None = None) -> NoReturn:
     """Runs a serialized TensorRT engine. RuntimeError without TensorRT."""
     _missing("TensorRT", inputs)
 
 
-def cambricon_runtime_opr(inputs, data, symbol, tensor_dim_mutable):
+def cambricon_runtime_opr(
+    inputs: _Inputs, data: bytes, symbol: str, tensor_dim_mutable: bool
+) -> NoReturn:
     """Runs a serialized Cambricon model. RuntimeError without its runtime."""
     _missing("Cambricon", inputs)
 
 
-def atlas_runtime_opr(inputs, data):
+def atlas_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     """Runs a serialized Atlas model. RuntimeError without its runtime."""
     _missing("Atlas", inputs)
 
 
-def magicmind_runtime_opr(inputs, data):
+def magicmind_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     """Runs a serialized MagicMind model. RuntimeError without its runtime."""
     _missing("MagicMind", inputs)

@@ -2,7 +2,8 @@
 end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, overload
 
 import numpy as np
 
@@ -78,7 +79,9 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return ops.sqrt(var(inp, axis, keepdims))
 
 
-def norm(inp: Tensor, ord: float = None, axis: int = None, keepdims: bool = False) -> Tensor:
+def norm(
+    inp: Tensor, ord: float | None = None, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
     """Vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``; ord None is 2, inf and -inf are
     max and min.
 
@@ -108,12 +111,14 @@ def norm(inp: Tensor, ord: float = None, axis: int = None, keepdims: bool = Fals
     return ops.pow(total, 1.0 / ord)
 
 
-def normalize(inp: Tensor, ord: float = None, axis: int = None, eps: float = 1e-12) -> Tensor:
+def normalize(
+    inp: Tensor, ord: float | None = None, axis: int | None = None, eps: float = 1e-12
+) -> Tensor:
     """``inp / max(norm(inp), eps)`` along ``axis``."""
     return ops.true_div(inp, ops.maximum(norm(inp, ord, axis, keepdims=axis is not None), eps))
 
 
-def _arg(op, inp: Tensor, axis, keepdims: bool, name: str) -> Tensor:
+def _arg(op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, name: str) -> Tensor:
     inp = as_tensor(inp)
     if axis is None:
         assert not keepdims, f"{name}: keepdims needs an axis"
@@ -147,7 +152,8 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
     """Sorted values and their int32 indices along ``dim``; equal elements keep their order."""
     require_tensors("sort", inp)
     axis = normalize_axis(dim, inp.ndim, "sort")
-    return tuple(ops.sort(inp, axis=axis, descending=bool(descending)))
+    values, indices = ops.sort(inp, axis=axis, descending=bool(descending))
+    return values, indices
 
 
 def argsort(inp: Tensor, descending: bool = False) -> Tensor:
@@ -241,7 +247,15 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     return ops.reduce_sum(product, axes=tuple(range(product.ndim)), keepdims=False)
 
 
-def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True):
+@overload
+def svd(
+    inp: Tensor, full_matrices: bool = False, compute_uv: Literal[True] = True
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def svd(inp: Tensor, full_matrices: bool = False, *, compute_uv: Literal[False]) -> Tensor: ...
+def svd(
+    inp: Tensor, full_matrices: bool = False, compute_uv: bool = True
+) -> Tensor | tuple[Tensor, Tensor, Tensor]:
     """U, S, Vh with ``inp = U @ diag(S) @ Vh`` for the matrices in the last two axes; S falls. Only
     S without compute_uv.
     """
@@ -250,7 +264,7 @@ def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True):
 
 
 def cross(
-    a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int = None
+    a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
     """Cross product of 3-vectors along ``axisa`` of a and ``axisb`` of b, put at ``axisc``; axis
     sets all three.
@@ -270,7 +284,7 @@ def cross(
     return ops.concat(*parts, axis=at)
 
 
-def _components(x: Tensor, axis: int, name: str) -> list:
+def _components(x: Tensor, axis: int, name: str) -> list[Tensor]:
     shape = x._tuple_shape
     axis = normalize_axis(axis, len(shape), "cross")
     if shape[axis] != 3:

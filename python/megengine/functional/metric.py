@@ -1,6 +1,7 @@
 """Measures of a model's results."""
 
 from collections.abc import Iterable
+from typing import overload
 
 import numpy as np
 
@@ -11,7 +12,13 @@ from ..tensor import Tensor
 __all__ = ["topk_accuracy"]
 
 
-def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1):
+@overload
+def topk_accuracy(logits: Tensor, target: Tensor, topk: int = 1) -> Tensor: ...
+@overload
+def topk_accuracy(logits: Tensor, target: Tensor, topk: Iterable[int]) -> list[Tensor]: ...
+def topk_accuracy(
+    logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1
+) -> Tensor | list[Tensor]:
     """Share of rows whose class is among the ``topk`` highest scores.
 
     logits: [n, classes]; target: [n] class indices. Returns a 0-d float32 tensor, a list of them

@@ -4,6 +4,7 @@ summed in 32 bits; other kinds are computed in float32 between the two roundings
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from . import _conv
 
 __all__ = ["batch_conv_bias_activation", "conv_bias_activation", "conv_transpose2d"]
 
-IntPair = int | tuple[int, int]
+IntPair = int | Sequence[int]  # one for both axes, or one each
 
 
 def is_8_bit(*dtypes: Any) -> bool:
@@ -78,7 +79,7 @@ def conv_bias_activation(
     """
     _conv._check_modes(conv_mode, compute_mode)
     use_relu = is_relu(nonlinear_mode)
-    if is_8_bit(inp.dtype, weight.dtype, dtype):
+    if dtype is not None and is_8_bit(inp.dtype, weight.dtype, dtype):
         plain = _conv._ungrouped(weight, groups, 4, "conv_bias_activation")
         plain = weight if plain is weight else QuantizedTensor(plain, weight.dtype)
         window = {

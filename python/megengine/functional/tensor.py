@@ -36,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def broadcast_to(inp: Tensor, shape: int | Iterable[int]) -> Tensor:
+def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | None]) -> Tensor:
     """Repeats ``inp`` along new and size-1 axes; None in the shape keeps a size.
 
     ValueError for a negative size, RuntimeError when the shapes do not go together.
@@ -133,7 +133,7 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 
 @keeps_quantized_dtype
-def reshape(inp: Tensor, target_shape: Iterable[int]) -> Tensor:
+def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     """The same elements in another shape; one extent may be -1. ValueError when the counts differ."""
     require_tensors("reshape", inp)
     return shapes.reshape(inp, target_shape)
@@ -200,7 +200,7 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
     return out
 
 
-def repeat(inp: Tensor, repeats: int | Sequence[int] | Tensor, axis: int | None = None) -> Tensor:
+def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Tensor:
     """Each element ``repeats`` times (a count, or one per element) along ``axis``; flattened when
     None.
     """
@@ -224,7 +224,7 @@ def repeat(inp: Tensor, repeats: int | Sequence[int] | Tensor, axis: int | None 
     return ops.index_get(inp, index, axes=(axis,))
 
 
-def tile(inp: Tensor, reps: int | Sequence[int] | Tensor) -> Tensor:
+def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     """The whole tensor repeated ``reps`` times along each axis, trailing axes first."""
     require_tensors("tile", inp)
     reps = as_ints(reps, "tile: reps")

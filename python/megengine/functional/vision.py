@@ -98,7 +98,7 @@ def _is_nhwc(format: str, op: str) -> bool:
     return True
 
 
-def _project(mat: Tensor, h: int, w: int):
+def _project(mat: Tensor, h: int, w: int) -> tuple[Tensor, Tensor]:
     """Rows and columns, [n, h, w], that the matrices send the output pixels to."""
     n = mat._tuple_shape[0]
     rows, cols = grid(h, w)

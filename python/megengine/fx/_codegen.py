@@ -66,7 +66,7 @@ class _Writer:
         self.globals: dict[str, Any] = {}
         self.imports: set[str] = set()
         self.inputs: list[str] = []
-        self.kind = inspect.Parameter.POSITIONAL_OR_KEYWORD  # of the next input
+        self.kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD  # of the next input
         self.parameters: list[inspect.Parameter] = []
         self.taken = {node.name for node in graph} | {root_module}
 

@@ -15,7 +15,7 @@ from .node import Node
 __all__ = ["load"]
 
 
-def load(f: str | os.PathLike | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
+def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
     """The GraphModule that `GraphModule.save` wrote. Reading runs no code that the file chose.
 
     trusted: functions and classes of yours that the graph calls: a list, or a mapping from the names in the file.
@@ -55,7 +55,7 @@ def _write(owner: GraphModule, writer: ValueWriter) -> Any:
 
 def _write_node(node: Node, writer: ValueWriter) -> dict[str, Any]:
     target = node.target if isinstance(node.target, str) else admitted.name_of(node.target)
-    written = {"op": node.op, "name": node.name, "target": target}
+    written: dict[str, Any] = {"op": node.op, "name": node.name, "target": target}
     written |= writer.call(node.args, node.kwargs, node.source)
     meta = {}
     for key, value in node.meta.items():

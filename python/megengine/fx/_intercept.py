@@ -12,11 +12,11 @@ from typing import Any
 
 from .. import functional, random
 from .._files import admitted
+from .._graph import users_line
 from .._graph.redirect import Exchange, Redirection
 from .._graph.tree import map_leaves
 from ..module import Module
 from ..tensor import Tensor
-from .node import users_line
 from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
 
 _thread = threading.local()  # .tracer: the tracer at work in this thread
@@ -40,7 +40,12 @@ def holds_proxy(tree: Any) -> bool:
     return found
 
 
-def _handle(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _handle(
+    fn: Callable[..., Any],
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     tracer = current()
     if tracer is None:
         return original(*args, **kwargs)
@@ -65,7 +70,7 @@ _random_methods.discard(vars(random.RNG)["seed"])
 _redirection = Redirection([*_functions(), *_random_methods], _handle)
 
 
-def wrap(fn_or_name: str | Callable) -> Any:
+def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     """Record calls of a function as one node, instead of tracing into it. Call it at the top level of a module.
 
     fn_or_name: a Python function (`wrap` serves as a decorator), or the name of a global of the calling module, such as
@@ -134,7 +139,7 @@ def _setattr(self: Module, name: str, value: Any) -> None:
     _module_setattr(self, name, value)
 
 
-def _deferring(operation: Callable) -> Callable:
+def _deferring(operation: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
         return NotImplemented if isinstance(other, Proxy) else operation(self, other)
 
@@ -155,7 +160,7 @@ def _attributes() -> Iterator[tuple[type, str, Any]]:
 _exchange = Exchange(_attributes)
 
 
-def _named_dispatch(fn: Callable) -> Callable:
+def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         return _handle(fn, fn, args, kwargs)
 

@@ -200,7 +200,7 @@ class Graph(_graph.Graph):
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
         return self._clone(node, args, kwargs)
 
-    def _clone(self, node: Node, args: tuple, kwargs: dict) -> Node:
+    def _clone(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
         copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         copied.meta = dict(node.meta)
         copied.source = node.source
@@ -221,8 +221,9 @@ class Graph(_graph.Graph):
         result = map_arg(output.args[0], val_map.__getitem__) if output is not None else None
         return (result, output) if return_output_node else result
 
-    def __deepcopy__(self, memo: dict | None = None) -> Graph:
-        copied, env = Graph(), {}
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
+        copied = Graph()
+        env: dict[Node, Node] = {}
         copied._names._next = dict(self._names._next)
         copy_calls(self, env, copied._clone)
         if memo is not None:
@@ -268,7 +269,7 @@ class Graph(_graph.Graph):
     def __str__(self) -> str:
         return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
 
-    def _rows(self, inputs: tuple, runs: int) -> list[_graph.Row]:
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[_graph.Row]:
         from .rows import graph_rows
 
         return graph_rows(self, inputs, runs)
@@ -289,7 +290,7 @@ class Graph(_graph.Graph):
 
     # -- files -----------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, list[tuple]]:
+    def __getstate__(self) -> dict[str, list[tuple[Any, ...]]]:
         """The nodes as plain records: a file holds the graph itself, and reading it runs no forward."""
         self.check()
         places = self.positions()
@@ -299,8 +300,8 @@ class Graph(_graph.Graph):
             for node in self
         ]}  # fmt: skip
 
-    def __setstate__(self, state: dict[str, list[tuple]]) -> None:
-        self.__init__()
+    def __setstate__(self, state: dict[str, list[tuple[Any, ...]]]) -> None:
+        Graph.__init__(self)
         nodes: list[Node] = []
         for op, target, name, type_expr, meta, source, args, kwargs in state["nodes"]:
             args, kwargs = _graph.map_leaves(
@@ -340,7 +341,7 @@ def _saved(target: Target) -> Any:
     return _RandomFunction(target.__name__) if is_public_random(target) else target
 
 
-class _InsertPoint(contextlib.AbstractContextManager):
+class _InsertPoint(contextlib.AbstractContextManager[Any]):
     """Set when it is made, given back when the with-block ends."""
 
     def __init__(self, graph: Graph, before: Node | None) -> None:

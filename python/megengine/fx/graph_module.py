@@ -53,6 +53,10 @@ class GraphModule(M.Module):
     <BLANKLINE>
     """
 
+    _class_name: str
+    _graph: Graph
+    _code: str
+
     def __init__(
         self,
         root: M.Module | Mapping[str, Any],
@@ -111,7 +115,8 @@ class GraphModule(M.Module):
             raise
 
     def _note_node(self, error: Exception) -> None:
-        code = self.forward.__func__.__code__
+        forward: Any = self.forward  # the method that recompile made
+        code = forward.__func__.__code__
         step = error.__traceback__
         while step is not None and step.tb_frame.f_code is not code:
             step = step.tb_next
@@ -204,7 +209,7 @@ class GraphModule(M.Module):
 
     # -- copies and files ------------------------------------------------------------------------
 
-    def save(self, f: str | os.PathLike | IO[bytes]) -> None:
+    def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write graph, modules and tensors to a path or an open binary file, for `megengine.fx.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:

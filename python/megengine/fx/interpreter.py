@@ -39,7 +39,7 @@ class Interpreter:
         self, module: M.Module, garbage_collect_values: bool = True, graph: Graph | None = None
     ) -> None:
         self.module = module
-        self.graph = graph if graph is not None else getattr(module, "graph", None)
+        self.graph: Any = graph if graph is not None else getattr(module, "graph", None)
         if not isinstance(self.graph, Graph):
             raise TypeError(
                 f"Interpreter runs a GraphModule, got {type(module).__name__}\n"
@@ -63,7 +63,7 @@ class Interpreter:
         """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
-        last_reader = {}
+        last_reader: dict[Node, Node] = {}
         if self.garbage_collect_values:
             last_reader = {
                 value: node for node in self.graph.nodes for value in node.all_input_nodes
@@ -88,7 +88,7 @@ class Interpreter:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
-    def placeholder(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def placeholder(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The next input; its default when there is none. TypeError when there is no default."""
         if target.startswith("**"):
             return {}
@@ -101,23 +101,23 @@ class Interpreter:
             return args[0]
         raise TypeError(f"no value was given for the input {target!r}")
 
-    def get_attr(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def get_attr(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The attribute of the module at a path."""
         return self.fetch_attr(target)
 
-    def call_function(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``target(*args, **kwargs)``."""
         return target(*args, **kwargs)
 
-    def call_method(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_method(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The method ``target`` of ``args[0]``."""
         return getattr(args[0], target)(*args[1:], **kwargs)
 
-    def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The module at the path ``target``, called."""
         return self.fetch_attr(target)(*args, **kwargs)
 
-    def output(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def output(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result."""
         return args[0]
 
@@ -125,7 +125,7 @@ class Interpreter:
         """The attribute of the module at a path. AttributeError when there is none."""
         return attribute_at(self.module, target)
 
-    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple, dict[str, Any]]:
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of a node with values in place of nodes."""
         return self.map_nodes_to_values((n.args, n.kwargs), n)
 
@@ -164,23 +164,23 @@ class Transformer(Interpreter):
         self.new_graph = Graph()
         self.tracer = _TransformerTracer(self.new_graph, module)
 
-    def placeholder(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Proxy:
+    def placeholder(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
         """An input of the new graph."""
         return self.tracer.create_proxy("placeholder", target, args, {})
 
-    def get_attr(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Proxy:
+    def get_attr(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
         """Reads the attribute in the new graph."""
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
-    def call_function(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the function in the new graph."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
-    def call_method(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_method(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the method in the new graph."""
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
-    def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the module in the new graph."""
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 import sys
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import random
 from .._graph import Call, GraphError, Value, map_values, users_line
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Argument", "Node", "OPCODES", "Target", "map_aggregate", "map_arg"]
 
-Target = Callable[..., Any] | str
+Target = Any  # a callable for call_function, else a str
 Argument = Any  # a Node, a constant, or a tuple, list, dict or slice of arguments
 
 OPCODES = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
@@ -119,7 +119,7 @@ class Node(Call, Value):
                 )
         elif not isinstance(target, str):
             raise ValueError(f"node {name!r}: the target of {op} must be a str, got {target!r}")
-        self.target = target
+        self.target: Target = target
         self.type = type_expr
         self.meta: dict[str, Any] = {}
         self.source = users_line()
@@ -140,7 +140,7 @@ class Node(Call, Value):
             )
         self._op = op
 
-    def set_arguments(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         super().set_arguments(args, kwargs)
         for node in self._inputs:
             if getattr(node, "_maker", None) is not self._maker:
@@ -265,13 +265,13 @@ class Node(Call, Value):
 
     # -- files -----------------------------------------------------------------------------------
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
             f"node {self.describe()} cannot be copied or saved alone: copy or save its graph"
         )
 
-    def __deepcopy__(self, memo: dict) -> Node:
-        return memo.get(id(self)) or self.__reduce__()
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        return memo.get(id(self)) or cast(Node, self.__reduce__())
 
 
 def _text(tree: Argument) -> str:

@@ -37,6 +37,8 @@ class Proxy(Unknown):
     TraceError for what needs the value: conditions, ``len``, loops.
     """
 
+    node: Node
+    tracer: Tracer
     __hash__ = object.__hash__
 
     def __init__(self, node: Node, tracer: Tracer) -> None:
@@ -54,7 +56,7 @@ class Proxy(Unknown):
     def __setattr__(self, name: str, value: Any) -> None:
         self.tracer.create_proxy("call_function", setattr, (self, name, value), {})
 
-    def __deepcopy__(self, memo: dict) -> Proxy:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
@@ -71,7 +73,8 @@ class Proxy(Unknown):
     def __iter__(self) -> Iterator[Proxy]:
         count = _unpacked_count(sys._getframe(1))
         if count is not None:
-            return (self[index] for index in range(count))
+            indexed: Any = self  # operators are given to the class behind it
+            return (indexed[index] for index in range(count))
         return self.tracer.iter(self)
 
     def keys(self) -> Any:

@@ -38,7 +38,7 @@ class _Stopwatch(Interpreter):
         return value
 
 
-def _measure(graph: Graph, inputs: tuple, runs: int) -> Measured:
+def _measure(graph: Graph, inputs: tuple[Any, ...], runs: int) -> Measured:
     measured, module = Measured(), graph.owning_module
     if module is None:
         raise GraphError("a graph runs in its module\n  fix: fx.GraphModule(root, graph)")
@@ -48,7 +48,7 @@ def _measure(graph: Graph, inputs: tuple, runs: int) -> Measured:
     return measured
 
 
-def graph_rows(graph: Graph, inputs: tuple = (), runs: int = 0) -> list[Row]:
+def graph_rows(graph: Graph, inputs: tuple[Any, ...] = (), runs: int = 0) -> list[Row]:
     """The rows of a graph; with inputs it is run on them for types and times."""
     measured = _measure(graph, inputs, runs) if inputs else Measured()
     rows: dict[Node, Row] = {}
@@ -89,7 +89,7 @@ class _Name(str):
     __repr__ = str.__str__
 
 
-def _shown(args: tuple, kwargs: dict[str, Argument] | None = None) -> str:
+def _shown(args: tuple[Any, ...], kwargs: dict[str, Argument] | None = None) -> str:
     """Arguments as a program writes them."""
 
     def named(leaf: Any) -> Any:
@@ -172,7 +172,9 @@ def _common(one: str, other: str) -> str:
     return ".".join(steps)
 
 
-def _modules_on(root: M.Module | None, path: str, classes: dict) -> tuple[str, ...]:
+def _modules_on(
+    root: M.Module | None, path: str, classes: dict[tuple[str, ...], str]
+) -> tuple[str, ...]:
     """The names of the modules on the way; a list or dict goes with the module that it holds."""
     modules: tuple[str, ...] = ()
     name = ""

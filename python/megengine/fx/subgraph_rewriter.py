@@ -74,14 +74,17 @@ def replace_pattern(
     before = copy.deepcopy(gm) if verify is not None else None
     wanted = _Pattern(_graph_of(pattern))
     new = _Replacement(replacement, wanted)
-    matches, claimed = [], set()
+    matches: list[Match] = []
+    claimed: set[Node] = set()
     positions = gm.graph.positions()
     for node in gm.graph.nodes:
         found = wanted.match_at(node, claimed, positions)
         if found is not None:
             claimed.update(found[inner] for inner in wanted.inner)
             matches.append(
-                Match(max((found[inner] for inner in wanted.inner), key=positions.get), found)
+                Match(
+                    max((found[inner] for inner in wanted.inner), key=positions.__getitem__), found
+                )
             )
     new.install(gm)
     replaced: dict[Node, Any] = {}
@@ -99,7 +102,7 @@ def _graph_of(program: Callable[..., Any] | M.Module | Graph) -> Graph:
     return program.graph if isinstance(program, GraphModule) else symbolic_trace(program).graph
 
 
-def _results(graph: Graph) -> tuple:
+def _results(graph: Graph) -> tuple[Any, ...]:
     result = graph.output_node.args[0]
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
@@ -115,7 +118,7 @@ def _signature(target: Any) -> inspect.Signature | None:
         return None
 
 
-def _bound(node: Node, owner: Any) -> tuple[tuple, dict[str, Any]]:
+def _bound(node: Node, owner: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments by name with defaults filled in, where the signature is known."""
     signature, args = None, node.args
     if node.op == "call_function":
@@ -190,7 +193,9 @@ class _Pattern:
         """Nodes that a result can be: forward, along the pattern, from a matched node that it depends on."""
         for value in wanted.all_input_nodes:
             known = [binding[value]] if value in binding else self._readers(value, binding)
-            nodes = [user for node in known if isinstance(node, Node) for user in node.users]
+            nodes: list[Any] = [
+                user for node in known if isinstance(node, Node) for user in node.users
+            ]
             if nodes:
                 return [n for n in nodes if n.op == wanted.op and n.target == wanted.target]
         return []
@@ -209,8 +214,8 @@ class _Pattern:
         if not isinstance(node, Node) or node.op != wanted.op or node.target != wanted.target:
             return
         binding = {**binding, wanted: node}
-        pair = self._arguments[wanted], _bound(node, node.graph.owning_module)
-        yield from self._tree(*pair, binding)
+        owner = node._maker.owning_module
+        yield from self._tree(self._arguments[wanted], _bound(node, owner), binding)
         if wanted.target in _COMMUTATIVE and len(node.args) == len(wanted.args) == 2:
             yield from self._tree(wanted.args, node.args[::-1], binding)
 
@@ -220,8 +225,8 @@ class _Pattern:
         if isinstance(wanted, Node):
             yield from self._node(wanted, actual, binding)
         elif isinstance(wanted, slice) and isinstance(actual, slice):
-            ends = [(s.start, s.stop, s.step) for s in (wanted, actual)]
-            yield from self._tree(*ends, binding)
+            ends, found = ((s.start, s.stop, s.step) for s in (wanted, actual))
+            yield from self._tree(ends, found, binding)
         elif isinstance(wanted, dict):
             if isinstance(actual, dict) and wanted.keys() == actual.keys():
                 yield from self._items(
@@ -233,7 +238,9 @@ class _Pattern:
         elif _same(wanted, actual):
             yield binding
 
-    def _items(self, pairs: list[tuple[Any, Any]], binding: dict) -> Iterator[dict[Node, Any]]:
+    def _items(
+        self, pairs: list[tuple[Any, Any]], binding: dict[Node, Any]
+    ) -> Iterator[dict[Node, Any]]:
         if not pairs:
             yield binding
             return

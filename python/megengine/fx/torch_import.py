@@ -66,14 +66,14 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
 class _Import(Tracer):
     """Walks a graph of torch and calls what stands for each node on proxies; their calls become our nodes."""
 
-    def __init__(self, torch: Any, gm: Any, rules: Mapping | None, out_spec: Any = None) -> None:
+    def __init__(self, torch: Any, gm: Any, rules: Mapping[Any, Callable[..., Any]] | None, out_spec: Any = None) -> None:
         self._torch, self._gm, self._rules, self._out_spec = torch, gm, dict(rules or {}), out_spec
         self._memory = Memory(gm.graph.nodes)
         self._called_paths = {n.target for n in gm.graph.nodes if n.op == "call_module"}
         self._env: dict[Any, Any] = {}  # node of torch -> our value
         self._things: dict[str, Any] = {}  # path -> our module or tensor
         self._layers: dict[int, Module] = {}  # id of a module of torch, which gm holds -> ours
-        self._tensors_of: dict[tuple, tuple] = {}  # (id of a tensor of torch, shape) -> it and ours
+        self._tensors_of: dict[tuple[int, tuple[int, ...]], tuple[Any, Tensor]] = {}  # (id of a tensor of torch, shape) -> it and ours
         self._named: set[Any] = set()  # our nodes that have got torch's names
         self._refused: list[str] = []
 
@@ -144,7 +144,8 @@ class _Import(Tracer):
         above = (".".join(steps[:depth]) for depth in range(1, len(steps)))
         layer = next((path for path in above if path in self._called_paths), None)
         if layer is None:
-            ours = self._things[node.target] = self._take(theirs)
+            ours: Any = self._take(theirs)
+            self._things[node.target] = ours
             setattr(self.root, node.target, ours)  # so that constants of the walk get other names
         else:
             ours = attribute_at(self._layer(layer), node.target.removeprefix(f"{layer}."))
@@ -172,7 +173,7 @@ class _Import(Tracer):
         of_networks = module.startswith(("torch.nn", "torch._C._nn"))
         return self._call(node, name, FUNCTIONS if of_networks else _OPERATORS)
 
-    def _call(self, node: Any, name: str, table: Mapping[str, Callable]) -> Any:
+    def _call(self, node: Any, name: str, table: Mapping[str, Callable[..., Any]]) -> Any:
         in_place = name.endswith("_") and not name.endswith("__")
         name = name.rstrip("_") if in_place else name
         function = self._rules.get(node.target) or table.get(name)

@@ -22,8 +22,10 @@ class Memory:
 
     def __init__(self, nodes: Any) -> None:
         self._places = {node: place for place, node in enumerate(nodes)}
-        self._groups: dict[Any, set] = {}
-        self._numbers: set = set()  # nodes whose values are Python's numbers, or tuples of them
+        self._groups: dict[Any, set[Any]] = {}
+        self._numbers: set[Any] = (
+            set()
+        )  # nodes whose values are Python's numbers, or tuples of them
 
     def note(self, node: Any, name: str, source: Any, inputs: Any) -> None:
         """Say that ``node`` applied ``name`` to ``source`` (a node or None) and others."""

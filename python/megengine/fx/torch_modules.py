@@ -40,7 +40,7 @@ def _take_affine(ours: Any, theirs: Any, take: Take) -> Any:
 # -- convolutions and linear maps --------------------------------------------------------------------
 
 
-def _convolution(cls: type[Module]) -> Callable:
+def _convolution(cls: type[Module]) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         padding = m.padding
         if isinstance(padding, str):
@@ -56,7 +56,7 @@ def _convolution(cls: type[Module]) -> Callable:
     return build
 
 
-def _transposed_convolution(cls: type[Module]) -> Callable:
+def _transposed_convolution(cls: type[Module]) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         sizes = (m.in_channels, m.out_channels, m.kernel_size, m.stride, m.padding)
         ours = _made(cls, *sizes, m.output_padding, m.dilation, m.groups, m.bias is not None)
@@ -80,7 +80,7 @@ def _embedding(m: Any, take: Take) -> Module:
 # -- normalization -----------------------------------------------------------------------------------
 
 
-def _batch_norm(cls: type[Module]) -> Callable:
+def _batch_norm(cls: type[Any]) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if m.momentum is None and m.training:
             raise ValueError("momentum=None, the average over all batches, in training mode")
@@ -121,14 +121,14 @@ def _instance_norm(m: Any, take: Take) -> Module:
 # -- activations, pooling, what has no parameters ----------------------------------------------------
 
 
-def _simply(cls: type[Module], *names: str) -> Callable:
+def _simply(cls: type[Module], *names: str) -> Callable[..., Any]:
     """A layer of ours whose arguments are these attributes of torch's."""
     return lambda m, take: cls(*(getattr(m, name) for name in names))
 
 
 def _functional(
-    function: Callable, names: Sequence[str] = (), tensors: Sequence[str] = (), **fixed: Any
-) -> Callable:
+    function: Callable[..., Any], names: Sequence[str] = (), tensors: Sequence[str] = (), **fixed: Any
+) -> Callable[..., Any]:
     """`Functional`, with these attributes of torch's layer as arguments of the same names."""
 
     def build(m: Any, take: Take) -> Module:
@@ -153,7 +153,7 @@ def _prelu(m: Any, take: Take) -> Module:
 _WINDOW = ("kernel_size", "stride", "padding", "ceil_mode")
 
 
-def _max_pool(rank: int, cls: type[Module] | None = None) -> Callable:
+def _max_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if m.return_indices:
             raise ValueError("return_indices=True: maxima are found without their places")
@@ -164,7 +164,7 @@ def _max_pool(rank: int, cls: type[Module] | None = None) -> Callable:
     return build
 
 
-def _avg_pool(rank: int, cls: type[Module] | None = None) -> Callable:
+def _avg_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if getattr(m, "divisor_override", None) is not None:
             raise ValueError("divisor_override")
@@ -176,7 +176,7 @@ def _avg_pool(rank: int, cls: type[Module] | None = None) -> Callable:
     return build
 
 
-def _adaptive(cls: type[Module], rank: int, function: Callable | None = None) -> Callable:
+def _adaptive(cls: type[Module], rank: int, function: Callable[..., Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         size = m.output_size
         if getattr(m, "return_indices", False):
@@ -195,7 +195,7 @@ def _upsample(m: Any, take: Take) -> Module:
     return _functional(images.interpolate, names)(m, take)
 
 
-def _pad(mode: str) -> Callable:
+def _pad(mode: str) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         settings = {"pad": tuple(m.padding), "mode": mode, "value": getattr(m, "value", 0.0)}
         return layers.Functional(images.pad, settings)
@@ -216,14 +216,14 @@ def _attention(m: Any, take: Take) -> Module:
     return ours
 
 
-def _activation(given: Any, take: Take) -> Callable:
+def _activation(given: Any, take: Take) -> Callable[..., Any]:
     """A function of torch, or a layer."""
-    name, module = getattr(given, "__name__", None), getattr(given, "__module__", None) or ""
+    name, module = getattr(given, "__name__", ""), getattr(given, "__module__", None) or ""
     known = module.startswith("torch") and name in FUNCTIONS
     return FUNCTIONS[name] if known else build(given, take)
 
 
-def _transformer_layer(cls: type[Module]) -> Callable:
+def _transformer_layer(cls: type[Any]) -> Callable[..., Any]:
     def build_layer(m: Any, take: Take) -> Module:
         parts = {name: build(part, take) for name, part in m.named_children() if name != "activation"}
         return cls(m.norm_first, _activation(m.activation, take), parts)
@@ -231,7 +231,7 @@ def _transformer_layer(cls: type[Module]) -> Callable:
     return build_layer
 
 
-def _transformer(cls: type[Module]) -> Callable:
+def _transformer(cls: type[Any]) -> Callable[..., Any]:
     def build_stack(m: Any, take: Take) -> Module:
         norm = None if m.norm is None else build(m.norm, take)
         return cls([build(layer, take) for layer in m.layers], norm)
@@ -248,7 +248,7 @@ def _recurrent(m: Any, take: Take) -> Module:
     return ours
 
 
-def _cell(cls: type[Module], *names: str) -> Callable:
+def _cell(cls: type[Module], *names: str) -> Callable[..., Any]:
     def build_cell(m: Any, take: Take) -> Module:
         options = {name: getattr(m, name) for name in names}
         ours = _made(cls, m.input_size, m.hidden_size, m.bias, **options)

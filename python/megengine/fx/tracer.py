@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import module as M
-from .._graph import map_leaves
+from .._graph import map_leaves, users_line
 from ..tensor import Tensor
 from . import _intercept, node
 from .graph import Graph
@@ -45,6 +45,7 @@ class Tracer:
 
     root: M.Module
     graph: Graph
+    _inside: str  # path of the module whose forward runs
 
     # -- what to record --------------------------------------------------------------------------
 
@@ -56,7 +57,11 @@ class Tracer:
         return type(m).__module__.startswith(_LAYERS) and not isinstance(m, M.Sequential)
 
     def call_module(
-        self, m: M.Module, forward: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+        self,
+        m: M.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Called for each call of a module; forward runs it."""
         path = self.path_of_module(m)
@@ -79,7 +84,8 @@ class Tracer:
 
     def is_write_into(self, value: Proxy, tensor: Tensor) -> bool:
         """Whether ``value`` is the result of writing into a tensor of a module, such as ``self.x += 1``."""
-        node, path = value.node, self._tensors.get(id(tensor))
+        node: Node = value.node
+        path = self._tensors.get(id(tensor))
         while node.op == "call_function" and node.is_impure() and isinstance(node.args[0], Node):
             node = node.args[0]
         return node.op == "get_attr" and node is not value.node and node.target == path
@@ -91,7 +97,7 @@ class Tracer:
             raise NameError(
                 f"{type(mod).__name__} is called, but is no submodule of {type(self.root).__name__}\n"
                 "  fix: keep it in an attribute of a module\n"
-                f"  at:  {node.users_line()}"
+                f"  at:  {users_line()}"
             )
         return path
 
@@ -138,12 +144,12 @@ class Tracer:
     def _leaf(self, value: Any) -> Argument:
         if isinstance(value, Proxy):
             if value.tracer is not self:
-                raise TraceError(f"{value!r} belongs to another trace\n  at:  {node.users_line()}")
+                raise TraceError(f"{value!r} belongs to another trace\n  at:  {users_line()}")
             return value.node
         if isinstance(value, M.Module):
             raise TraceError(
                 f"a {type(value).__name__} is passed as an argument, which a graph cannot hold\n"
-                f"  fix: make the callee a leaf module that holds it\n  at:  {node.users_line()}"
+                f"  fix: make the callee a leaf module that holds it\n  at:  {users_line()}"
             )
         return self._tensor_node(value) if isinstance(value, Tensor) else value
 
@@ -167,7 +173,7 @@ class Tracer:
             "branch into a leaf module (Tracer.is_leaf_module) or a function given to fx.wrap",
         )
 
-    def iter(self, obj: Proxy) -> Iterator:
+    def iter(self, obj: Proxy) -> Iterator[Any]:
         """Called for a loop over a proxy. TraceError here; a subclass may answer."""
         raise unknown(
             obj,
@@ -204,7 +210,7 @@ class Tracer:
 
     def _start(self, root: M.Module | Callable[..., Any]) -> Callable[..., Any]:
         self._tensor_proxies: dict[str, Proxy] = {}
-        self._inside = ""  # path of the module whose forward runs
+        self._inside = ""
         if isinstance(root, M.Module):
             self.root = root
             self._modules = {id(module): path for path, module in root.named_modules()}
@@ -216,8 +222,8 @@ class Tracer:
         return root
 
     def _inputs(
-        self, function: Callable, concrete: dict[str, Any]
-    ) -> tuple[Callable, list, dict[str, Any]]:
+        self, function: Callable[..., Any], concrete: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         """What to call, and with what."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -246,7 +252,7 @@ class Tracer:
         return self.proxy(self.create_node("placeholder", name, given, {}))
 
 
-def _taking_a_tuple(function: Callable) -> Callable:
+def _taking_a_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with its ``*args`` as one last parameter, and all others given by position, keyword-only ones last.
 
     TypeError for what is no plain Python function.
@@ -265,7 +271,8 @@ def _taking_a_tuple(function: Callable) -> Callable:
         co_flags=code.co_flags & ~inspect.CO_VARARGS,
     )
     packed = types.FunctionType(code, plain.__globals__, plain.__name__, None, plain.__closure__)
-    return packed if plain is function else types.MethodType(packed, function.__self__)
+    bound: Any = function
+    return packed if plain is function else types.MethodType(packed, bound.__self__)
 
 
 def symbolic_trace(

@@ -79,7 +79,7 @@ def _difference(want: Any, got: Any, tolerance: float) -> str | None:
 
 
 def _first_different(
-    before: M.Module, after: GraphModule, args: tuple, tolerance: float
+    before: M.Module, after: GraphModule, args: tuple[Any, ...], tolerance: float
 ) -> str | None:
     """The first node of ``after`` whose value is not that of the node of ``before`` that it stands for."""
     if not isinstance(before, GraphModule):
@@ -94,7 +94,7 @@ def _first_different(
     return None
 
 
-def _values(gm: GraphModule, args: tuple) -> list[tuple[Node, Any]]:
+def _values(gm: GraphModule, args: tuple[Any, ...]) -> list[tuple[Node, Any]]:
     runner = _Recorder(gm)
     runner.run(*_fresh(args))
     return runner.values

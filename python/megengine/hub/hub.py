@@ -159,7 +159,7 @@ def _entry_of(module: ModuleType, entry: str) -> Callable[..., Any]:
 # ------------------------------------------------------------------------------------------- weights
 
 
-def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike | None = None) -> Any:
+def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | None = None) -> Any:
     """Object (usually a state dict) that ``save`` wrote, by address; a copy is kept in ``model_dir``.
 
     A file name that ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, must agree with the

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from .._core import Model
 from ..logger import get_logger
 from ..tensor import Tensor
 
 
-def _random(text: str, name: str, dtype: np.dtype, shape: tuple) -> np.ndarray:
+def _random(text: str, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     """``#rand(lo, hi[, shape...])``: uniform numbers."""
     try:
         low, high, *extents = (float(part) for part in text[len("#rand(") : -1].split(","))
@@ -25,7 +26,7 @@ def _random(text: str, name: str, dtype: np.dtype, shape: tuple) -> np.ndarray:
     return np.random.uniform(low, high, shape).astype(dtype)
 
 
-def _image(path: str, shape: tuple, resize: bool) -> np.ndarray:
+def _image(path: str, shape: tuple[int, ...], resize: bool) -> np.ndarray:
     """An image file as an array [1, channels, height, width], or [1, height, width, channels]."""
     from ..data._opencv import opencv
 
@@ -44,7 +45,12 @@ def _image(path: str, shape: tuple, resize: bool) -> np.ndarray:
 
 
 def _array(
-    value: Any, name: str, dtype: np.dtype, shape: tuple, resize: bool, transform: Callable | None
+    value: Any,
+    name: str,
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    resize: bool,
+    transform: Callable[..., Any] | None,
 ) -> np.ndarray:
     if isinstance(value, str) and value.startswith("#rand(") and value.endswith(")"):
         array = _random(value, name, dtype, shape)
@@ -90,13 +96,13 @@ def _assignments(entry: Any, names: list[str]) -> dict[str, Any]:
 
 
 def make_cases(
-    model,
+    model: Model,
     input_data: Any,
     repeat: int,
     expected: bool,
     maxerr: float,
     resize: bool,
-    transform: Callable | None,
+    transform: Callable[..., Any] | None,
     silent: bool,
 ) -> bytes:
     """The cases as bytes: an archive of arrays "case<i>.input.<name>", "case<i>.expect.<name>", and "maxerr".
@@ -106,12 +112,13 @@ def make_cases(
     """
     types = dict(zip(model.inputs, model.input_types))
     program = model.program(list(range(len(model.outputs))), 2)
-    arrays: dict[str, np.ndarray] = {"maxerr": np.float64(maxerr)}
+    arrays: dict[str, Any] = {"maxerr": np.float64(maxerr)}
     entries = [entry for entry in _lines(input_data) for _ in range(repeat)]
     for index, entry in enumerate(entries):
         given = _assignments(entry, model.inputs)
         inputs = [
-            _array(given[name], name, *types[name], resize, transform) for name in model.inputs
+            _array(given[name], name, types[name][0], types[name][1], resize, transform)
+            for name in model.inputs
         ]
         arrays.update(
             {f"case{index}.input.{name}": array for name, array in zip(model.inputs, inputs)}
@@ -131,7 +138,7 @@ def make_cases(
     return stream.getvalue()
 
 
-def read_cases(model) -> dict[str, np.ndarray]:
+def read_cases(model: Model) -> dict[str, np.ndarray]:
     """The arrays of make_cases, or an empty dict."""
     if not model.cases:
         return {}

@@ -97,7 +97,7 @@ class GraphOptimizationConfig:
     turns code generation on at any opt_level; both True is an error.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.jit_fuse_dimshuffle: bool | None = None
         self.jit_fuse_reduce: bool | None = None
 

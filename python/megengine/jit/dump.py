@@ -11,19 +11,26 @@ import json
 import os
 import pickle
 import threading
-from collections import namedtuple
-from collections.abc import Mapping
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from ..tensor import Tensor
 from ..utils.naming import AutoNaming
 from .cases import make_cases
 
-DumpInfo = namedtuple(
-    "DumpInfo",
-    ["nr_opr", "tot_bytes", "tensor_value_bytes", "content_hash", "inputs", "outputs", "params"],
-)
+
+class DumpInfo(NamedTuple):
+    """What dump says of a file: numbers of operators and bytes, a hash, and names."""
+
+    nr_opr: int
+    tot_bytes: int
+    tensor_value_bytes: int
+    content_hash: int
+    inputs: list[str]
+    outputs: list[str]
+    params: list[str]
+
 
 FORMATS = (None, "FBS", "FBS_V2")
 
@@ -78,7 +85,7 @@ class Results:
             self.tensors = items
         self.count = len(items)
 
-    def names(self, given) -> list[str]:
+    def names(self, given: str | Iterable[str] | None) -> list[str]:
         """The names of the outputs, or [] for those of the operators that make them."""
         if self.fault:
             raise TypeError(
@@ -103,7 +110,7 @@ class Results:
         return given
 
 
-def input_names(recorded: list[tuple[str, str]], given) -> list[str]:
+def input_names(recorded: list[tuple[str, str]], given: str | Iterable[str] | None) -> list[str]:
     """``recorded``: keyword (or "") and own name of each input; ``given``: arg_names for the positional ones."""
     positional = sum(not keyword for keyword, _ in recorded)
     if given is not None:
@@ -133,7 +140,9 @@ def metadata_bytes(
     return pickle.dumps(entries)
 
 
-def write_model(file: str | os.PathLike | IO[bytes], data: bytes, append: bool = False) -> None:
+def write_model(
+    file: str | os.PathLike[str] | IO[bytes], data: bytes, append: bool = False
+) -> None:
     """Writes ``data`` to a path at once, by renaming, or to an open binary file.
 
     append: keep what the path holds and put ``data`` behind it. Raises OSError.
@@ -157,7 +166,13 @@ def write_model(file: str | os.PathLike | IO[bytes], data: bytes, append: bool =
             os.remove(partial)
 
 
-def save_model(model, file, append: bool, strip_info_file, append_json: bool) -> DumpInfo:
+def save_model(
+    model: _core.Model,
+    file: str | os.PathLike[str] | IO[bytes],
+    append: bool,
+    strip_info_file: str | None,
+    append_json: bool,
+) -> DumpInfo:
     """Writes a model; returns what dump tells of it."""
     data = model.to_bytes()
     write_model(file, data, append)
@@ -175,7 +190,7 @@ def save_model(model, file, append: bool, strip_info_file, append_json: bool) ->
     )
 
 
-def write_strip_info(path: str, model, content_hash: int, append: bool) -> None:
+def write_strip_info(path: str, model: _core.Model, content_hash: int, append: bool) -> None:
     """JSON about the operators and dtypes that the model uses, so that a runtime can leave out the rest."""
     row = {
         "hash": content_hash,
@@ -196,10 +211,15 @@ def write_strip_info(path: str, model, content_hash: int, append: bool) -> None:
 class Dumping:
     """The base of ``trace`` that notes names and results while recording, and writes the graph."""
 
+    if TYPE_CHECKING:  # what `trace` has
+        __wrapped__: Any
+        _capture_as_const: bool
+        _function: _core.TraceFunction
+
     _results: Results | None = None  # of the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
 
-    def _body_for_dump(self, *args, **kwargs):
+    def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
         """The body, run so that modules, parameters, inputs and results are noted with their names."""
         outer, AutoNaming.is_active = AutoNaming.is_active, True
         try:
@@ -217,9 +237,9 @@ class Dumping:
         finally:
             AutoNaming.is_active = outer
 
-    def _outside_tensors(self):
+    def _outside_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Tensors that the function refers to by global names and closure cells."""
-        function = getattr(self.__wrapped__, "__func__", self.__wrapped__)
+        function: Any = getattr(self.__wrapped__, "__func__", self.__wrapped__)
         code = getattr(function, "__code__", None)
         if code is None:
             return
@@ -233,10 +253,10 @@ class Dumping:
 
     def dump(
         self,
-        file: str | os.PathLike | IO[bytes],
+        file: str | os.PathLike[str] | IO[bytes],
         *,
-        arg_names=None,
-        output_names=None,
+        arg_names: str | Iterable[str] | None = None,
+        output_names: str | Iterable[str] | None = None,
         append: bool = False,
         keep_var_name: int = 1,
         keep_opr_name: bool = False,
@@ -248,17 +268,17 @@ class Dumping:
         optimize_for_inference: bool = True,
         user_info: Any = None,
         enable_metadata: bool = True,
-        input_data=None,
+        input_data: Any = None,
         repeat: int = 1,
         silent: bool = False,
         no_assert: bool = False,
         maxerr: float = 0.0001,
         resize_input: bool = False,
-        input_transform=None,
+        input_transform: Callable[..., Any] | None = None,
         dump_format: str | None = None,
         model_version: int = 2,
         compat_older_version: str | None = None,
-        **kwargs,
+        **kwargs: bool,
     ) -> DumpInfo:
         """Writes what was recorded last to ``file``, a path or an object with ``write``.
 
@@ -280,7 +300,7 @@ class Dumping:
         options = checked_options(kwargs)
         checked_keeping(keep_var_name, dump_format)
         optimize = optimize_for_inference and not no_change_graph
-        outputs = self._results.names(output_names)
+        outputs = self._results.names(output_names)  # type: ignore[union-attr]  # as the version, checked
         model = version.export_model(
             input_names(self._recorded_inputs, arg_names),
             outputs,
@@ -305,7 +325,7 @@ class Dumping:
             )
         return save_model(model, file, append, strip_info_file, append_json)
 
-    def _version_to_dump(self):
+    def _version_to_dump(self) -> _core.Version:
         if not self._capture_as_const:
             raise ValueError(
                 "dump: the function is traced without capture_as_const=True, so that its parameters are inputs"

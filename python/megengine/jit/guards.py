@@ -21,7 +21,7 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
 
 
-def _same_items(now: dict, then: dict) -> bool:
+def _same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
     return len(now) == len(then) and all(
         _same(key, old_key) and _same(value, old)
         for (key, value), (old_key, old) in zip(now.items(), then.items(), strict=True)
@@ -153,7 +153,7 @@ class _Watched:
         self._read = read
         self._things: list[Any] = []
         self._names: list[str] = []
-        self._held: list[tuple] = []  # keeps it alive too: no other object takes its id
+        self._held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its id
         self._ids: list[int] = []
 
     def add(self, thing: Any, name: str) -> None:
@@ -183,14 +183,20 @@ class _Watched:
 class Guards:
     """What one recording could read. ``reason(...)`` is None while it still reads the same."""
 
-    def __init__(self, function: Callable, args: tuple, kwargs: dict, leaves: list[Tensor]):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Tensor],
+    ):
         self._tables = _Watched(lambda table: (*table, *table.values()))
         self._sequences = _Watched(lambda sequence: sequence)
         self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),))
         self._cells = _Watched(lambda cell: (_content(cell),))
         self._tensors = _Watched(lambda tensor: (tensor.grad,))
         self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)))
-        self._watched = (
+        self._watched: tuple[_Watched, ...] = (
             self._entries,
             self._cells,
             self._tables,
@@ -223,7 +229,9 @@ class Guards:
         self._watched = tuple(watched for watched in self._watched if watched._things)
         self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) for value in args)
 
-    def reason_after_recording(self, args: tuple, kwargs: dict, leaves: list[Tensor]) -> str | None:
+    def reason_after_recording(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
+    ) -> str | None:
         """Why a later call needs the body in any case: it changes what it reads."""
         if self._unwatchable:
             return self._unwatchable
@@ -232,7 +240,9 @@ class Guards:
         reason = self.reason(args, kwargs, leaves)
         return reason and f"{reason}, by the body itself"
 
-    def reason(self, args: tuple, kwargs: dict, leaves: list[Tensor]) -> str | None:
+    def reason(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
+    ) -> str | None:
         """None while everything reads the same, else what changed."""
         as_recorded = (
             self._takes_tensors_only
@@ -258,7 +268,7 @@ class Guards:
 
     # ---- arguments
 
-    def _structure_of(self, args: tuple, kwargs: dict) -> tuple:
+    def _structure_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Tensors among the positional arguments are inputs; the rest is compared."""
         self._arguments = []
         positional = tuple(self._shape_of(value, f"argument {i}") for i, value in enumerate(args))
@@ -301,7 +311,7 @@ class Guards:
         if not isinstance(value, _PLAIN) and id(value) not in self._seen:
             self._queue.append((value, name))
 
-    def _entry(self, table: dict, key: Any, name: str) -> None:
+    def _entry(self, table: dict[str, Any], key: Any, name: str) -> None:
         """One entry of a namespace, which may also be missing."""
         self._entries.add((table, key), name)
         self._later(table.get(key, _MISSING), name)
@@ -332,8 +342,8 @@ class Guards:
             self._check(lambda: _same(_attached(value), attached), name)
             self._later([callbacks for _, callbacks in attached], f"{name}'s callbacks")
         elif isinstance(value, (set, frozenset)):
-            copy = frozenset(value)
-            self._check(lambda: value == copy, name)
+            members = frozenset(value)
+            self._check(lambda: value == members, name)
             for item in value:
                 self._later(item, name)
         else:
@@ -374,7 +384,7 @@ class Guards:
             self._cells.add(cell, read)
             self._later(_content(cell), read)
 
-    def _visit_global(self, table: dict, read: str, attributes: frozenset[str]) -> None:
+    def _visit_global(self, table: dict[str, Any], read: str, attributes: frozenset[str]) -> None:
         if read not in table and read in _UNWATCHABLE:
             raise Unwatchable(f"the body calls {read}()")
         self._entry(table, read, read)
@@ -476,11 +486,11 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
-def _attached(manager: GradManager) -> tuple:
+def _attached(manager: GradManager) -> tuple[Any, ...]:
     return tuple((spec.tensor(), tuple(spec.callbacks)) for spec in manager._attach_specs.values())
 
 
-def _options(optimizer: Optimizer) -> tuple:
+def _options(optimizer: Optimizer) -> tuple[Any, ...]:
     """The options of each group; of numbers, whether they are zero."""
     return tuple(
         tuple(
@@ -497,6 +507,7 @@ def _numbers_aside(value: Any) -> Any:
     return value
 
 
-def _host_random_state() -> tuple:
-    name, keys, *rest = np.random.get_state()
+def _host_random_state() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()
+    name, keys, *rest = state
     return random.getstate(), name, keys.tobytes(), *rest

@@ -4,9 +4,13 @@ are for programs that drive it by hand, and the places where a subclass may step
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .._core import TraceFunction
+    from .guards import Guards
 
 
 def tensor_leaves(value: Any, found: list[Tensor]) -> list[Tensor]:
@@ -27,6 +31,15 @@ class ManualSteps:
 
     overall = True  # forward, backward and optimizer are one program (partial_trace: forward alone)
 
+    if TYPE_CHECKING:  # what `trace` has
+        __wrapped__: Any
+        _function: TraceFunction
+        _guards: Guards | None
+        _without_host: bool
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def trace_without_host(self, *args: Any, **kwargs: Any) -> Any: ...
+
     @property
     def traced(self) -> bool:
         """Has a call been recorded?"""
@@ -46,7 +59,7 @@ class ManualSteps:
         """Compiles what was recorded last, without running it. RuntimeError before the first call."""
         self._function.plans()
 
-    def execute(self, *args, **kwargs):
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
         """One call of what was recorded. RuntimeError before the first call."""
         if not self.traced:
             raise RuntimeError(
@@ -58,7 +71,7 @@ class ManualSteps:
         finally:
             self.unset_env()
 
-    def compile_and_exec(self, *args, **kwargs):
+    def compile_and_exec(self, *args: Any, **kwargs: Any) -> Any:
         """Records the call, compiles the record, and returns the result of the call."""
         self.setup_env()
         try:
@@ -84,19 +97,21 @@ class ManualSteps:
         self._without_host = True
         self.reset_third_party_variable()
 
-    def trace_without_host_overall(self, *args, **kwargs):
+    def trace_without_host_overall(self, *args: Any, **kwargs: Any) -> Any:
         """One call of a whole training step without its body; see trace_without_host."""
         self.convert_optimizer_state_to_tensor(*args, **kwargs)
         return self.trace_without_host(*args, **kwargs)
 
-    def setup_io_without_trace(self, inputs, outputs) -> tuple[list[Tensor], list[Tensor]]:
+    def setup_io_without_trace(
+        self, inputs: Any, outputs: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """The flat tensors of arguments and results, as a record would list them.
 
         inputs, outputs: nested lists, tuples and dicts. The results of ``execute`` do not change.
         """
         return tensor_leaves(inputs, []), tensor_leaves(outputs, [])
 
-    def convert_optimizer_state_to_tensor(self, *args, **kwargs) -> None:
+    def convert_optimizer_state_to_tensor(self, *args: Any, **kwargs: Any) -> None:
         """Makes Tensors of states that optimizers among the arguments hold as numbers or arrays.
 
         A record sees a Tensor as an input, and a number as a constant that may not change.

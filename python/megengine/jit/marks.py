@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from .. import _core
 from ..tensor import Tensor
@@ -45,7 +46,7 @@ def offload(x: Tensor) -> Tensor:
     return x
 
 
-def recompute(fn: Callable) -> Callable:
+def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn``, whose intermediate values are not kept: what reads them later, such as backward, computes them again.
 
     Its arguments and results are kept as ever. ``fn`` may be a function or a module. Inside a traced function it must not
@@ -60,7 +61,7 @@ def recompute(fn: Callable) -> Callable:
         raise TypeError(f"recompute: {fn!r} ({type(fn).__name__}) cannot be called")
 
     @functools.wraps(fn, updated=())
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         if not _core.is_tracing():
             return fn(*args, **kwargs)
         results: list[Tensor] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +16,13 @@ from .tracing import trace
 
 
 def partial_trace(
-    func: Callable | None = None,
+    func: Callable[..., Any] | None = None,
     *,
     backend: str = "default",
     without_host: bool = True,
     trace_gmcallback: bool = True,
-    **trace_options,
-):
+    **trace_options: Any,
+) -> Any:
     """Traces a forward function that is differentiated outside of it.
 
     Inside an open GradManager the function runs eagerly, so that backward finds its history;
@@ -45,7 +46,14 @@ class xla_trace(trace):
 
     third_party_backend = True
 
-    def __init__(self, function, *, without_host=True, symbolic_shape=False, **kwargs):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        without_host: bool = True,
+        symbolic_shape: bool = False,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("symbolic", True)
         kwargs.setdefault("opt_level", 3)
         super().__init__(
@@ -76,10 +84,10 @@ class xla_trace(trace):
             for path, value in names[name].named_parameters()
         }
 
-    def prepare_xla_inputs(self, tensors) -> list[np.ndarray]:
+    def prepare_xla_inputs(self, tensors: Any) -> list[np.ndarray]:
         """The values of the tensors in nested containers, flat, as arrays."""
         return [tensor.numpy() for tensor in tensor_leaves(tensors, [])]
 
-    def to_dlpack(self, x: Tensor, take_ownership: bool = True):
+    def to_dlpack(self, x: Tensor, take_ownership: bool = True) -> Any:
         """A DLPack capsule of a copy of the value, which the receiver owns in any case."""
         return to_dlpack(x)

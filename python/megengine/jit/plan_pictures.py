@@ -88,14 +88,16 @@ def live_picture(plan: MemoryPlan) -> str:
     for use, live in bands.items():
         high = [a + b for a, b in zip(low, live, strict=True)]
         if any(live):
-            outline = _band(*([_LIVE_HEIGHT * (1 - y / highest) for y in edge] for edge in (low, high)), WIDTH / max(1, steps))
+            lower, upper = ([_LIVE_HEIGHT * (1 - y / highest) for y in edge] for edge in (low, high))
+            outline = _band(lower, upper, WIDTH / max(1, steps))
             shapes.append(f'<polygon class="band" points="{outline}" fill="{COLOURS[use]}"><title>{use}</title></polygon>')
         low = high
     return _svg("live", _LIVE_HEIGHT, "".join(shapes))
 
 
 def time_picture(plan: MemoryPlan) -> str:
-    """Measured seconds of each step."""
+    """Measured seconds of each step, of a plan that has them."""
+    assert plan.measured is not None
     seconds = plan.measured.step_seconds
     scale, highest = WIDTH / max(1, len(seconds)), max(seconds, default=0) or 1
     bars = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class GeneratedKernel:
     ir: str = field(repr=False)
     compile_ms: float
     cached: bool
-    _texts: tuple = field(repr=False)
+    _texts: tuple[Any, ...] = field(repr=False)
 
     @functools.cached_property
     def source(self) -> str:
@@ -128,12 +129,12 @@ class GeneratedKernel:
         return self._texts[1]()
 
     @classmethod
-    def from_row(cls, row: dict) -> GeneratedKernel:
+    def from_row(cls, row: dict[str, Any]) -> GeneratedKernel:
         texts = (row.pop("source"), row.pop("assembly"))
         return cls(**row, _texts=texts)
 
 
-def merge_curves(segments: list[dict]) -> tuple[CurvePoint, ...]:
+def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
     """The curve of the segment with the largest arena; what the others take counts at each point."""
     if not segments:
         return ()
@@ -142,7 +143,7 @@ def merge_curves(segments: list[dict]) -> tuple[CurvePoint, ...]:
     return tuple(CurvePoint(size + elsewhere, seconds, chosen) for size, seconds, chosen in largest["curve"])
 
 
-def measured_run(segments: list[dict], profiles: list[dict], allocator_peak_bytes: int) -> MeasuredRun | None:
+def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]], allocator_peak_bytes: int) -> MeasuredRun | None:
     """Profiles beside the plans of the same segments; None before the first run."""
     if len(segments) != len(profiles) or not all(profile["runs"] for profile in profiles):
         return None
@@ -155,13 +156,14 @@ def measured_run(segments: list[dict], profiles: list[dict], allocator_peak_byte
     return MeasuredRun(max(p["runs"] for p in profiles), sum(seconds), tuple(seconds), allocator_peak_bytes)
 
 
-def merge_plans(segments: list[dict], measured: MeasuredRun | None = None) -> MemoryPlan:
+def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = None) -> MemoryPlan:
     """Segments run one after the other: sums add up, and each arena counts, since all are kept."""
     total = {
         key: sum(plan[key] for plan in segments)
         for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes")
     }
-    buffers, steps = [], []
+    buffers: list[PlannedBuffer] = []
+    steps: list[str] = []
     for plan in segments:
         base = len(steps)
         steps.extend(plan["steps"])
@@ -183,7 +185,7 @@ def merge_plans(segments: list[dict], measured: MeasuredRun | None = None) -> Me
     )
 
 
-def merge_profiles(segments: list[dict]) -> dict:
+def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
     """One table for a whole call, whose segments run one after the other."""
     steps = [step for segment in segments for step in segment["steps"]]
     return {

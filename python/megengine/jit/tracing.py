@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from .. import _core
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
-from .configs import GraphOptimizationConfig, memory_limit_bytes
+from .configs import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig, memory_limit_bytes
 from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
 from .report import GeneratedKernel, MemoryPlan, measured_run, merge_plans, merge_profiles
+
+if TYPE_CHECKING:
+    from .guards import Guards
 
 TraceError = _core.TraceError
 
@@ -25,7 +28,7 @@ def is_tracing() -> bool:
     return _core.is_tracing()
 
 
-def exclude_from_trace():
+def exclude_from_trace() -> _core.Excluded:
     """Within this block operations run at once and are not recorded.
 
     The block runs again in every call, so its control flow may differ from call to call. Traced
@@ -65,7 +68,7 @@ def _flatten(value: Any, found: list[Tensor]) -> Any:
     return value
 
 
-def _unflatten(tree: Any, tensors) -> Any:
+def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
     if tree is _LEAF:
         return next(tensors)
     if type(tree) in (list, tuple):
@@ -107,31 +110,35 @@ class trace(ManualSteps, Dumping):
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
     _measured: list[trace] | None = None
     # `python -m megengine plan` puts a function here: it is given each call, which then does not run.
-    _planned_by: Callable[[trace, tuple, dict], Any] | None = None
+    _planned_by: Callable[[trace, tuple[Any, ...], dict[str, Any]], Any] | None = None
 
-    def __new__(cls, *args, **kwargs):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if not args and "function" not in kwargs:
             return functools.partial(cls, **kwargs)
         return super().__new__(cls)
 
-    def __init__(
+    @overload
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None: ...
+    @overload  # makes a decorator, which __call__ stands for
+    def __init__(self, **options: Any) -> None: ...
+    def __init__(  # type: ignore[misc]  # it takes no other options than these
         self,
-        function: Callable,
+        function: Callable[..., Any],
         *,
         symbolic: bool = False,
         capture_as_const: bool = False,
         record_only: bool = False,
-        sublinear_memory_config=None,
-        dtr_config=None,
+        sublinear_memory_config: SublinearMemoryConfig | None = None,
+        dtr_config: DTRConfig | None = None,
         profiling: bool = False,
         opt_level: int = 2,
-        graph_opt_config=None,
+        graph_opt_config: GraphOptimizationConfig | None = None,
         symbolic_shape: bool = True,
         without_host: bool = False,
         imperative: bool = False,
         numerics: str = "fast",
         memory_limit: int | str | None = None,
-    ):
+    ) -> None:
         if not callable(function):
             raise TypeError(f"trace: {function!r} is not a function")
         if opt_level not in (0, 1, 2, 3):
@@ -154,10 +161,10 @@ class trace(ManualSteps, Dumping):
         self._graph_opt_config = graph_opt_config
         self._without_host = without_host and not record_only  # which never runs anything
         self._imperative = imperative
-        self._guards = None
+        self._guards: Guards | None = None
         self._guard_reason: str | None = None
         fusion = (graph_opt_config or GraphOptimizationConfig())._choices(self._opt_level)
-        self._compiled_as = dict(
+        self._compiled_as: dict[str, Any] = dict(
             name=self._name_and_line(),
             symbolic=self._symbolic,
             capture_as_const=self._capture_as_const,
@@ -175,7 +182,7 @@ class trace(ManualSteps, Dumping):
         self._function = _core.TraceFunction(**self._compiled_as)
         functools.update_wrapper(self, function)
 
-    def __get__(self, instance, owner=None):
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     @property
@@ -188,10 +195,10 @@ class trace(ManualSteps, Dumping):
         return self._check_external
 
     @check_external.setter
-    def check_external(self, flag: bool):
+    def check_external(self, flag: bool) -> None:
         self._check_external = bool(flag)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _core.is_tracing() or _core.open_tapes():
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.
@@ -202,7 +209,7 @@ class trace(ManualSteps, Dumping):
             return self.trace_without_host(*args, **kwargs)
         return self.trace_normal(*args, **kwargs)
 
-    def trace_without_host(self, *args, **kwargs):
+    def trace_without_host(self, *args: Any, **kwargs: Any) -> Any:
         """One call without the Python body, once it was recorded and while its guards hold."""
         leaves = self.flatten_inputs(*args, **kwargs)
         guards = self._guards  # another thread may replace them
@@ -232,7 +239,7 @@ class trace(ManualSteps, Dumping):
             self._guard_reason = reason
         return result
 
-    def trace_normal(self, *args, **kwargs):
+    def trace_normal(self, *args: Any, **kwargs: Any) -> Any:
         """One call with the Python body: recorded the first time, matched afterwards."""
         leaves = self.flatten_inputs(*args, **kwargs)
         try:
@@ -244,7 +251,7 @@ class trace(ManualSteps, Dumping):
         self._function.finish(leaves)
         return result
 
-    def flatten_inputs(self, *args, **kwargs) -> list[Tensor]:
+    def flatten_inputs(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """The tensors among the positional arguments, containers opened, in order."""
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
             raise AssertionError("trace with capture_as_const=True: positional arguments must be Tensors")
@@ -286,7 +293,7 @@ class trace(ManualSteps, Dumping):
             return merge_plans(plans)
         return merge_plans(plans, measured_run(plans, self._function.profiles(), get_max_allocated_memory()))
 
-    def plan(self, *args, **kwargs) -> MemoryPlan:
+    def plan(self, *args: Any, **kwargs: Any) -> MemoryPlan:
         """The memory plan of such a call, which is not run.
 
         The body runs once, on placeholders: nothing is computed, and no memory is taken for what it would compute.
@@ -301,11 +308,11 @@ class trace(ManualSteps, Dumping):
         """
         return self._plan_call(args, kwargs)[0]
 
-    def plan_with_curve(self, *args, **kwargs) -> MemoryPlan:
+    def plan_with_curve(self, *args: Any, **kwargs: Any) -> MemoryPlan:
         """As `plan`, with the curve of what recomputation could save, also where nothing is recomputed."""
         return self._plan_call(args, kwargs, with_curve=True)[0]
 
-    def _plan_call(self, args: tuple, kwargs: dict, **options) -> tuple[MemoryPlan, Any]:
+    def _plan_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> tuple[MemoryPlan, Any]:
         """The plan of a call that is not run, and what the call would return, on placeholders without values."""
         planner = _core.TraceFunction(**{**self._compiled_as, "symbolic": True, "only_plan": True, **options})
         leaves = self.flatten_inputs(*args, **kwargs)
@@ -340,7 +347,7 @@ class trace(ManualSteps, Dumping):
         """The optimized graph as one HTML page: a row for each step, kernels in colours of their own."""
         return "\n".join(self._function.graphs(optimized=True, html=True))
 
-    def get_profile(self) -> dict:
+    def get_profile(self) -> dict[str, Any]:
         """What the steps of the version that ran last cost, summed over its profiled runs.
 
         Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.

@@ -17,9 +17,10 @@ Size = int | Sequence[int]
 
 def _tuple_of(name: str, value: Size, rank: int) -> tuple[int, ...]:
     """``value`` for each of ``rank`` spatial axes. ValueError for another number of values."""
-    if np.ndim(value) == 0:
-        return (int(value),) * rank
-    sizes = tuple(int(size) for size in value)
+    given: Any = value
+    if np.ndim(given) == 0:
+        return (int(given),) * rank
+    sizes = tuple(int(size) for size in given)
     if len(sizes) != rank:
         raise ValueError(f"{name}: {rank} values wanted, or one int; got {value!r}")
     return sizes

@@ -17,9 +17,11 @@ from ._structure import _flatten, _is_tensor
 StateSource = Mapping[str, Any] | Callable[[str, Tensor], Any]
 
 
-def collect(module: Any, rst: dict | None, prefix: str, keep_var: bool) -> tuple[dict, set[str]]:
+def collect(
+    module: Any, rst: dict[str, Any] | None, prefix: str, keep_var: bool
+) -> tuple[dict[str, Any], set[str]]:
     """The state dict of ``module``, and those of its keys whose entries are kept flat."""
-    result: dict = OrderedDict() if rst is None else rst
+    result: dict[str, Any] = OrderedDict() if rst is None else rst
     flat: set[str] = set()
     for path, tensor, owner in _flatten(module, _is_tensor, prefix=prefix):
         if owner._flat_state:
@@ -80,7 +82,7 @@ def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
     )
 
 
-def _shape_of(value: Any) -> tuple:
+def _shape_of(value: Any) -> tuple[int, ...]:
     return value._tuple_shape if isinstance(value, Tensor) else np.shape(value)
 
 

@@ -42,7 +42,7 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, (int, float)) and value > 0
 
 
-def trains(function: Callable, args: tuple, kwargs: dict[str, Any]) -> bool:
+def trains(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether this call of dropout or batch normalization is one for training."""
     if function not in (F.dropout, F.batch_norm):
         return False

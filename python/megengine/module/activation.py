@@ -69,7 +69,7 @@ class PReLU(Module):
         self.weight = Parameter(np.full(shape, init, np.float32))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        slope = self.weight
+        slope: Tensor = self.weight
         if self.num_parameters > 1:
             rank = inputs.ndim
             if rank < 2 or inputs._tuple_shape[1] != self.num_parameters:

@@ -58,14 +58,14 @@ class _BatchNorm(Module):
 
     def reset_running_stats(self) -> None:
         """Running mean to 0, running variance to 1."""
-        if self.track_running_stats:
+        if self.running_mean is not None and self.running_var is not None:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
 
     def reset_parameters(self) -> None:
         """Scale to 1, shift to 0, running statistics to their start."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
 
@@ -80,15 +80,11 @@ class _BatchNorm(Module):
     def forward(self, inp: Tensor) -> Tensor:
         """inp: (N, num_features, ...). Returns the same shape. ValueError for a wrong rank."""
         self._check_input_ndim(inp)
-        mean, var, weight, bias = self.running_mean, self.running_var, self.weight, self.bias
+        terms = self.running_mean, self.running_var, self.weight, self.bias
         if self.freeze:
-            mean, var = mean.detach(), var.detach()
-            if weight is not None:
-                weight, bias = weight.detach(), bias.detach()
-            return F.batch_norm(inp, mean, var, weight, bias, training=False, eps=self.eps)
-        return self._batch_norm(
-            inp, mean, var, weight, bias, self.training or not self.track_running_stats
-        )
+            fixed = [None if term is None else term.detach() for term in terms]
+            return F.batch_norm(inp, *fixed, training=False, eps=self.eps)
+        return self._batch_norm(inp, *terms, self.training or not self.track_running_stats)
 
     def _batch_norm(
         self,

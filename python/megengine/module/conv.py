@@ -183,7 +183,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     weight (in, out, kh, kw), with groups (groups, in / groups, out / groups, kh, kw); bias (1, out, 1, 1).
     """
 
-    output_padding = 0
+    output_padding: Size = 0
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution, (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW)."""
 
     _rank = 3
-    output_padding = 0
+    output_padding: Size = 0
 
     def __init__(
         self,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
-from ..tensor import Tensor
+from ..tensor import Parameter, Tensor
 from ._conv_base import Size, _check_padding_mode, _ConvNd, _pad_width
 
 __all__ = ["DeformableConv2d", "RegionRestrictedConv"]
@@ -13,6 +13,19 @@ __all__ = ["DeformableConv2d", "RegionRestrictedConv"]
 
 class LocalConv2dMixin:
     """Weight shape and forward of LocalConv2d."""
+
+    if TYPE_CHECKING:  # what Conv2d and LocalConv2d have
+        input_height: int
+        input_width: int
+        in_channels: int
+        out_channels: int
+        kernel_size: tuple[int, ...]
+        stride: tuple[int, ...]
+        padding: tuple[int, ...]
+        dilation: tuple[int, ...]
+        groups: int
+        conv_mode: str
+        weight: Parameter
 
     def _infer_weight_shape(self) -> tuple[int, ...]:
         extents = (self.input_height, self.input_width)

@@ -6,7 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -37,6 +37,12 @@ class Module(Holder):
     ``training`` is True at first; ``quantize_disabled`` keeps quantization off this module.
     """
 
+    name: str | None
+    training: bool
+    quantize_disabled: bool
+    _short_name: str | None  # the attribute path under which a parent holds this module
+    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _flat_state = False  # entries of the state dict are 1-D, whatever the tensors' shapes
     _repr_prefix = ""  # before the class name in repr
 
@@ -47,7 +53,7 @@ class Module(Holder):
         state["name"] = name
         state["training"] = True
         state["quantize_disabled"] = False
-        state["_short_name"] = None  # the attribute path under which a parent holds this module
+        state["_short_name"] = None
         state["_forward_pre_hooks"] = OrderedDict()
         state["_forward_hooks"] = OrderedDict()
 
@@ -56,15 +62,20 @@ class Module(Holder):
         """The attribute path under which a parent holds this module."""
         return self._short_name
 
-    def forward(self, inputs: Any) -> Any:
-        """What the module computes; subclasses define it, with arguments of their own.
+    if TYPE_CHECKING:  # subclasses have arguments of their own
 
-        TypeError in this base class.
-        """
-        raise TypeError(
-            f"{type(self).__name__} does not say what it computes\n"
-            "  fix: define forward(self, ...) in the class"
-        )
+        def forward(self, *args: Any, **kwargs: Any) -> Any: ...
+    else:
+
+        def forward(self, inputs: Any) -> Any:
+            """What the module computes; subclasses define it, with arguments of their own.
+
+            TypeError in this base class.
+            """
+            raise TypeError(
+                f"{type(self).__name__} does not say what it computes\n"
+                "  fix: define forward(self, ...) in the class"
+            )
 
     # -- calling ---------------------------------------------------------------------------------
 
@@ -75,7 +86,7 @@ class Module(Holder):
                 return self._call_with_hooks(inputs, kwargs)
         return self.forward(*inputs, **kwargs)
 
-    def _call_with_hooks(self, inputs: tuple, kwargs: dict) -> Any:
+    def _call_with_hooks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook in tuple(self._forward_pre_hooks.values()):
             changed = hook(self, inputs)
             if changed is not None:
@@ -87,14 +98,14 @@ class Module(Holder):
                 outputs = changed
         return outputs
 
-    def register_forward_pre_hook(self, hook: Callable) -> HookHandler:
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
         """Call ``hook(module, inputs)`` before forward; what it returns, if not None, are the new inputs.
 
         inputs: tuple of the positional arguments. Returns a handle with ``remove()``.
         """
         return HookHandler(self._forward_pre_hooks, hook)
 
-    def register_forward_hook(self, hook: Callable) -> HookHandler:
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
         """Call ``hook(module, inputs, outputs)`` after forward; a result other than None replaces outputs.
 
         Returns a handle with ``remove()``.
@@ -156,18 +167,28 @@ class Module(Holder):
         path = prefix or ""
         if id(self) not in seen:
             seen.add(id(self))
-            yield (path, self, None) if with_parent else (path, self)
+            own: Any = (path, self, None) if with_parent else (path, self)
+            yield own
+        found: Any
         for found in _flatten(self, _is_module, prefix=path, seen=seen):
             yield found if with_parent else found[:2]
 
     def _listed(
-        self, predicate: Callable, recursive: bool, prefix: str | None, kwargs: dict
-    ) -> Iterator:
+        self,
+        predicate: Callable[..., Any],
+        recursive: bool,
+        prefix: str | None,
+        kwargs: dict[str, Any],
+    ) -> Iterator[Any]:
         return (found[1] for found in self._named(predicate, recursive, prefix, kwargs))
 
     def _named(
-        self, predicate: Callable, recursive: bool, prefix: str | None, kwargs: dict
-    ) -> Iterator:
+        self,
+        predicate: Callable[..., Any],
+        recursive: bool,
+        prefix: str | None,
+        kwargs: dict[str, Any],
+    ) -> Iterator[Any]:
         with_parent = kwargs.pop("with_parent", False)
         seen = kwargs.pop("seen", None)
         _no_more(kwargs)
@@ -190,7 +211,7 @@ class Module(Holder):
             if parameter.grad is not None:
                 parameter.grad.reset_zero()
 
-    def train(self, mode: bool = True, recursive: bool = True) -> Module:
+    def train(self, mode: bool = True, recursive: bool = True) -> Self:
         """Set ``training`` of this module and, if recursive, of all below it; returns this module."""
         if not recursive:
             self.training = mode
@@ -199,7 +220,7 @@ class Module(Holder):
             module.train(mode, recursive=False)
         return self
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         """``train(False)``."""
         return self.train(False)
 
@@ -223,7 +244,7 @@ class Module(Holder):
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(
-        self, rst: dict | None = None, prefix: str = "", keep_var: bool = False
+        self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
     ) -> dict[str, np.ndarray | Tensor]:
         """Dotted path -> ndarray of all parameters and buffers; with keep_var the Tensors themselves.
 
@@ -233,8 +254,8 @@ class Module(Holder):
         return _state.collect(self, rst, prefix, keep_var)[0]
 
     def _state_dict(
-        self, rst: dict | None = None, prefix: str = "", keep_var: bool = False
-    ) -> tuple[dict, set[str]]:
+        self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
+    ) -> tuple[dict[str, Any], set[str]]:
         return _state.collect(self, rst, prefix, keep_var)
 
     def load_state_dict(
@@ -267,11 +288,12 @@ class Module(Holder):
                 "  fix: call super().__init__() first"
             )
         for key, module in modules:
-            if module._short_name is None:
+            held_as = module._short_name
+            if held_as is None:
                 module.__dict__["_short_name"] = key
-            elif module._short_name != key and self.__dict__.get(module._short_name) is module:
+            elif held_as != key and self.__dict__.get(held_as) is module:
                 warnings.warn(
-                    f"{type(self).__name__}: {key!r} is the module that {module._short_name!r} holds "
+                    f"{type(self).__name__}: {key!r} is the module that {held_as!r} holds "
                     "already; it keeps that name",
                     stacklevel=4,
                 )
@@ -282,7 +304,7 @@ class Module(Holder):
         if isinstance(value, Module) and value._short_name == name:
             value.__dict__["_short_name"] = None
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle, also one whose writer knew fewer of Module's own attributes."""
         own = self.__dict__
         Module.__init__(self)
@@ -307,7 +329,7 @@ class Module(Holder):
         return head + "\n" + "\n".join(lines) + "\n)" if lines else head + ")"
 
 
-def _no_more(kwargs: dict) -> None:
+def _no_more(kwargs: dict[str, Any]) -> None:
     kwargs.pop("requires_grad", None)  # older releases filtered by it
     if kwargs:
         raise TypeError(f"unexpected keyword argument {next(iter(kwargs))!r}")

@@ -75,7 +75,7 @@ class MultiHeadAttention(Module):
         if self.bias:
             parts.append(F.zeros(4 * self.embed_dim))
         self.io_weight_bias[...] = F.concat(parts, 0)
-        if self.add_bias_kv:
+        if self.bias_k is not None and self.bias_v is not None:
             std = math.sqrt(1.0 / self.embed_dim)
             self.bias_k[...] = random.normal(0.0, std, size=(1, 1, self.embed_dim))
             self.bias_v[...] = random.normal(0.0, std, size=(1, 1, self.embed_dim))

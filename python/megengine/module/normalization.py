@@ -31,7 +31,7 @@ class _Norm(Module):
 
     def reset_parameters(self) -> None:
         """Scale to 1, shift to 0."""
-        if self.affine:
+        if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
 
@@ -138,14 +138,15 @@ class GeneralNorm(_Norm):
                 "GeneralNorm: affine=True needs normalized_shape, the shape of weight"
             )
         self.eps = eps
-        self.normalized_shape = None if normalized_shape is None else _as_shape(normalized_shape)
+        shape = () if normalized_shape is None else _as_shape(normalized_shape)
+        self.normalized_shape = None if normalized_shape is None else shape
         self.normalized_axis = _as_shape(normalized_axis)
-        if affine and len(self.normalized_shape) != len(self.normalized_axis):
+        if affine and len(shape) != len(self.normalized_axis):
             raise AssertionError(
                 f"GeneralNorm: {len(self.normalized_axis)} axes {self.normalized_axis} but "
-                f"{len(self.normalized_shape)} sizes {self.normalized_shape}"
+                f"{len(shape)} sizes {shape}"
             )
-        self._make_affine(affine, self.normalized_shape or ())
+        self._make_affine(affine, shape)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.nn.general_norm(
@@ -160,4 +161,5 @@ class GeneralNorm(_Norm):
 
 
 def _as_shape(sizes: int | Sequence[int]) -> tuple[int, ...]:
-    return (int(sizes),) if np.ndim(sizes) == 0 else tuple(int(size) for size in sizes)
+    given: Any = sizes
+    return (int(given),) if np.ndim(given) == 0 else tuple(int(size) for size in given)

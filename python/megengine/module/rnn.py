@@ -8,7 +8,7 @@ order input, forget, cell, output. All parameters start uniform within 1 / sqrt(
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .module import Module
 
 __all__ = ["LSTM", "LSTMCell", "RNN", "RNNCell"]
 
-Hidden = Tensor | tuple[Tensor, Tensor]
+Hidden: TypeAlias = Any  # a state: a Tensor; of an LSTM the pair (h, c)
 
 
 class RNNCellBase(Module):
@@ -143,8 +143,8 @@ class _Unstack(Function):
     def backward(self, *output_grads: Tensor | None) -> Tensor:
         if any(grad is None for grad in output_grads):
             zero = F.zeros_like(self.like)
-            output_grads = [zero if grad is None else grad for grad in output_grads]
-        return F.stack(output_grads, 0)
+            output_grads = tuple(zero if grad is None else grad for grad in output_grads)
+        return F.stack(cast(tuple[Tensor, ...], output_grads), 0)
 
 
 class RNNBase(Module):
@@ -196,7 +196,7 @@ class RNNBase(Module):
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         for cell in self.children():
-            cell.reset_parameters()
+            cast(RNNCellBase, cell).reset_parameters()
 
     def create_cell(self, layer: int) -> RNNCellBase:
         """A new cell for this layer."""
@@ -206,7 +206,7 @@ class RNNBase(Module):
         """States of zeros for all layers."""
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
-    def _state_shape(self, batch_size: int, size: int) -> tuple:
+    def _state_shape(self, batch_size: int, size: int) -> tuple[int, ...]:
         return (self.num_layers * self.num_directions, batch_size, size)
 
     def get_output_from_hidden(self, hx: Hidden) -> Tensor:
@@ -229,7 +229,9 @@ class RNNBase(Module):
                 input = F.nn.dropout(input, self.dropout, training=True)
         return input, self._join(last)
 
-    def _run(self, cell: RNNCellBase, steps: Any, state: Hidden | None) -> tuple[list, Hidden]:
+    def _run(
+        self, cell: RNNCellBase, steps: Any, state: Hidden | None
+    ) -> tuple[list[Tensor], Hidden]:
         output = []
         for step in steps:
             state = cell._advance(step, state)
@@ -239,7 +241,7 @@ class RNNBase(Module):
     def _pick(self, hx: Hidden | None, index: int) -> Hidden | None:
         return None if hx is None else hx[index]
 
-    def _join(self, states: list) -> Hidden:
+    def _join(self, states: list[Any]) -> Hidden:
         return F.stack(states, 0)
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> tuple[Tensor, Hidden]:
@@ -276,7 +278,7 @@ class RNN(RNNBase):
     def create_cell(self, layer: int) -> RNNCell:
         return RNNCell(self._layer_input(layer), self.hidden_size, self.bias, self.nonlinearity)
 
-    def init_hidden(self, batch_size: int) -> Tensor:
+    def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
         return super().init_hidden(batch_size)
 
     def get_output_from_hidden(self, hx: Tensor) -> Tensor:
@@ -302,7 +304,9 @@ class LSTM(RNNBase):
             )
         return LSTMCell(self._layer_input(layer), self.hidden_size, self.bias)
 
-    def init_hidden(self, batch_size: int) -> tuple[Tensor, Tensor]:
+    def init_hidden(  # type: ignore[override]  # no default here
+        self, batch_size: int
+    ) -> tuple[Tensor, Tensor]:
         return super().init_hidden(batch_size), F.zeros(
             self._state_shape(batch_size, self.hidden_size)
         )
@@ -318,5 +322,5 @@ class LSTM(RNNBase):
     def _pick(self, hx: tuple[Tensor, Tensor] | None, index: int) -> tuple[Tensor, Tensor] | None:
         return None if hx is None else (hx[0][index], hx[1][index])
 
-    def _join(self, states: list) -> tuple[Tensor, Tensor]:
+    def _join(self, states: list[Any]) -> tuple[Tensor, Tensor]:
         return F.stack([h for h, _ in states], 0), F.stack([c for _, c in states], 0)

@@ -21,6 +21,7 @@ class Sequential(Module):
     def __init__(self, *args: Module | OrderedDict[str, Module], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layer_keys: list[str] = []
+        items: list[tuple[str, Any]]
         if len(args) == 1 and isinstance(args[0], OrderedDict):
             items = list(args[0].items())
         else:

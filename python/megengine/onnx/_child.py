@@ -4,6 +4,7 @@ Arguments: the tool, and what it takes. Imports nothing of ours; the model, or t
 """
 
 import sys
+from collections.abc import Callable
 
 import onnx
 import onnx.inliner
@@ -37,7 +38,7 @@ def add_defaults(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
             node.attribute.append(row.default_value)
 
 
-TOOLS = {"upgrade": upgrade, "inline": inline}
+TOOLS: dict[str, Callable[..., onnx.ModelProto]] = {"upgrade": upgrade, "inline": inline}
 
 if __name__ == "__main__":
     try:

@@ -46,7 +46,7 @@ class Emitter:
         self.initializers: list[Any] = []
         self._names: dict[int, str] = {}  # by recorded value
         self._taken: set[str] = set()
-        self._constants: dict[tuple, str] = {}
+        self._constants: dict[tuple[Any, ...], str] = {}
         self._extents: dict[Dim, str] = {}
         self._base = ""
         for value, name in zip(recording.inputs, recording.input_names, strict=True):
@@ -114,7 +114,7 @@ class Emitter:
         """What an open axis has, from an input that has it."""
         plain = Dim((symbol,))
         for value, name in zip(self.recording.inputs, self.recording.input_names, strict=True):
-            shape = self.recording.types[value][1]
+            shape: tuple[Any, ...] = self.recording.types[value][1]  # some are Dims
             if plain in shape:
                 axis = shape.index(plain)
                 return self._lead("Shape", name, start=axis, end=axis + 1)
@@ -203,6 +203,6 @@ class Emitter:
         version = helper.find_min_ir_version_for(opsets)
         return helper.make_model(graph, opset_imports=opsets, ir_version=version, producer_name="megjit")
 
-    def _type(self, value: int) -> tuple[int, tuple[int, ...]]:
+    def _type(self, value: int) -> tuple[int, tuple[int | str, ...]]:
         dtype, shape = self.recording.types[value]
         return element_type(dtype), tuple(str(extent) if isinstance(extent, Dim) else extent for extent in shape)

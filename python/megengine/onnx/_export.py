@@ -19,9 +19,9 @@ _LARGEST_MESSAGE = 2**31 - 2**20  # bytes of one protobuf message, with room for
 
 
 def export(
-    model: Callable,
+    model: Callable[..., Any],
     args: Any,
-    path: str | os.PathLike | IO[bytes] | None = None,
+    path: str | os.PathLike[str] | IO[bytes] | None = None,
     *,
     opset: int = DEFAULT_OPSET,
     input_names: Sequence[str] | None = None,
@@ -81,7 +81,7 @@ def _convert(emit: Emitter, node: Node) -> str:
     return ""
 
 
-def write(proto: Any, path: str | os.PathLike | IO[bytes]) -> None:
+def write(proto: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:
     """To a file; tensors go into a second one, ``<path>.data``, where one message could not hold them."""
     if hasattr(path, "write"):
         path.write(proto.SerializeToString())

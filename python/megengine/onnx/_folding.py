@@ -29,11 +29,11 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return _extents(node, inputs[0].shape)
     if node.op_type not in _FOLDED | {"ConstantOfShape", "Range"} or not inputs:
         return None
-    feeds = {name: _held(operand, node.op_type) for name, operand in zip(node.input, inputs, strict=True) if name}
+    feeds: dict[str, Any] = {name: _held(operand, node.op_type) for name, operand in zip(node.input, inputs, strict=True) if name}
     arrays = list(feeds.values())
     if any(array is None or array.size > _MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
         return None
-    if any(operand is not None and operand.is_stored and operand.array.dtype.kind == "f" for operand in inputs):
+    if any(o is not None and o.is_stored and o.array is not None and o.array.dtype.kind == "f" for o in inputs):
         return None  # a parameter stays one
     if not _stays_small(node.op_type, arrays):
         return None
@@ -47,7 +47,7 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return None
 
 
-def _held(operand: Operand, op: str) -> np.ndarray | None:
+def _held(operand: Any, op: str) -> np.ndarray | None:
     return operand.partial if operand.array is None and op in _MOVING else operand.array
 
 
@@ -77,7 +77,8 @@ def _constant(node: Any) -> list[np.ndarray] | None:
 def _extents(node: Any, shape: tuple[int | None, ...]) -> list[np.ndarray] | None:
     """What Shape or Size gives."""
     if node.op_type == "Size":
-        return None if None in shape else [np.asarray(math.prod(shape), np.int64)]
+        known = [extent for extent in shape if extent is not None]
+        return None if len(known) < len(shape) else [np.asarray(math.prod(known), np.int64)]
     bounds = {attribute.name: attribute.i for attribute in node.attribute}
     wanted = shape[bounds.get("start", 0) : bounds.get("end")]
     return [np.asarray([OPEN if extent is None else extent for extent in wanted], np.int64)]

@@ -130,9 +130,9 @@ class _Loader:
         for name in filter(None, node.output):
             self.probes.describe(self.values[name])
 
-    def _add_branch(self, node: Any, condition: Operand) -> None:
+    def _add_branch(self, node: Any, condition: Operand | None) -> None:
         """The nodes of the branch that the condition, which must be known, takes."""
-        if condition.array is None:
+        if condition is None or condition.array is None:
             raise ValueError("If whose condition is not known while loading")
         wanted = "then_branch" if condition.array.reshape(-1)[0] else "else_branch"
         branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)

@@ -48,7 +48,7 @@ class Probes:
 
     def _run(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            self._values[node] = [self._builder.attributes[node.target]] * len(_SIZES)
+            self._values[node] = [self._builder.attributes[str(node.target)]] * len(_SIZES)
         elif all(read in self._values for read in node.all_input_nodes) and not self._takes_long(node):
             try:
                 self._values[node] = [self._called(node, run) for run in range(len(_SIZES))]
@@ -63,8 +63,9 @@ class Probes:
     def _called(self, node: fx.Node, run: int) -> Any:
         args, kwargs = map_arg((node.args, node.kwargs), lambda read: self._values[read][run])
         if node.op == "call_method":
-            return getattr(args[0], node.target)(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        function: Any = node.target
+        return function(*args, **kwargs)
 
     def describe(self, operand: Operand) -> None:
         """Notes shape and dtype with an operand, where they are known."""

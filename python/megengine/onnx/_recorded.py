@@ -59,7 +59,7 @@ class Recording:
 
 
 def record(
-    model: Callable, args: Any, input_names_given: Sequence[str] | None, output_names: Sequence[str] | None
+    model: Callable[..., Any], args: Any, input_names_given: Sequence[str] | None, output_names: Sequence[str] | None
 ) -> Recording:
     """Runs ``model`` on placeholders like ``args`` (Tensors are inputs, all else is fixed) and notes what it calls.
 
@@ -88,7 +88,8 @@ def record(
     finally:
         for tensor, value in held:
             tensor._reset(value)
-    version, results = recorder._version_to_dump(), recorder._results
+    version = recorder._version_to_dump()
+    results: Any = recorder._results  # there are, when there is a version
     parameters = [("", name) for name in _parameter_names(function, places)]
     made = version.export_model(
         input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
@@ -96,14 +97,14 @@ def record(
     recording = _from_model(made)
     _name_reshaped(recording, named)
     quantized = {name: get_scale(tensor.dtype) for name, tensor in named if is_quantize(tensor.dtype)}
-    for value in recording.constants:
-        if recording.names[value] in quantized:
-            recording.scales[value] = quantized[recording.names[value]]
+    for constant in recording.constants:
+        if recording.names[constant] in quantized:
+            recording.scales[constant] = quantized[recording.names[constant]]
     _restore_scalars(recording, tensors)
     return recording
 
 
-def _tensors_of(function: Callable) -> list[Tensor]:
+def _tensors_of(function: Callable[..., Any]) -> list[Tensor]:
     """The tensors that a module holds, or that a function refers to by globals and closures, in modules or without."""
     if isinstance(function, Module):
         return [tensor for _, tensor in function.named_tensors()]
@@ -121,7 +122,7 @@ def _tensors_of(function: Callable) -> list[Tensor]:
 def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> None:
     """Constants that are a parameter in another shape (weights with groups) get its name, if no other constant has it."""
     taken = {recording.names[value] for value in recording.constants}
-    free: dict[tuple, list[tuple[str, Tensor]]] = {}
+    free: dict[tuple[Any, ...], list[tuple[str, Tensor]]] = {}
     for name, tensor in named:
         if name not in taken and tensor.size > 1:
             free.setdefault((tensor.size, tensor.dtype.itemsize), []).append((name, tensor))
@@ -138,14 +139,14 @@ def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> Non
             free[key].remove(match)
 
 
-def resized(args: Any, shapes: Sequence[tuple[int, ...]]) -> tuple:
+def resized(args: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
     """The arguments, with zeros of other shapes in the place of Tensors."""
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     sizes = iter(shapes)
     return tuple(F.zeros(next(sizes), dtype=arg.dtype) if isinstance(arg, (Tensor, np.ndarray)) else arg for arg in args)
 
 
-def _parameter_names(function: Callable, places: list[int]) -> list[str]:
+def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[str]:
     """The names of the positional parameters at ``places``; "" where they cannot be told."""
     if isinstance(function, TracedModule):
         return [str(function.graph.inputs[1 + place]) for place in places]

@@ -21,7 +21,7 @@ class Application:
 
     builder: Builder
     node: Any
-    inputs: list[Operand | None]
+    inputs: list[Any]  # Operands; None, as `input` says, for those left out between others
     attrs: dict[str, Any]
     values: dict[str, Operand]
 
@@ -89,10 +89,10 @@ _SEQUENCES = frozenset({"Split", "TopK", "Unique", "RNN", "GRU", "LSTM", "Dynami
 SIMPLE: dict[str, Callable[[Application], fx.Node | Operand | None]] = {}
 
 
-def simple(*ops: str) -> Callable:
+def simple(*ops: str) -> Callable[..., Any]:
     """Puts a converter into the table."""
 
-    def put(converter: Callable[[Application], fx.Node | Operand | None]) -> Callable:
+    def put(converter: Callable[[Application], fx.Node | Operand | None]) -> Callable[..., Any]:
         SIMPLE.update(dict.fromkeys(ops, converter))
         return converter
 
@@ -275,7 +275,7 @@ def _conv(a: Application) -> fx.Node | None:
     more = [] if bias is None else [_stored_as(a, 2, (1, w.shape[0]) + (1,) * dims)]
     if None in more:
         return None
-    spread = lambda name: _window(a.attrs.get(name, (1,) * dims))  # noqa: E731
+    spread: Callable[[str], Any] = lambda name: _window(a.attrs.get(name, (1,) * dims))  # noqa: E731
     window = {"stride": spread("strides"), "padding": _window(padding), "dilation": spread("dilations"), "groups": groups}
     return a.call(function, a.tensor(0), weight, *more, **window)
 

@@ -133,8 +133,11 @@ def _where(emit: Emitter, call: Call) -> str:
 # -- formulas -------------------------------------------------------------------------------------
 
 
+Number = Callable[[float], str]  # a scalar of the dtype in which a formula is computed
+
+
 def formula(op: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """For a function (emit, number, *operands): ``number`` makes a scalar of the dtype in which it is computed."""
+    """For a function (emit, number, *operands)."""
 
     def put(compute: Callable[..., str]) -> Callable[..., str]:
         def converter(emit: Emitter, call: Call) -> str:
@@ -148,39 +151,39 @@ def formula(op: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
 
 
 @formula("square")
-def _square(emit, number, x):
+def _square(emit: Emitter, number: Number, x: str) -> str:
     return emit("Mul", x, x)
 
 
 @formula("fma3")
-def _fma3(emit, number, a, b, c):
+def _fma3(emit: Emitter, number: Number, a: str, b: str, c: str) -> str:
     return emit("Add", emit("Mul", a, b), c)
 
 
 @formula("rsqrt")
-def _rsqrt(emit, number, x):
+def _rsqrt(emit: Emitter, number: Number, x: str) -> str:
     return emit("Reciprocal", emit("Sqrt", x))
 
 
 @formula("relu6")
-def _relu6(emit, number, x):
+def _relu6(emit: Emitter, number: Number, x: str) -> str:
     return emit("Clip", x, number(0), number(6))
 
 
 @formula("silu")
-def _silu(emit, number, x):
+def _silu(emit: Emitter, number: Number, x: str) -> str:
     return emit("Mul", x, emit("Sigmoid", x))
 
 
 @formula("mish")
-def _mish(emit, number, x):
+def _mish(emit: Emitter, number: Number, x: str) -> str:
     if emit.opset >= 18:
         return emit("Mish", x)
     return emit("Mul", x, emit("Tanh", emit("Softplus", x)))
 
 
 @formula("gelu")
-def _gelu(emit, number, x):
+def _gelu(emit: Emitter, number: Number, x: str) -> str:
     if emit.opset >= 20:
         return emit("Gelu", x)
     below = emit("Add", emit("Erf", emit("Mul", x, number(0.5**0.5))), number(1))
@@ -188,12 +191,12 @@ def _gelu(emit, number, x):
 
 
 @formula("logsigmoid")
-def _logsigmoid(emit, number, x):
+def _logsigmoid(emit: Emitter, number: Number, x: str) -> str:
     return emit("Neg", emit("Softplus", emit("Neg", x)))
 
 
 @formula("expm1")
-def _expm1(emit, number, x):
+def _expm1(emit: Emitter, number: Number, x: str) -> str:
     # 2 t / (1 - t) with t = tanh(x / 2) keeps the digits near 0.
     t = emit("Tanh", emit("Mul", x, number(0.5)))
     near = emit("Div", emit("Add", t, t), emit("Sub", number(1), t))
@@ -202,7 +205,7 @@ def _expm1(emit, number, x):
 
 
 @formula("log1p")
-def _log1p(emit, number, x):
+def _log1p(emit: Emitter, number: Number, x: str) -> str:
     # With u the rounded 1 + x, log(u) x / (u - 1) keeps the digits: Goldberg 1991, theorem 4.
     u = emit("Add", x, number(1))
     corrected = emit("Div", emit("Mul", emit("Log", u), x), emit("Sub", u, number(1)))
@@ -211,18 +214,18 @@ def _log1p(emit, number, x):
 
 
 @formula("logaddexp")
-def _logaddexp(emit, number, x, y):
+def _logaddexp(emit: Emitter, number: Number, x: str, y: str) -> str:
     distance = emit("Abs", emit("Sub", x, y))
     return emit("Add", emit("Max", x, y), emit("Softplus", emit("Neg", distance)))
 
 
 @formula("erfc")
-def _erfc(emit, number, x):
+def _erfc(emit: Emitter, number: Number, x: str) -> str:
     return emit("Sub", number(1), emit("Erf", x))
 
 
 @formula("atan2")
-def _atan2(emit, number, y, x):
+def _atan2(emit: Emitter, number: Number, y: str, x: str) -> str:
     # The angle's half plane follows from the signs; on the vertical axis it is a quarter turn.
     turn = emit("Where", emit("Less", y, number(0)), number(-np.pi), number(np.pi))
     angle = emit("Atan", emit("Div", y, x))
@@ -231,11 +234,11 @@ def _atan2(emit, number, y, x):
     return emit("Where", emit("Equal", x, number(0)), upright, beside)
 
 
-def _truncated(emit, x):
+def _truncated(emit: Emitter, x: str) -> str:
     return emit("Mul", emit("Sign", x), emit("Floor", emit("Abs", x)))
 
 
-def _rounding(rounded: Callable[[Emitter, Callable, str], str]) -> Converter:
+def _rounding(rounded: Callable[[Emitter, Callable[..., Any], str], str]) -> Converter:
     """Integers are whole already."""
 
     def converter(emit: Emitter, call: Call) -> str:
@@ -246,7 +249,7 @@ def _rounding(rounded: Callable[[Emitter, Callable, str], str]) -> Converter:
     return converter
 
 
-def _half_away(emit, number, x):
+def _half_away(emit: Emitter, number: Number, x: str) -> str:
     whole = _truncated(emit, x)
     is_below = emit("Less", emit("Abs", emit("Sub", x, whole)), number(0.5))
     return emit("Where", is_below, whole, emit("Add", whole, emit("Sign", x)))
@@ -275,7 +278,8 @@ def _floor_div(emit: Emitter, call: Call) -> str:
     if is_real(call.dtype):
         return emit("Floor", emit("Div", *operands(emit, call, call.dtype)))
     zero, one = emit.constant(0, np.int32), emit.constant(1, np.int32)
-    quotient = _floor_quotient(emit, *operands(emit, call, np.int32), zero, one)
+    x, y = operands(emit, call, np.int32)
+    quotient = _floor_quotient(emit, x, y, zero, one)
     return quotient if call.dtype == np.int32 else emit.cast(quotient, call.dtype)
 
 

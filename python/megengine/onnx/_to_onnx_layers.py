@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +14,10 @@ from ._to_onnx import converts, operands, reduced
 # -- convolution and pooling ----------------------------------------------------------------------
 
 
-def window(call: Call) -> dict:
+def window(call: Call) -> dict[str, Any]:
     """strides, pads, dilations and group as ONNX has them."""
     dims = len(call.shape) - 2
-    spread = lambda name: list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1)  # noqa: E731
+    spread: Callable[[str], list[int]] = lambda name: list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1)  # noqa: E731
     return {
         "strides": spread("stride"),
         "pads": spread("padding") * 2,
@@ -45,7 +47,7 @@ def _pool(emit: Emitter, call: Call) -> str:
     kernel, stride, padding = (
         list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1) for name in ("kernel", "stride", "padding")
     )
-    window = {"kernel_shape": kernel, "strides": stride, "pads": padding * 2}
+    window: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "pads": padding * 2}
     if call.op == "max_pool":
         return emit("MaxPool", call.inputs[0], **window)
     return emit("AveragePool", call.inputs[0], **window, count_include_pad=int(call.attrs["count_include_padding"]))

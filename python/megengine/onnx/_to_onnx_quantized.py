@@ -26,7 +26,8 @@ def _quantize(makers: Makers, cast: Node) -> Node | None:
     """min(max(round(x / scale) + zero_point, low), high), as 8 bit integers."""
     if makers.recording.types[cast.outputs[0]][0].name not in _STORED:
         return None
-    value, numbers = cast.inputs[0], {}
+    value = cast.inputs[0]
+    numbers: dict[str, Any] = {}
     for op, name in (("minimum", "high"), ("maximum", "low"), ("add", "zero_point"), ("round", ""), ("true_div", "scale")):
         node = makers.only(value, op)
         if node is None:
@@ -45,9 +46,9 @@ def _dequantize(makers: Makers, mul: Node) -> Node | None:
     """(q - zero_point) * scale, of 8 bit integers."""
     shift = makers.only(mul.inputs[0], "sub")
     cast = shift and makers.only(shift.inputs[0], "cast")
-    if not cast or makers.recording.types[cast.inputs[0]][0].name not in _STORED:
+    if not shift or not cast or makers.recording.types[cast.inputs[0]][0].name not in _STORED:
         return None
-    numbers = {"zero_point": makers.number(shift.inputs[1]), "scale": makers.number(mul.inputs[1])}
+    numbers: dict[str, Any] = {"zero_point": makers.number(shift.inputs[1]), "scale": makers.number(mul.inputs[1])}
     if None in numbers.values() or not _is_zero_point(numbers["zero_point"], makers.recording.types[cast.inputs[0]][0]):
         return None
     return Node("dequantize", numbers, cast.inputs, mul.outputs, mul.line)
@@ -66,7 +67,7 @@ def _with_scales(makers: Makers, conv: Node) -> Node | None:
     if number is None or shifts is None:
         return None
     scales = makers.recording.scales
-    known = {"scale_x": scales.get(x, 1.0), "scale_w": scales.get(w, 1.0), "shift": shifts / number}
+    known: dict[str, Any] = {"scale_x": scales.get(x, 1.0), "scale_w": scales.get(w, 1.0), "shift": shifts / number}
     known["scale_y"] = scales[conv.outputs[0]] = known["scale_x"] * known["scale_w"] / number
     return Node("quantized_window", {**conv.attrs, **known}, (x, w), conv.outputs, conv.line)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..core import ops
 from ..tensor import Parameter
@@ -20,7 +21,7 @@ class Adadelta(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Parameter] | Iterable[dict],
+        params: Iterable[Parameter] | Iterable[dict[str, Any]],
         lr: float = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
@@ -30,13 +31,13 @@ class Adadelta(Optimizer):
             raise ValueError(f"Adadelta: rho must lie in [0, 1], got {rho}")
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
 
-    def _create_state(self, param_group: dict) -> None:
+    def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
             self._add_state(param, "square_avg")
             self._add_state(param, "acc_delta")
         add_steps(self._state, param_group["params"])
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         minus_lr = option(param_group, lambda group: -group["lr"])
         eps = option(param_group, lambda group: group["eps"])
         rho = option(param_group, lambda group: group["rho"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..core import ops
 from ..tensor import Parameter
@@ -20,7 +21,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Parameter] | Iterable[dict],
+        params: Iterable[Parameter] | Iterable[dict[str, Any]],
         lr: float = 1e-2,
         lr_decay: float = 0.0,
         eps: float = 1e-10,
@@ -30,12 +31,12 @@ class Adagrad(Optimizer):
             params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay}
         )
 
-    def _create_state(self, param_group: dict) -> None:
+    def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
             self._add_state(param, "square_avg")
         add_steps(self._state, param_group["params"])
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         minus_lr = option(param_group, lambda group: -group["lr"])
         lr_decay = option(param_group, lambda group: group["lr_decay"])
         eps = option(param_group, lambda group: group["eps"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from .. import functional as F
 from ..core import ops
@@ -16,7 +17,7 @@ __all__ = ["Adam"]
 class Moments:
     """The options of one group as Tensors, and the updates of both moments with them."""
 
-    def __init__(self, param_group: dict) -> None:
+    def __init__(self, param_group: dict[str, Any]) -> None:
         self.beta1 = option(param_group, lambda group: group["betas"][0])
         self.rest1 = option(param_group, lambda group: 1 - group["betas"][0])
         self.beta2 = option(param_group, lambda group: group["betas"][1])
@@ -49,7 +50,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Parameter] | Iterable[dict],
+        params: Iterable[Parameter] | Iterable[dict[str, Any]],
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -59,13 +60,13 @@ class Adam(Optimizer):
             params, {"lr": lr, "weight_decay": weight_decay, "betas": betas, "eps": eps}
         )
 
-    def _create_state(self, param_group: dict) -> None:
+    def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
             self._add_state(param, "exp_avg")
             self._add_state(param, "exp_avg_sq")
         add_steps(self._state, param_group["params"])
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         moments = Moments(param_group)
         minus_lr = option(param_group, lambda group: -group["lr"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
@@ -75,6 +76,6 @@ class Adam(Optimizer):
             rate = minus_lr / correction
             for param in params:
                 grad = ops.fma3(param, decay, param.grad) if decays else param.grad
-                first, second = moments.update(self._state[param], grad)
+                first, second = moments.update(self._state[param], grad)  # type: ignore[arg-type]  # counted: has one
                 update = moments.direction(first, second, root_correction)
                 write(param, ops.fma3(update, rate, param))

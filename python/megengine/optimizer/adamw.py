@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..core import ops
 from ..tensor import Parameter
@@ -21,7 +22,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params: Iterable[Parameter] | Iterable[dict],
+        params: Iterable[Parameter] | Iterable[dict[str, Any]],
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -29,7 +30,7 @@ class AdamW(Adam):
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay)
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         moments = Moments(param_group)
         minus_lr = option(param_group, lambda group: -group["lr"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
@@ -40,7 +41,7 @@ class AdamW(Adam):
             # p - lr * (u / c + wd * p) = p + rate * (u + c * wd * p), with rate = -lr / c
             corrected_decay = decay * correction if decays else None
             for param in params:
-                first, second = moments.update(self._state[param], param.grad)
+                first, second = moments.update(self._state[param], param.grad)  # type: ignore[arg-type]  # counted: has one
                 update = moments.direction(first, second, root_correction)
                 if decays:
                     update = ops.fma3(param, corrected_decay, update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from .. import functional as F
 from ..core import ops
@@ -33,7 +34,7 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
 
 
 def _norm_of(grads: list[Tensor], ord: float) -> Tensor:
-    total = None
+    total: Any = None  # a Tensor after the first
     for grad in grads:
         if ord == float("inf"):
             part = F.max(ops.abs(grad))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class LAMB(Adam):
 
     def __init__(
         self,
-        params: Iterable[Parameter] | Iterable[dict],
+        params: Iterable[Parameter] | Iterable[dict[str, Any]],
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -44,7 +45,7 @@ class LAMB(Adam):
     def _write_weight(self, param: Parameter, value: Tensor) -> None:
         write(param, value)
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         moments = Moments(param_group)
         minus_lr = option(param_group, lambda group: -group["lr"])
         adapts = self.always_adapt or param_group["weight_decay"] > 0
@@ -56,7 +57,8 @@ class LAMB(Adam):
                 correction, root_correction = moments.corrections(step)
                 inverse = 1.0 / correction
             for param in params:
-                weight, grad = self._weight_of(param), param.grad
+                weight: Tensor = self._weight_of(param)
+                grad: Any = param.grad  # never None: counted
                 if grad.dtype != weight.dtype:
                     grad = grad.astype(weight.dtype)
                 first, second = moments.update(self._state[param], grad)
@@ -81,7 +83,7 @@ def _trust(weight: Tensor, update: Tensor) -> Tensor:
 class LAMBFp16(LAMB):
     """LAMB that keeps and updates float32 copies of float16 parameters, in the state ``param_fp32``."""
 
-    def _create_state(self, param_group: dict) -> None:
+    def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
             self._add_state(param, "param_fp32", param.numpy().astype("float32"))
             for name in ("exp_avg", "exp_avg_sq"):

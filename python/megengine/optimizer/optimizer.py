@@ -32,7 +32,7 @@ def scalar(value: float) -> Tensor:
     return Tensor(np.float32(value))
 
 
-def option(group: dict, read: Callable[[dict], float]) -> Tensor:
+def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float]) -> Tensor:
     """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew."""
     tensor = scalar(read(group))
     if _core.is_capturing():
@@ -40,9 +40,10 @@ def option(group: dict, read: Callable[[dict], float]) -> Tensor:
     return tensor
 
 
-def _reader(group: dict, read: Callable[[dict], float]) -> Callable[[], Tensor]:
+def _reader(group: dict[str, Any], read: Callable[[dict[str, Any]], float]) -> Callable[[], Tensor]:
     """Gives the option's tensor, which is made anew only when the number has changed."""
-    digits, tensor = "", None
+    digits = ""
+    tensor: Any = None  # a Tensor after the first call
 
     def current() -> Tensor:
         nonlocal digits, tensor
@@ -76,15 +77,17 @@ class Optimizer:
     """
 
     def __init__(
-        self, params: Iterable[Parameter] | Parameter | Iterable[dict] | dict, defaults: dict
+        self,
+        params: Iterable[Parameter] | Parameter | Iterable[dict[str, Any]] | dict[str, Any],
+        defaults: dict[str, Any],
     ) -> None:
         self._state: dict[Parameter, dict[str, Tensor]] = {}
         self._defaults = defaults
-        self.param_groups: list[dict] = []
+        self.param_groups: list[dict[str, Any]] = []
         for group in _groups_of(params):
             self.add_param_group(group)
 
-    def add_param_group(self, param_group: dict) -> None:
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Take over one more group, a dict with ``params`` and options, and make its state."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError("add_param_group: a dict with an entry 'params' is wanted")
@@ -117,7 +120,7 @@ class Optimizer:
         self.param_groups.append(group)
         self._create_state(group)
 
-    def _check_options(self, group: dict) -> None:
+    def _check_options(self, group: dict[str, Any]) -> None:
         """ValueError for options that cannot be."""
         for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay"):
             value = group.get(name, 0)
@@ -129,10 +132,10 @@ class Optimizer:
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def _create_state(self, param_group: dict) -> None:
+    def _create_state(self, param_group: dict[str, Any]) -> None:
         """Make the state of each parameter with `_add_state`."""
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         """Update each parameter of the group that has a gradient."""
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
@@ -189,7 +192,7 @@ class Optimizer:
 
     # -- state dict ------------------------------------------------------------------------------
 
-    def state_dict(self, keep_var: bool = False) -> dict:
+    def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         """``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
 
         keep_var: Tensors instead of ndarrays. An id is the place of a parameter in the order of all groups.
@@ -210,7 +213,7 @@ class Optimizer:
         }
         return {"param_groups": groups, "state": state}
 
-    def load_state_dict(self, state: Mapping) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over options and state from a `state_dict` of an optimizer with the same groups.
 
         ValueError when the numbers of groups, or of parameters in one, differ.
@@ -233,7 +236,9 @@ class Optimizer:
                     group[name] = value
 
 
-def _loaded(param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tensor]) -> dict:
+def _loaded(
+    param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tensor]
+) -> dict[str, Any]:
     """The saved state of one parameter. Equal steps become one Tensor again, see _steps.py."""
     states = {}
     for name, value in saved.items():
@@ -248,7 +253,7 @@ def _loaded(param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tens
     return states
 
 
-def _groups_of(params: Any) -> list[dict]:
+def _groups_of(params: Any) -> list[dict[str, Any]]:
     """The groups that the argument of the constructor stands for."""
     if isinstance(params, Tensor):
         return [{"params": [params]}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..core import ops
 from ..tensor import Parameter
@@ -20,7 +21,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Parameter] | Iterable[dict],
+        params: Iterable[Parameter] | Iterable[dict[str, Any]],
         lr: float,
         momentum: float = 0.0,
         nesterov: bool = False,
@@ -31,12 +32,12 @@ class SGD(Optimizer):
         self.nesterov = nesterov
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
-    def _create_state(self, param_group: dict) -> None:
+    def _create_state(self, param_group: dict[str, Any]) -> None:
         if param_group["momentum"] != 0.0:
             for param in param_group["params"]:
                 self._add_state(param, "momentum_buffer")
 
-    def _updates(self, param_group: dict) -> None:
+    def _updates(self, param_group: dict[str, Any]) -> None:
         fma, states = ops.fma3, self._state  # fma3(a, b, c) = a * b + c
         minus_lr = option(param_group, lambda group: -group["lr"])
         decays = param_group["weight_decay"] != 0.0 or is_tracing()

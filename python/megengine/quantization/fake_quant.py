@@ -94,6 +94,8 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self._check_dtype(qparams)
         if qparams.mode != QuantMode.SYMMERTIC:
             raise ValueError(f"TQT is symmetric and cannot take {qparams!r}")
+        if qparams.scale is None:
+            raise ValueError(f"TQT cannot start from {qparams!r}, which has no scale")
         self.scale[...] = F.log(qparams.scale) / math.log(2)
 
     def get_qparams(self) -> QParams:
@@ -129,7 +131,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return F.maximum(self.step_size, self.eps)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        weight = self.grad_scale
+        weight: Tensor | float | None = self.grad_scale
         if weight is None:
             weight = 1.0 / math.sqrt(max(inp.size * self.qmax, 1))
         out = lsq_forward(self.qmin, self.qmax, inp, self._step(), self.zero_point, weight)

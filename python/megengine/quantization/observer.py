@@ -7,7 +7,7 @@ includes 0, so that 0 is exact.
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Observer(Module, QParamsModuleMixin):
         """Watch no longer."""
         self.enabled = False
 
-    def train(self, mode: bool = True, recursive: bool = True) -> Observer:
+    def train(self, mode: bool = True, recursive: bool = True) -> Self:
         """Also enables (training) or disables (evaluation)."""
         self.enabled = mode
         return super().train(mode, recursive)
@@ -110,7 +110,7 @@ class MinMaxObserver(Observer):
         return f"{super()._module_info_string()}, mode={self.mode.name}"
 
 
-class _SyncRange:
+class _SyncRange(MinMaxObserver):
     """The range over all processes of the group."""
 
     def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ class _SyncRange:
         return dist.all_reduce_min(low), dist.all_reduce_max(high)
 
 
-class SyncMinMaxObserver(_SyncRange, MinMaxObserver):
+class SyncMinMaxObserver(_SyncRange):
     """MinMaxObserver of what all processes see."""
 
     def forward(self, x_orig: Tensor) -> Tensor:
@@ -261,13 +261,18 @@ class PassiveObserver(Observer):
     @property
     def scale(self) -> Tensor:
         """Of the parameters that are set. ValueError when set to what is not positive."""
-        return self.get_qparams().scale
+        return self._scale()
 
     @scale.setter
     def scale(self, value: Any) -> None:
         if not np.all(np.asarray(value) > 0):
             raise ValueError(f"PassiveObserver.scale: {value!r} is not positive")
-        self.get_qparams().scale[...] = value
+        self._scale()[...] = value
+
+    def _scale(self) -> Tensor:
+        scale = self.get_qparams().scale
+        assert scale is not None  # set_qparams gave one
+        return scale
 
     def get_qparams(self) -> QParams:
         if self.qparams is None:

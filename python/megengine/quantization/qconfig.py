@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple, Self
 
 from ..module.module import Module
-from .fake_quant import TQT, FakeQuantize
+from .fake_quant import TQT, FakeQuantize, _FakeQuantize
 from .observer import (
     ExponentialMovingAverageObserver,
     HistogramObserver,
     MinMaxObserver,
+    Observer,
     PassiveObserver,
     SyncExponentialMovingAverageObserver,
 )
@@ -28,9 +29,14 @@ __all__ = [
     "tqt_qconfig",
 ]
 
-_Fields = namedtuple(
-    "QConfig", ["weight_observer", "act_observer", "weight_fake_quant", "act_fake_quant"]
-)
+_Factory = Callable[[], Any] | None
+
+
+class _Fields(NamedTuple):
+    weight_observer: _Factory
+    act_observer: _Factory
+    weight_fake_quant: _Factory
+    act_fake_quant: _Factory
 
 
 class QConfig(_Fields):
@@ -43,11 +49,11 @@ class QConfig(_Fields):
 
     def __new__(
         cls,
-        weight_observer: Callable[[], Module] | None,
-        act_observer: Callable[[], Module] | None,
-        weight_fake_quant: Callable[[], Module] | None,
-        act_fake_quant: Callable[[], Module] | None,
-    ) -> QConfig:
+        weight_observer: _Factory,
+        act_observer: _Factory,
+        weight_fake_quant: _Factory,
+        act_fake_quant: _Factory,
+    ) -> Self:
         fields = (weight_observer, act_observer, weight_fake_quant, act_fake_quant)
         for name, factory in zip(cls._fields, fields, strict=True):
             if isinstance(factory, Module):
@@ -59,13 +65,13 @@ class QConfig(_Fields):
 
 
 def _config(
-    weight_observer: type[Module] | None,
-    act_observer: type[Module] | None,
-    fake_quant: type[Module] | None,
+    weight_observer: type[Observer] | None,
+    act_observer: type[Observer] | None,
+    fake_quant: type[_FakeQuantize] | None,
     weight_dtype: str = "qint8_narrow",  # without -128, so that products of two fit 15 bits
     act_dtype: str = "qint8",
 ) -> QConfig:
-    def factory(cls: type[Module] | None, dtype: str) -> Callable[[], Module] | None:
+    def factory(cls: type[Observer] | type[_FakeQuantize] | None, dtype: str) -> _Factory:
         return None if cls is None else partial(cls, dtype=dtype)
 
     return QConfig(

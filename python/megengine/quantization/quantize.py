@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -88,9 +88,9 @@ def quantize_qat(
 
 def _converted(
     module: Module,
-    table: dict[type, type],
-    make: Callable[[type, Module], Module],
-    done: dict[int, tuple],
+    table: Mapping[Any, Any],
+    make: Callable[[Any, Module], Module],
+    done: dict[int, tuple[Any, ...]],
 ) -> Module:
     """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
     if id(module) in done:
@@ -134,9 +134,11 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
             (layer.act_observer, act),
             (layer.act_fake_quant, act),
         ):
-            takes = qparams is not None and hasattr(quantizer, "set_qparams")
-            if takes and quantizer.dtype == qparams.dtype_meta:
-                quantizer.set_qparams(qparams)
+            set_qparams = getattr(quantizer, "set_qparams", None)
+            if quantizer is None or qparams is None or set_qparams is None:
+                continue
+            if quantizer.dtype == qparams.dtype_meta:
+                set_qparams(qparams)
     return module
 
 
@@ -164,7 +166,7 @@ def disable_observer(module: Module) -> None:
         layer.set_observer(False)
 
 
-def hook_qat_module(module: Module, func: Callable) -> list[HookHandler]:
+def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandler]:
     """Register ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
 
     Returns the handles, which have ``remove()``.
@@ -184,7 +186,7 @@ def apply_easy_quant(
     """
     multiples = np.linspace(start, stop, num)
 
-    def search(layer: QATModule, inputs: tuple, _: Any) -> Tensor:
+    def search(layer: QATModule, inputs: tuple[Any, ...], _: Any) -> Tensor:
         wanted = _direction(_result_with(layer, inputs, weight=False, act=False))
         _improve(
             layer.weight_observer,
@@ -207,7 +209,7 @@ def apply_easy_quant(
     return module
 
 
-def _result_with(layer: QATModule, inputs: tuple, weight: bool, act: bool) -> Tensor:
+def _result_with(layer: QATModule, inputs: tuple[Any, ...], weight: bool, act: bool) -> Tensor:
     """The layer's result with these of its fake quantizers; both are enabled afterwards."""
     quantizers = ((layer.weight_fake_quant, weight), (layer.act_fake_quant, act))
     for quantizer, enabled in quantizers:
@@ -225,6 +227,7 @@ def _improve(
     """Give ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
     if not isinstance(observer, PassiveObserver):
         return
+    assert observer.orig_scale is not None, "apply_easy_quant: an observer has no scale yet"
     scales = [float(observer.orig_scale) * multiple for multiple in multiples]
     cosines = []
     for scale in scales:

@@ -57,8 +57,8 @@ def lsq_forward(
     qmax: int,
     inp: Tensor,
     step_size: Tensor,
-    zero_point: Tensor | None = None,
-    scale_grad: Tensor | None = None,
+    zero_point: Tensor | float | None = None,
+    scale_grad: Tensor | float | None = None,
 ) -> Tensor:
     """``inp`` rounded to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in inp and step_size.
 
@@ -70,10 +70,10 @@ def lsq_forward(
     return ops.fake_quant(inp, step_size, zero_point, scale_grad, qmin=qmin, qmax=qmax)
 
 
-def register_method_to_class(cls: type) -> Callable[[Callable], Callable]:
+def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that makes a function, or functools.partial, a method of ``cls``."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(function, partial):
             name, inner = function.func.__name__, function
 
@@ -94,7 +94,7 @@ class QuantMode(Enum):
     SYMMERTIC = 1
     ASYMMERTIC = 2
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return QuantMode, (
             self.value,
         )  # Enum's own way is a getattr, which `megengine.load` refuses
@@ -188,12 +188,13 @@ class QParamsModuleMixin(abc.ABC):
     def get_quantized_dtype(self) -> np.dtype:
         """The NumPy dtype that carries scale and zero point. ValueError while they are unknown."""
         qparams = self.get_qparams()
-        if qparams.scale is None:
+        meta = qparams.dtype_meta
+        if qparams.scale is None or meta is None:
             raise ValueError(f"{type(self).__name__} has seen no data, so its scale is unknown")
         zero_point = None if qparams.zero_point is None else int(qparams.zero_point)
-        if qparams.dtype_meta.is_unsigned and zero_point is None:
+        if meta.is_unsigned and zero_point is None:
             zero_point = 0
-        return create_quantized_dtype(qparams.dtype_meta, float(qparams.scale), zero_point)
+        return create_quantized_dtype(meta, float(qparams.scale), zero_point)
 
 
 def create_qparams(
@@ -218,9 +219,9 @@ def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
             f"fake_quant_tensor: {qparams!r} is not complete\n"
             "  fix: let the observer see data first, or set_qparams"
         )
-    zero_point = 0.0 if zero_point is None else zero_point
+    offset = 0.0 if zero_point is None else zero_point
     scale = scale.detach() if isinstance(scale, Tensor) else scale
-    out = ops.fake_quant(inp, scale, zero_point, 1.0, qmin=meta.qmin, qmax=meta.qmax)
+    out = ops.fake_quant(inp, scale, offset, 1.0, qmin=meta.qmin, qmax=meta.qmax)
     out.qparams.update(qparams)
     return out
 
@@ -230,18 +231,16 @@ def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor |
 
     Unchanged unless both carry symmetric 8-bit quantization parameters.
     """
-    if bias is None or not (
-        _is_symmetric_8_bit(inp._qparams) and _is_symmetric_8_bit(w_qat._qparams)
-    ):
+    scales = _scale_of_8_bit(inp._qparams), _scale_of_8_bit(w_qat._qparams)
+    if bias is None or scales[0] is None or scales[1] is None:
         return bias
-    scale = inp.qparams.scale * w_qat.qparams.scale
+    scale = scales[0] * scales[1]
     return fake_quant_tensor(bias, create_qparams(QuantMode.SYMMERTIC, "qint32", scale))
 
 
-def _is_symmetric_8_bit(qparams: QParams | None) -> bool:
-    return (
-        qparams is not None
-        and qparams.scale is not None
-        and qparams.mode == QuantMode.SYMMERTIC
-        and qparams.dtype_meta.name in ("qint8", "qint8_narrow", "quint8")
-    )
+def _scale_of_8_bit(qparams: QParams | None) -> Tensor | None:
+    """The scale, if ``qparams`` are symmetric and of 8 bits."""
+    if qparams is None or qparams.dtype_meta is None or qparams.mode != QuantMode.SYMMERTIC:
+        return None
+    is_8_bit = qparams.dtype_meta.name in ("qint8", "qint8_narrow", "quint8")
+    return qparams.scale if is_8_bit else None

@@ -4,15 +4,14 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 function is an op of the key, and the key is one of its inputs.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
 from .._core import RandomState
 from ..core import apply_const, ops
 from ..core.tensor.dtype import dtype_name
-from ..core.tensor.shapes import as_int, as_ints
+from ..core.tensor.shapes import IntLike, IntsLike, Shape, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
 from ..device import require
 from ..tensor import Tensor
@@ -40,7 +39,7 @@ _default = _core.default_random_state()
 _default.seed(_fresh_seed())
 
 
-def _checked_seed(seed) -> int:
+def _checked_seed(seed: IntLike) -> int:
     value = as_int(seed, "seed")
     if value < 0:
         raise ValueError(f"seed: {value} is negative")
@@ -58,7 +57,7 @@ def seed(seed: int) -> None:
     default_random_state().seed(_checked_seed(seed))
 
 
-def _shape(size, default=(1,)) -> tuple:
+def _shape(size: IntsLike | None, default: Shape = (1,)) -> Shape:
     if size is None:
         return default
     shape = as_ints(size, "size")
@@ -67,7 +66,7 @@ def _shape(size, default=(1,)) -> tuple:
     return shape
 
 
-def _parameter(value, name: str, positive: bool) -> Tensor:
+def _parameter(value: ArrayLike, name: str, positive: bool) -> Tensor:
     if not isinstance(value, Tensor):
         value = apply_const(np.asarray(value, np.float32))
     elif value.dtype != np.float32:
@@ -81,7 +80,7 @@ def _is_recording() -> bool:
     return _core.is_tracing()
 
 
-def _broadcast_parameters(size, *parameters: Tensor) -> list:
+def _broadcast_parameters(size: IntsLike | None, *parameters: Tensor) -> list[Tensor]:
     """Parameters at the shape of the result: size + their broadcast shape."""
     common = np.broadcast_shapes(*(p._tuple_shape for p in parameters))
     shape = _shape(size, default=()) + common
@@ -93,27 +92,26 @@ class RNG:
     ``megengine.random``.
     """
 
-    def __init__(self, seed: int = None, device: str = None):
+    def __init__(self, seed: int | None = None, device: str | None = None) -> None:
         self._device = None if device is None else str(device)
-        if device is not None:
+        if self._device is not None:
             require(self._device)
-        self._seed = _fresh_seed() if seed is None else _checked_seed(seed)
-        self._state = RandomState(self._seed)
+        started = _fresh_seed() if seed is None else _checked_seed(seed)
+        self._seed: int | None = started  # None: the global stream, whose seed may change
+        self._state = RandomState(started)
 
     @property
     def seed(self) -> int:
         """The seed that the stream was started with."""
         return self._state.current_seed if self._seed is None else self._seed
 
-    def _key(self):
+    def _key(self) -> Tensor:
         return self._state.key()
 
     def _placed(self, x: Tensor) -> Tensor:
         return x if self._device is None else x.to(self._device)
 
-    def uniform(
-        self, low: float = 0, high: float = 1, size: int | Iterable[int] | Tensor | None = None
-    ) -> Tensor:
+    def uniform(self, low: float = 0, high: float = 1, size: IntsLike | None = None) -> Tensor:
         """Uniform in [low, high), float32; size None is (1,). AssertionError unless low < high."""
         assert low < high, f"uniform: low {low} is not below high {high}"
         x = ops.random_uniform(self._key(), shape=_shape(size))
@@ -121,9 +119,7 @@ class RNG:
             x = ops.add(ops.mul(x, high - low), low)
         return self._placed(x)
 
-    def normal(
-        self, mean: float = 0, std: float = 1, size: int | Iterable[int] | Tensor | None = None
-    ) -> Tensor:
+    def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
         """Normal of the given mean and standard deviation, float32; size None is (1,)."""
         x = ops.random_normal(self._key(), shape=_shape(size))
         if isinstance(std, Tensor) or std != 1:
@@ -136,7 +132,7 @@ class RNG:
         self,
         shape: float | Tensor,
         scale: float | Tensor = 1,
-        size: int | Iterable[int] | None = None,
+        size: IntsLike | None = None,
     ) -> Tensor:
         """Gamma of the given shape and scale; result shape is size + the parameters'.
         AssertionError unless positive.
@@ -150,7 +146,7 @@ class RNG:
         self,
         alpha: float | Tensor,
         beta: float | Tensor,
-        size: int | Iterable[int] | None = None,
+        size: IntsLike | None = None,
     ) -> Tensor:
         """Beta(alpha, beta); result shape is size + the parameters'. AssertionError unless
         positive.
@@ -158,22 +154,20 @@ class RNG:
         parameters = _parameter(alpha, "alpha", True), _parameter(beta, "beta", True)
         return self._placed(ops.random_beta(self._key(), *_broadcast_parameters(size, *parameters)))
 
-    def poisson(self, lam: float | Tensor, size: int | Iterable[int] | None = None) -> Tensor:
+    def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
         """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless
         positive.
         """
         parameters = _broadcast_parameters(size, _parameter(lam, "lam", True))
         return self._placed(ops.random_poisson(self._key(), *parameters))
 
-    def exponential(
-        self, rate: float | Tensor = 1.0, size: int | Iterable[int] | None = None
-    ) -> Tensor:
+    def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
         """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError
         unless positive.
         """
-        (rate,) = _broadcast_parameters(size, _parameter(rate, "rate", True))
-        u = ops.random_uniform(self._key(), shape=rate._tuple_shape)
-        return self._placed(ops.true_div(ops.neg(ops.log1p(ops.neg(u))), rate))
+        (rates,) = _broadcast_parameters(size, _parameter(rate, "rate", True))
+        u = ops.random_uniform(self._key(), shape=rates._tuple_shape)
+        return self._placed(ops.true_div(ops.neg(ops.log1p(ops.neg(u))), rates))
 
     def multinomial(
         self, input: Tensor, num_samples: int, replacement: bool | None = False
@@ -207,7 +201,7 @@ class RNG:
             )
         )
 
-    def permutation(self, n: int | Tensor, *, dtype="int32") -> Tensor:
+    def permutation(self, n: int | Tensor, *, dtype: DTypeLike = "int32") -> Tensor:
         """0 .. n - 1 in random order; for a tensor its entries along axis 0 in random order."""
         if isinstance(n, Tensor) and n.ndim:
             return self._placed(self._shuffled(n))
@@ -229,8 +223,8 @@ class RNG:
         if inp.ndim and inp.size:
             inp._reset(self._shuffled(inp))
 
-    def __del__(self):
-        self._state = None
+    def __del__(self) -> None:
+        self._state = None  # type: ignore[assignment]  # nobody draws from it any more
 
 
 def _default_rng() -> RNG:

@@ -39,7 +39,7 @@ _NODES = {cls.__name__: cls for cls in (ModuleNode, TensorNode)}
 _EXPRS = {cls.__name__: cls for cls in (Input, GetAttr, CallMethod, CallFunction, Apply, Constant)}
 
 
-def load(f: str | os.PathLike | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
+def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
     """The TracedModule that `TracedModule.save` wrote. Reading runs no code that the file chose.
 
     trusted: functions and classes of yours that it calls: a list, or a mapping from the names in the file. Those given
@@ -97,7 +97,7 @@ add_kind(Kind("packed", lambda v: isinstance(v, Packed), lambda w, v: w.list(v),
 
 
 def _write_node(node: Node, writer: ValueWriter) -> dict[str, Any]:
-    written = {"kind": type(node).__name__, "name": node._name, "qualname": node._qualname}
+    written: dict[str, Any] = {"kind": type(node).__name__, "name": node._name, "qualname": node._qualname}
     if isinstance(node, TensorNode):
         written |= {
             "shape": None if node._shape is None else list(node._shape),
@@ -214,7 +214,8 @@ def _check_attribute(expr: GetAttr | Constant, what: str) -> None:
 def _write_graph(graph: InternalGraph, writer: ValueWriter) -> dict[str, Any]:
     outer, writer.nodes = writer.nodes, {}
     try:
-        nodes, exprs = [], []
+        nodes: list[Any] = []
+        exprs: list[Any] = []
         for expr in graph:
             check_step(expr)
             written = _write_expr(expr, writer)
@@ -296,7 +297,8 @@ def _parameter(item: Any, reader: ValueReader) -> inspect.Parameter:
     if len(expect(item, list)) not in (2, 3):
         raise Damaged("a parameter of a signature is not complete")
     name, kind, *default = item
-    kinds = {int(kind): kind for kind in type(inspect.Parameter.KEYWORD_ONLY)}
+    every: Any = type(inspect.Parameter.KEYWORD_ONLY)
+    kinds = {int(kind): kind for kind in every}
     if type(kind) is not int or kind not in kinds:
         raise Damaged(f"a parameter is of the unknown kind {kind!r}")
     return inspect.Parameter(expect(name, str), kinds[kind], **{"default": reader(d) for d in default})

@@ -58,7 +58,7 @@ class Expr(Call):
         """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
         graph = self.top_graph
         nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
-        places = graph.positions() if nodes else {}
+        places = graph.positions() if graph is not None and nodes else {}
         for new in nodes:
             if new.top_graph is not graph:
                 raise ValueError(
@@ -111,7 +111,7 @@ class Expr(Call):
         bound.arguments[name] = val
         self.set_arguments(bound.args, bound.kwargs)
 
-    def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+    def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with values of ``self.inputs`` in the nodes' places."""
         env = dict(zip(self.inputs, inputs, strict=True))
         args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
@@ -183,7 +183,7 @@ class Expr(Call):
     @property
     def top_graph(self) -> InternalGraph | None:
         """The graph this expr is in."""
-        return self._holder
+        return self._holder  # type: ignore[return-value]  # exprs stand in no other graphs
 
     def enable_remove(self) -> None:
         """Let ``compile`` take this expr out when nothing needs it."""
@@ -241,5 +241,5 @@ class Expr(Call):
     def __copy__(self) -> Expr:
         raise TypeError(f"{self.describe()} is part of its graph\n  fix: copy the TracedModule")
 
-    def __deepcopy__(self, memo: dict) -> Expr:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
         return memo[id(self)] if id(self) in memo else self.__copy__()

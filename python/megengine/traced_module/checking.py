@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from ..utils.module_utils import kept_tensors
 from . import tm_config
 from .expr import CallFunction, Expr, is_call_module
+from .node import Node
 from .packing import unpack
 from .pytree import tree_flatten
 from .traced_module import TracedModule
@@ -22,7 +23,7 @@ class TraceMismatch(RuntimeError):
     """The graph does not compute what the program did."""
 
 
-def traced_and_checked(mod: Module, args: tuple, kwargs: dict[str, Any]) -> TracedModule:
+def traced_and_checked(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedModule:
     """Trace ``mod``; tensors that its forward writes are afterwards as after one run."""
     check = tm_config.check_result or tm_config.check_exprs
     tracer = Tracer(keep_values=tm_config.check_exprs)
@@ -64,11 +65,15 @@ def _is_random(traced: TracedModule) -> bool:
 
 
 def _compare(
-    traced: TracedModule, tracer: Tracer, expected: Any, args: tuple, kwargs: dict
+    traced: TracedModule,
+    tracer: Tracer,
+    expected: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
-    def run_and_compare(expr: Expr, env: dict) -> None:
+    def run_and_compare(expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
-        for node, value in zip(expr.outputs, tracer.values.get(expr, ()), strict=False):
+        for node, value in zip(expr.outputs, (tracer.values or {}).get(expr, ()), strict=False):
             _same(env[node].numpy(), value, expr.describe())
 
     leaves, argdef = tree_flatten(traced._canonical(args, kwargs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -38,12 +38,12 @@ class Input(Expr):
         self.return_val = type(self, name, qualname)
 
     @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Node:
+    def make(cls, *args: Any, **kwargs: Any) -> Any:
         """The node of a new input."""
         return cls(*args, **kwargs).outputs[0]
 
     def _module_made(self) -> Module:
-        return self.top_graph._module
+        return cast("InternalGraph", self.top_graph)._module
 
     def _called(self, spec: str) -> str:
         return "Input()"
@@ -67,7 +67,7 @@ class GetAttr(Expr):
         self.return_val = type(self, name or attr_name, f"{module.qualname}.{attr_name}")
 
     @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Node:
+    def make(cls, *args: Any, **kwargs: Any) -> Any:
         """The node that is read."""
         return cls(*args, **kwargs).outputs[0]
 
@@ -167,18 +167,18 @@ class CallFunction(Expr):
 
     _own = (*Expr._own, "_func")
 
-    def __init__(self, func: Callable) -> None:
+    def __init__(self, func: Callable[..., Any]) -> None:
         super().__init__()
         self.func = func
         self.name = func.__name__
 
     @property
-    def func(self) -> Callable:
+    def func(self) -> Callable[..., Any]:
         """What is called; one that a file names and this program lacks is an `UnknownFunction`."""
         return self._func
 
     @func.setter
-    def func(self, func: Callable) -> None:
+    def func(self, func: Callable[..., Any]) -> None:
         if not callable(func):
             raise TypeError(f"a CallFunction calls a function, got {func!r}")
         self._func = func
@@ -215,7 +215,7 @@ class CallFunction(Expr):
 class Apply(Expr):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    opdef: builtin.OpDef | None = None
+    opdef: builtin.OpDef = None  # type: ignore[assignment]  # set for each object
     _own = (*Expr._own, "opdef")
 
     def __init__(self, opdef: builtin.OpDef) -> None:
@@ -247,11 +247,11 @@ class Constant(Expr):
         kind = ModuleNode if isinstance(c, Module) else TensorNode
         self.name = name or f"const_{type(c).__name__.lower()}"
         self.return_val = kind(self, self.name, qualname)
-        if kind is TensorNode:
-            self.outputs[0]._describe(c)
+        if isinstance(self.return_val, TensorNode):
+            self.return_val._describe(c)
 
     @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Node:
+    def make(cls, *args: Any, **kwargs: Any) -> Any:
         """The node of the constant."""
         return cls(*args, **kwargs).outputs[0]
 
@@ -282,7 +282,9 @@ def is_call_tensor_method(expr: Expr, method: str | Sequence[str] | None = None)
     return method is None or expr.method in ((method,) if isinstance(method, str) else method)
 
 
-def is_call_function(expr: Expr, func: Callable | Sequence[Callable] | None = None) -> bool:
+def is_call_function(
+    expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None
+) -> bool:
     """Whether ``expr`` calls a function, one of ``func`` if given."""
     if not isinstance(expr, CallFunction):
         return False

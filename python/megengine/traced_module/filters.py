@@ -42,7 +42,7 @@ class BaseFilter:
         return sum(1 for _ in self)
 
 
-def _many(what: Any) -> list | None:
+def _many(what: Any) -> Any:
     """None, one thing or several of them, as a list."""
     if what is None:
         return None
@@ -52,7 +52,9 @@ def _many(what: Any) -> list | None:
 class ExprFilter(BaseFilter):
     """Exprs of a graph."""
 
-    def call_function(self, func: Callable | Sequence[Callable] | None) -> ExprFilterCallFunction:
+    def call_function(
+        self, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None
+    ) -> ExprFilterCallFunction:
         """Calls of ``func``; of any function when None."""
         return ExprFilterCallFunction(self, func)
 
@@ -131,11 +133,11 @@ class NodeFilterType(NodeFilter):
 class NodeFilterNodeId(NodeFilter):
     def __init__(self, expr_iter: Iterable[Node], node_id: Any) -> None:
         super().__init__(expr_iter)
-        self.node_id = _many(node_id)
+        self._ids = _many(node_id)
 
     def __iter__(self) -> Iterator[Node]:
         for node in self._iter:
-            if self.node_id is None or node._id in self.node_id:
+            if self._ids is None or node._id in self._ids:
                 yield node
 
 
@@ -145,7 +147,7 @@ class NodeFilterName(NodeFilter):
         self.pattern = self.make_re(pattern, ignorecase)
 
     @classmethod
-    def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern:
+    def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern[str]:
         """The pattern as a regular expression; None matches everything."""
         flags = re.IGNORECASE if ignorecase else 0
         return re.compile(fnmatch.translate(pattern or "*"), flags)

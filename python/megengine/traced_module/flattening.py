@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._graph import map_values
 from .expr import CallMethod, Expr, GetAttr, Input
@@ -48,7 +48,8 @@ class _Flattener:
 
     def _copy(self, expr: Expr, prefix: str) -> None:
         def copy_node(node: Node) -> Node:
-            copied = type(node)(None)
+            kind: Any = type(node)
+            copied: Node = kind(None)
             copied.__dict__.update(_node_state(node))
             copied._name = prefix + node._name
             self._env[node] = copied
@@ -65,7 +66,7 @@ class _Flattener:
         if isinstance(node, ModuleNode) and hasattr(node.owner, "argdef_graph_map"):
             self._paths[node] = path
             return
-        read = GetAttr(self._new.inputs[0], type(node), path)
+        read = GetAttr(cast(ModuleNode, self._new.inputs[0]), type(node), path)
         copied = read.outputs[0]
         copied.__dict__.update(_node_state(node))
         copied._name = prefix + node._name
@@ -73,7 +74,7 @@ class _Flattener:
         self._new._add(read)
 
     def _inline(self, expr: CallMethod, prefix: str) -> None:
-        inner = expr.graph
+        inner: Any = expr.graph
         module, *inputs = inner.inputs
         args, kwargs = unpack(expr.args[1:]), unpack(dict(expr.kwargs))
         leaves, _ = tree_flatten(expr.args[0].owner._canonical(args, kwargs))

@@ -32,7 +32,7 @@ class FunctionName(NamedTuple):
     qualname: str
 
     @classmethod
-    def of(cls, function: Callable) -> FunctionName:
+    def of(cls, function: Callable[..., Any]) -> FunctionName:
         """The name of ``function``. AssertionError for one that no module holds."""
         if isinstance(function, UnknownFunction):
             return function.name
@@ -46,18 +46,18 @@ class FunctionName(NamedTuple):
         )
         return found
 
-    def find(self) -> Callable:
+    def find(self) -> Callable[..., Any]:
         """The function, or an `UnknownFunction`. ModelFileError while a file is read that may not name it."""
         admission = admitted.active()
         if admission is not None:
-            found = admission.by_definition(*self)
+            found: Any = admission.by_definition(*self)
             if callable(found):
                 return found
             if not str(self.module).startswith("megengine."):
                 raise admitted.refused(f"{self.module}.{self.qualname}")
             return UnknownFunction(self)
         try:
-            found: Any = importlib.import_module(self.module)
+            found = importlib.import_module(self.module)
             for key in self.qualname.split("."):
                 found = getattr(found, key)
         except (ImportError, AttributeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 from .._graph import map_values, users_line, values_in
 from ..module import Module
@@ -56,7 +56,7 @@ class Inserter(Recorder):
         """Right after what it reads, and after what this context put there before."""
         graph = self._graph
         places = graph.positions()
-        anchor = graph.inputs[-1].expr if self._after is None else self._after
+        anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
         for node in expr.inputs:
             if places[node.expr] > places[anchor]:
                 assert self._after is None or node.expr in self._inserted, (
@@ -78,7 +78,7 @@ class Inserter(Recorder):
         )
 
     def _record(
-        self, expr: Expr, arguments: tuple[tuple, dict], compute: Callable, base: str, qualname: str
+        self, expr: Expr, arguments: tuple[tuple[Any, ...], dict[str, Any]], compute: Callable[..., Any], base: str, qualname: str
     ) -> Any:
         try:
             with suspended():
@@ -93,7 +93,7 @@ class Inserter(Recorder):
         self._place(expr)
         return expr.return_val
 
-    def _told(self, expr: Expr, arguments: tuple[tuple, dict]) -> str:
+    def _told(self, expr: Expr, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> str:
         """What was to be inserted, for what was raised while it was computed on examples."""
         nodes = ", ".join(
             f"{node.name}: {node.dtype}{list(node._example().shape)}"
@@ -105,7 +105,7 @@ class Inserter(Recorder):
 
     # -- what is called --------------------------------------------------------------------------
 
-    def call_function(self, func: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
+    def call_function(self, func: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = listed(args, kwargs)
         if next(values_in((args, kwargs)), None) is None:
             with suspended():
@@ -120,12 +120,12 @@ class Inserter(Recorder):
         )
 
     def call_method(
-        self, name: str, args: tuple, kwargs: dict, original: Callable | None = None
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any] | None = None
     ) -> Any:
         args, kwargs = listed(args, kwargs)
         if next(values_in((args, kwargs)), None) is None:
             with suspended():
-                return original(*args, **kwargs)
+                return cast(Callable[..., Any], original)(*args, **kwargs)
         arguments = self.arguments(args, kwargs)
         expr = CallMethod(arguments[0][0], name)
         if module_tracer.writes_in_place(name):
@@ -149,7 +149,7 @@ class Inserter(Recorder):
         self._place(read.expr)
         return read
 
-    def call_module(self, module: Module | ModuleNode, args: tuple, kwargs: dict) -> Any:
+    def call_module(self, module: Module | ModuleNode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if next(values_in((args, kwargs)), None) is None:
             with suspended():
                 return module(*args, **kwargs)
@@ -168,13 +168,13 @@ class Inserter(Recorder):
         """The node of a module that the traced module holds."""
         for path, held in self._graph._module.named_modules():
             if held is module and path:
-                return self.get_attr(self._graph.inputs[0], path)
+                return self.get_attr(cast(ModuleNode, self._graph.inputs[0]), path)
         raise AssertionError(
             f"{type(module).__name__} is called in insert_exprs but {self._graph.name} does not hold it\n"
             "  fix: assign it to the module first, graph.inputs[0].owner.name = module"
         )
 
-    def _make_traced(self, node: ModuleNode, arguments: tuple[tuple, dict]) -> None:
+    def _make_traced(self, node: ModuleNode, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
         """A module that is not built in is traced, and its traced copy takes its place."""
         module = node.owner
         if is_builtin(module) or not isinstance(node.expr, GetAttr):
@@ -195,7 +195,7 @@ class Inserter(Recorder):
     def shape_of(self, tensor: Tensor, shape: Any) -> Any:
         return shape
 
-    def made_from(self, result: Tensor, data: Any, args: tuple, kwargs: dict) -> None:
+    def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Tensors that are no nodes are made as always."""
 
     def name_node(self, tensor: Tensor, name: str) -> None:

@@ -37,7 +37,7 @@ class InternalGraph(Graph):
         self._qualname = qualname
         self._names = Namespace(reserved=frozenset())
         self._result: Any = None
-        self._module: TracedModule | None = None
+        self._module: TracedModule = None  # type: ignore[assignment]  # until a module takes it
         self._top: InternalGraph | None = None
         self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
         self._watch: Any = None
@@ -109,7 +109,7 @@ class InternalGraph(Graph):
     # -- finding ---------------------------------------------------------------------------------
 
     def get_function_by_type(
-        self, func: Callable | None = None, recursive: bool = True
+        self, func: Callable[..., Any] | None = None, recursive: bool = True
     ) -> ExprFilter:
         """Calls of ``func``; of any function when None."""
         return self.exprs(recursive).call_function(func)
@@ -197,7 +197,7 @@ class InternalGraph(Graph):
             lambda e: isinstance(e, Input) or e._disable_remove or not outputs.isdisjoint(e.outputs)
         )
 
-    def erase(self, call: Expr) -> None:
+    def erase(self, call: Any) -> None:
         """Take an expr out. GraphError, naming the users, while another one or the result reads it."""
         for node in self.outputs:
             if node.expr is call:
@@ -226,7 +226,7 @@ class InternalGraph(Graph):
         """
         self._must_be_top("reset_inputs")
         leaves, _ = tree_flatten((args, kwargs))
-        old = self.inputs[1:]
+        old: list[Any] = self.inputs[1:]
         assert len(leaves) == len(old), (
             f"reset_inputs: {len(leaves)} tensors for the {len(old)} inputs {old}\n"
             "  fix: give one tensor for each; add_input_node makes further ones"
@@ -333,7 +333,7 @@ class InternalGraph(Graph):
 
     # -- text and pictures -----------------------------------------------------------------------
 
-    def _rows(self, inputs: tuple, runs: int) -> list[Row]:
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
         from .rows import graph_rows
 
         return graph_rows(self, inputs, runs)
@@ -371,7 +371,7 @@ class InternalGraph(Graph):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["name"], state["qualname"])
+        InternalGraph.__init__(self, state["name"], state["qualname"])
         self._module = state["module"]
         nodes = []
         for cls, node_state in state["nodes"]:

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from .. import functional
 from .._graph.redirect import Exchange, Redirection
@@ -38,7 +38,7 @@ _RANDOM_METHODS = (
     "uniform", "normal", "gamma", "beta", "poisson", "exponential", "multinomial", "permutation",
 )  # fmt: skip
 
-USER_REGISTERED_FUNCTION: list[Callable] = []
+USER_REGISTERED_FUNCTION: list[Callable[..., Any]] = []
 
 _thread = threading.local()
 
@@ -88,7 +88,12 @@ def inserting(what: str) -> Any:
 # -- functions -----------------------------------------------------------------------------------
 
 
-def _seen_function(fn: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _seen_function(
+    fn: Callable[..., Any],
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     recorder = active_module_tracer()
     if recorder is None:
         return original(*args, **kwargs)
@@ -103,7 +108,7 @@ def _functions() -> Iterator[types.FunctionType]:
                     yield found
     for name in _RANDOM_METHODS:
         yield getattr(RNG, name)
-    yield builtin.apply
+    yield cast(types.FunctionType, builtin.apply)
 
 
 _redirection = Redirection(_functions(), _seen_function)
@@ -118,8 +123,8 @@ def see_calls_of(function: types.FunctionType) -> None:
 # -- methods -------------------------------------------------------------------------------------
 
 
-def _seen_method(name: str, original: Callable) -> Callable:
-    def method(self, *args, **kwargs):
+def _seen_method(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         recorder = active_module_tracer()
         if recorder is None:
             return original(self, *args, **kwargs)
@@ -129,39 +134,39 @@ def _seen_method(name: str, original: Callable) -> Callable:
     return method
 
 
-def _seen_iteration(self):
+def _seen_iteration(self: Tensor) -> Iterator[Tensor]:
     if active_module_tracer() is None:
         return _TENSOR_ITER(self)
     return iter([self[i] for i in range(len(self))])
 
 
-def _seen_init(self, data, *args, **kwargs):
+def _seen_init(self: Tensor, data: Any, *args: Any, **kwargs: Any) -> None:
     recorder = active_module_tracer()
     if recorder is not None:
         recorder.made_from(self, data, args, kwargs)
 
 
-def _seen_call(self, *args, **kwargs):
+def _seen_call(self: Module, *args: Any, **kwargs: Any) -> Any:
     recorder = active_module_tracer()
     if recorder is None:
         return _MODULE_CALL(self, *args, **kwargs)
     return recorder.call_module(self, args, kwargs)
 
 
-def _seen_setattr(self, name, value):
+def _seen_setattr(self: Module, name: str, value: Any) -> None:
     recorder = active_module_tracer()
     if recorder is not None:
         recorder.check_rebinding(self, name, value)
     _MODULE_SETATTR(self, name, value)
 
 
-def _seen_shape(self):
+def _seen_shape(self: Tensor) -> Any:
     recorder = active_module_tracer()
     shape = _SHAPE.fget(self)
     return shape if recorder is None else recorder.shape_of(self, shape)
 
 
-def _seen_name(self, name):
+def _seen_name(self: Tensor, name: str) -> None:
     recorder = active_module_tracer()
     _NAME.fset(self, name)
     if recorder is not None:
@@ -171,8 +176,8 @@ def _seen_name(self, name):
 _TENSOR_ITER = Tensor.__iter__
 _MODULE_CALL = Module.__call__
 _MODULE_SETATTR = Module.__setattr__
-_SHAPE = Tensor.shape
-_NAME = Tensor.name
+_SHAPE: Any = Tensor.shape  # properties, which type checkers do not tell from their getters
+_NAME: Any = Tensor.name
 
 
 def _attributes() -> list[tuple[type, str, Any]]:

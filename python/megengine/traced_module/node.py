@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import functional as F
-from .._graph import GraphError, Unknown, Value, users_line
+from .._graph import Call, GraphError, Unknown, Value, users_line
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["ModuleNode", "Node", "TensorNode"]
 
 
-class Users(dict):
+class Users(dict[Call, None]):
     """The exprs that read a node, in order of first use: a dict to the graph, a sequence to its users."""
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:  # type: ignore[override]  # of the sequence
         return list(self)[index]
 
 
@@ -36,13 +36,13 @@ class Node(Value, abc.ABC):
     program made it, ``Net.conv.[out]``.
     """
 
-    expr: Expr | None = None
+    expr: Expr = None  # type: ignore[assignment]  # until an expr takes it
     users: Users
 
     def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
         super().__init__()
         self.users = Users()
-        self.expr = expr
+        self.expr = expr  # type: ignore[assignment]  # as above
         self._name = name or ""
         self._qualname = qualname or ""
         self._id: int | None = None
@@ -101,7 +101,7 @@ class Node(Value, abc.ABC):
             f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule"
         )
 
-    def __deepcopy__(self, memo: dict) -> Node:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
         """The node of the copied graph when that is being copied."""
         return memo[id(self)] if id(self) in memo else self.__copy__()
 
@@ -109,13 +109,16 @@ class Node(Value, abc.ABC):
 class ModuleNode(Node):
     """A module: the traced one itself (``self``), or one read from it."""
 
-    def __init__(self, expr: Expr, name: str | None = None, qualname: str | None = None) -> None:
+    def __init__(
+        self, expr: Expr | None, name: str | None = None, qualname: str | None = None
+    ) -> None:
         super().__init__(expr, name, qualname)
 
     @property
     def owner(self) -> Module:
         """The module itself, as the tree holds it now."""
-        return self.expr._module_made()
+        expr: Any = self.expr  # an Input, GetAttr or Constant
+        return expr._module_made()
 
     @property
     def module_type(self) -> type[Module]:
@@ -142,7 +145,7 @@ class TensorNode(Unknown, Node):
 
     def __init__(
         self,
-        expr: Expr,
+        expr: Expr | None,
         name: str | None = None,
         qualname: str | None = None,
         shape: Sequence[int] | None = None,
@@ -219,7 +222,7 @@ class TensorNode(Unknown, Node):
         """The value to compute with while exprs are inserted."""
         if self._value is not None:
             return self._value
-        if self._shape is None:
+        if self._shape is None or self._dtype is None:
             raise ValueError(
                 f"the shape of {self._name!r} is not known\n  fix: set node.value to a Tensor like those to come"
             )

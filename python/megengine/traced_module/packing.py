@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NATIVE = (list, tuple, dict, slice)
 
 
-class Packed(tuple):
+class Packed(tuple[Any, ...]):
     """A container that the graph cannot look into, taken apart: its arrangement and its leaves."""
 
     _fields = ("tree", "leaves")
@@ -24,7 +24,7 @@ class Packed(tuple):
     def __new__(cls, tree: TreeDef, leaves: Sequence[Any]) -> Packed:
         return super().__new__(cls, (tree, leaves))
 
-    def __getnewargs__(self) -> tuple:
+    def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self)
 
 

@@ -40,8 +40,8 @@ class ArgsIndex:
 class Container(NamedTuple):
     """How a container type is taken apart into (items, auxiliary data) and put together again."""
 
-    flatten: Callable[[Any], tuple[Sequence, Any]]
-    unflatten: Callable[[Sequence, Any], Any]
+    flatten: Callable[[Any], tuple[Sequence[Any], Any]]
+    unflatten: Callable[[Sequence[Any], Any], Any]
 
 
 SUPPORTED_TYPE: dict[type, Container] = {}
@@ -63,8 +63,8 @@ USER_REGISTERED_CONTAINER_TYPE: list[type] = []
 
 def register_supported_type(
     type: type,  # noqa: A002 (the documented name)
-    flatten_fn: Callable[[Any], tuple[Sequence, Any]] | None = None,
-    unflatten_fn: Callable[[Sequence, Any], Any] | None = None,
+    flatten_fn: Callable[[Any], tuple[Sequence[Any], Any]] | None = None,
+    unflatten_fn: Callable[[Sequence[Any], Any], Any] | None = None,
 ) -> None:
     """Let arguments and results of traced modules be of ``type``.
 
@@ -77,7 +77,7 @@ def register_supported_type(
         "  fix: give both for a container, neither for a constant"
     )
     admitted.register(type)
-    if flatten_fn is None:
+    if flatten_fn is None or unflatten_fn is None:
         USER_REGISTERED_LEAF_TYPE.append(type)
         SUPPORTED_LEAF_TYPE.add(type)
     else:
@@ -100,13 +100,15 @@ SUPPORTED_TYPE[slice] = Container(
 )
 
 
-def qparams_flatten(inp: QParams) -> tuple[list, tuple]:
+def qparams_flatten(inp: QParams) -> tuple[list[Any], tuple[Any, ...]]:
     """The tensors of ``inp``, and the rest."""
     names = [name for name in ("scale", "zero_point", "grad_scale") if hasattr(inp, name)]
     return [getattr(inp, name) for name in names], (inp.mode, inp.dtype_meta, *names)
 
 
-def qparams_unflatten(qparam_type: type[QParams], inp: Sequence, aux_data: tuple) -> QParams:
+def qparams_unflatten(
+    qparam_type: type[QParams], inp: Sequence[Any], aux_data: tuple[Any, ...]
+) -> QParams:
     """What `qparams_flatten` took apart."""
     mode, dtype_meta, *names = aux_data
     return qparam_type(mode, dtype_meta, **dict(zip(names, inp, strict=True)))
@@ -151,7 +153,7 @@ def tree_flatten(
     leaf_type: Callable[[Any], type] = _leaf_type,
     is_leaf: Callable[[Any], bool] = _is_leaf,
     is_const_leaf: Callable[[Any], bool] = _is_const_leaf,
-) -> tuple[list, TreeDef]:
+) -> tuple[list[Any], TreeDef]:
     """(leaves that are no constants, arrangement with the constants in it).
 
     AssertionError for an object of a type that is neither a container nor a leaf.
@@ -190,7 +192,7 @@ class TreeDef:
         self.type = type
         self.aux_data = aux_data
         self.children_defs = list(children_defs)
-        self.num_leaves = sum(child.num_leaves for child in self.children_defs)
+        self.num_leaves: int = sum(child.num_leaves for child in self.children_defs)
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The object with ``leaves`` in the places of those that tree_flatten gave."""
@@ -200,7 +202,7 @@ class TreeDef:
             return SUPPORTED_TYPE[self.type].unflatten(items, self.aux_data)
         return self.type(*items)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return self.type, repr(self.aux_data), tuple(self.children_defs)
 
     def __eq__(self, other: object) -> bool:
@@ -227,12 +229,12 @@ class LeafDef(TreeDef):
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         return next(iter(leaves)) if self.num_leaves else self.const_val
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         if isinstance(self.const_val, np.ndarray):
             return self.type, self.const_val.dtype.str, self.const_val.tobytes()
         return self.type, self.num_leaves, _hashable(self.const_val)
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import random
@@ -23,22 +24,26 @@ def has_tensor(tree: Any) -> bool:
     return bool(tree_flatten(tree)[0])
 
 
-def listed(args: tuple, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def listed(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments whose iterators are lists, for they are read twice."""
-    make = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
+    make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
 
 
-def named_function(func: Callable, args: tuple) -> tuple[Callable, tuple]:
+def named_function(
+    func: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A method of the global random stream is the function of megengine.random."""
     if args and isinstance(args[0], RNG):
-        public = getattr(random, func.__name__, None)
+        public: Any = getattr(random, func.__name__, None)
         if getattr(public, "__self__", None) is args[0]:
             return public, args[1:]
     return func, args
 
 
-def function_expr(func: Callable, args: tuple) -> tuple[Expr, tuple]:
+def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr, tuple[Any, ...]]:
     """The expr of a call, and the arguments that it takes."""
     if func is builtin.apply:
         return Apply(args[0]), args[1:]
@@ -55,7 +60,9 @@ class Recorder:
         """The node for an argument that is a tensor, module or node; constants stay."""
         raise TypeError(f"{type(self).__name__} has no nodes")
 
-    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with nodes in the places of tensors. AssertionError for unsupported types."""
         tree_flatten((args, kwargs))
         return map_leaves(
@@ -64,7 +71,12 @@ class Recorder:
         )
 
     def finish(
-        self, expr: Expr, arguments: tuple[tuple, dict], result: Any, base: str, qualname: str
+        self,
+        expr: Expr,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        result: Any,
+        base: str,
+        qualname: str,
     ) -> list[tuple[Tensor, TensorNode]]:
         """Give ``expr`` its arguments, and nodes for the tensors in ``result``."""
         made: list[tuple[Tensor, TensorNode]] = []
@@ -92,4 +104,5 @@ def function_qualname(graph: InternalGraph, maker: str) -> str:
     return f"{graph.qualname}.[{maker}]"
 
 
-suspended = lambda: module_tracer.active(None)  # noqa: E731
+def suspended() -> AbstractContextManager[Any]:
+    return module_tracer.active(None)

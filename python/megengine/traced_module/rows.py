@@ -48,7 +48,7 @@ class _Stopwatch:
         return self.run(graph, [module, *leaves])
 
 
-def _measure(graph: InternalGraph, inputs: tuple, runs: int) -> Measured:
+def _measure(graph: InternalGraph, inputs: tuple[Any, ...], runs: int) -> Measured:
     for value in inputs:
         if not isinstance(value, Tensor):
             raise TypeError(f"html: {graph.name} takes tensors, got {value!r}")
@@ -60,7 +60,7 @@ def _measure(graph: InternalGraph, inputs: tuple, runs: int) -> Measured:
     return stopwatch.measured
 
 
-def graph_rows(graph: InternalGraph, inputs: tuple = (), runs: int = 0) -> list[Row]:
+def graph_rows(graph: InternalGraph, inputs: tuple[Any, ...] = (), runs: int = 0) -> list[Row]:
     """The rows of a graph; with values of ``inputs[1:]`` it is run on them for types and times."""
     measured = _measure(graph, inputs, runs) if inputs else Measured()
     types = [type_text(x.dtype, x._tuple_shape) for x in inputs]
@@ -144,13 +144,13 @@ def _called_graph(expr: Expr) -> InternalGraph | None:
 def _module_text(node: ModuleNode) -> str:
     """Class and settings of a module."""
     try:
-        module: Module = node.owner
+        module: Any = node.owner
     except (AttributeError, KeyError, IndexError):
         return "missing"
     if not isinstance(module, Module):
         return type(module).__name__
     if hasattr(module, "argdef_graph_map"):
-        return module._class_name
+        return module._class_name  # type: ignore[attr-defined]  # a TracedModule
     return f"{type(module).__name__}({module._module_info_string()})"
 
 
@@ -159,4 +159,4 @@ def _noted_types(expr: Expr) -> str:
     known = [
         node for node in expr.outputs if isinstance(node, TensorNode) and node.shape is not None
     ]
-    return ", ".join(type_text(node.dtype, node.shape) for node in known)
+    return ", ".join(type_text(node.dtype, node.shape or ()) for node in known)

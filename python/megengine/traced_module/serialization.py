@@ -36,8 +36,8 @@ def register_functional_loader(*funcs: Any) -> Callable[[Loader], Loader]:
 
     def register(loader: Loader) -> Loader:
         for func in funcs:
-            name = tuple(func) if isinstance(func, tuple) else tuple(FunctionName.of(func))
-            FUNCTIONAL_LOADER[name] = loader
+            module, name = func if isinstance(func, tuple) else FunctionName.of(func)
+            FUNCTIONAL_LOADER[module, name] = loader
         return loader
 
     return register
@@ -69,7 +69,8 @@ def register_module_loader(*module_types: type[Module]) -> Callable[[Loader], Lo
 
 def load_functional(expr: CallFunction) -> None:
     """Run the loader of the function that ``expr`` calls, if there is one."""
-    loader = FUNCTIONAL_LOADER.get(tuple(FunctionName.of(expr.func)))
+    module, name = FunctionName.of(expr.func)
+    loader = FUNCTIONAL_LOADER.get((module, name))
     if loader is not None:
         loader(expr)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import os
+import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from .._files import admitted
 from ..module import Module, Sequential
-from ..module.module import INTERNAL
+from ..module._structure import INTERNAL
 from ..module.qat import QATModule
 from ..tensor import Tensor
 from ..version import __version__
@@ -76,7 +77,7 @@ class TracedModule(Module):
     training.
     """
 
-    argdef_graph_map: dict[TreeDef, InternalGraph] = None  # set for each object
+    argdef_graph_map: dict[TreeDef, InternalGraph] = None  # type: ignore[assignment]  # set for each object
     argspec: inspect.Signature | None
 
     def __init__(
@@ -103,10 +104,12 @@ class TracedModule(Module):
         """Run the graph of this signature. AssertionError when it was not traced."""
         graph, leaves = self._graph_for(args, kwargs)
         if self._watch is not None:
-            return self._run_watched(graph, leaves)
+            return self._run_watched(self._watch, graph, leaves)
         return graph._run([self, *leaves])
 
-    def _graph_for(self, args: tuple, kwargs: dict[str, Any]) -> tuple[InternalGraph, list[Any]]:
+    def _graph_for(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[InternalGraph, list[Any]]:
         leaves, argdef = tree_flatten(self._canonical(args, kwargs))
         graph = self.argdef_graph_map.get(argdef)
         assert graph is not None, (
@@ -116,8 +119,7 @@ class TracedModule(Module):
         )
         return graph, leaves
 
-    def _run_watched(self, graph: InternalGraph, leaves: list[Any]) -> Any:
-        watch = self._watch
+    def _run_watched(self, watch: _Watch, graph: InternalGraph, leaves: list[Any]) -> Any:
         watch.ended.clear()
         watch.active = True
         try:
@@ -127,7 +129,9 @@ class TracedModule(Module):
         finally:
             watch.active = False
 
-    def _canonical(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+    def _canonical(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments passed by position where that is possible, so that both ways are one signature."""
         if self.argspec is None:
             return tuple(args), kwargs
@@ -137,7 +141,7 @@ class TracedModule(Module):
             raise TypeError(f"{self._class_name}: {error}\n  it takes {self.argspec}") from None
         return bound.args, bound.kwargs
 
-    def _by_name(self, args: tuple, kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
         """(name of the parameter, argument), by position first."""
         names: list[str] = []
         for parameter in self.argspec.parameters.values() if self.argspec is not None else ():
@@ -170,7 +174,9 @@ class TracedModule(Module):
         for graph in self.argdef_graph_map.values():
             graph._renumber()
 
-    def _set_arguments(self, graph: InternalGraph, args: tuple, kwargs: dict[str, Any]) -> None:
+    def _set_arguments(
+        self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """Call ``graph`` with arguments arranged like these; parameters keep their names."""
         old = next(k for k, g in self.argdef_graph_map.items() if g is graph)
         named = self._by_name(args, kwargs)
@@ -316,7 +322,7 @@ class TracedModule(Module):
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
 
-    def save(self, f: str | os.PathLike | IO[bytes]) -> None:
+    def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write graphs, modules and tensors to a path or an open binary file, for `megengine.traced_module.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:
@@ -418,7 +424,7 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
     return mod_cls
 
 
-def wrap(func: Callable) -> Callable:
+def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
     """Make calls of ``func``, a function at the top of a module, one expr. Returns the function."""
     assert callable(func) and hasattr(func, "__code__"), (
         f"wrap takes a function written in Python, got {func!r}"
@@ -428,7 +434,7 @@ def wrap(func: Callable) -> Callable:
         "  fix: move it there"
     )
     if func not in USER_REGISTERED_FUNCTION:
-        see_calls_of(func)
+        see_calls_of(cast(types.FunctionType, func))
         admitted.register(func)
     return func
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -80,10 +80,10 @@ class Tracer(Recorder):
         return self._built[id(module)]
 
     def trace(
-        self, module: Module, name: str, args: tuple, kwargs: dict
+        self, module: Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[TracedModule, Any]:
         """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
-        traced = self.build(module, is_root=True)
+        traced = cast(TracedModule, self.build(module, is_root=True))
         with module_tracer.recording(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
         return traced, result
@@ -94,8 +94,8 @@ class Tracer(Recorder):
         traced: TracedModule,
         name: str,
         qualname: str,
-        args: tuple,
-        kwargs: dict,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         graph = InternalGraph(name, qualname)
         graph._module = traced
@@ -113,7 +113,7 @@ class Tracer(Recorder):
         graph.compile()
         return result
 
-    def _add_inputs(self, scope: _Scope, canonical: tuple[tuple, dict]) -> None:
+    def _add_inputs(self, scope: _Scope, canonical: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
         graph = scope.graph
         node = Input.make(ModuleNode, "self", graph.qualname)
         graph._add(node.expr)
@@ -158,7 +158,12 @@ class Tracer(Recorder):
         return node
 
     def _add(
-        self, expr: Expr, arguments: tuple[tuple, dict], result: Any, base: str, qualname: str
+        self,
+        expr: Expr,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        result: Any,
+        base: str,
+        qualname: str,
     ) -> None:
         scope = self._scopes[-1]
         made = self.finish(expr, arguments, result, base, qualname)
@@ -170,7 +175,13 @@ class Tracer(Recorder):
 
     # -- what is called --------------------------------------------------------------------------
 
-    def call_function(self, func: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
+    def call_function(
+        self,
+        func: Callable[..., Any],
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         args, kwargs = listed(args, kwargs)
         expr, shown = function_expr(func, args)
         arguments = self.arguments(shown, kwargs)
@@ -181,7 +192,9 @@ class Tracer(Recorder):
             self._add(expr, arguments, result, f"{expr.name}_out", qualname)
         return result
 
-    def call_method(self, name: str, args: tuple, kwargs: dict, original: Callable) -> Any:
+    def call_method(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]
+    ) -> Any:
         args, kwargs = listed(args, kwargs)
         arguments = self.arguments(args, kwargs)
         with suspended():
@@ -193,7 +206,9 @@ class Tracer(Recorder):
         )
         return result
 
-    def _add_method(self, name: str, arguments: tuple[tuple, dict], result: Any) -> None:
+    def _add_method(
+        self, name: str, arguments: tuple[tuple[Any, ...], dict[str, Any]], result: Any
+    ) -> None:
         if not has_tensor(result):
             return
         target = arguments[0][0]
@@ -215,7 +230,9 @@ class Tracer(Recorder):
         self._add_method("shape", self.arguments((tensor,), {}), result)
         return result
 
-    def made_from(self, result: Tensor, data: Any, args: tuple, kwargs: dict) -> None:
+    def made_from(
+        self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """``Tensor(data)`` of a tensor is a call like others."""
         if isinstance(data, Tensor):
             graph = self._scopes[-1].graph
@@ -239,7 +256,7 @@ class Tracer(Recorder):
             "  fix: write into the tensor in place, or assign it before tracing"
         )
 
-    def call_module(self, module: Module, args: tuple, kwargs: dict) -> Any:
+    def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = listed(args, kwargs)
         node = self.node_of(module)
         traced = self.build(module)
@@ -250,12 +267,13 @@ class Tracer(Recorder):
         else:
             outer = self._scopes[-1].graph
             name = f"{outer.name}_{node.name}"
-            result = self._trace_graph(module, traced, name, node.qualname, args, kwargs)
+            inner = cast(TracedModule, traced)
+            result = self._trace_graph(module, inner, name, node.qualname, args, kwargs)
         self._add(CallMethod(node), arguments, result, f"{node.name}_out", f"{node.qualname}.[out]")
         return result
 
     @staticmethod
-    def _is_whole(traced: Module, args: tuple, kwargs: dict) -> bool:
+    def _is_whole(traced: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call is one expr whose inside is known already, or never will be."""
         if not isinstance(traced, TracedModule):
             return True
@@ -263,7 +281,7 @@ class Tracer(Recorder):
         return argdef in traced.argdef_graph_map
 
 
-def signature_of(forward: Callable) -> inspect.Signature:
+def signature_of(forward: Callable[..., Any]) -> inspect.Signature:
     """Parameters by name, without annotations; defaults that a graph cannot hold become None."""
     parameters = []
     for parameter in inspect.signature(forward).parameters.values():

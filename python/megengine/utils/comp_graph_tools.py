@@ -6,7 +6,7 @@ import io
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,22 +14,28 @@ from .. import _core, serialization
 from ..tensor import Tensor
 from .network_node import OpNode, VarNode, as_list
 
+if TYPE_CHECKING:
+    from .network import Network
+
 __all__ = [
     "GraphInference", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs",
     "get_owner_opr_type", "graph_traversal", "replace_oprs", "replace_vars",
 ]  # fmt: skip
 
 
-def load_model(file: str | os.PathLike | IO[bytes]) -> _core.Model:
+def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
     """The graph that ``dump`` wrote: the first one of a path, the next one of an open binary file.
 
     RuntimeError that names the file when it is truncated, damaged or something else.
     """
     if hasattr(file, "read"):
-        start = file.tell() if hasattr(file, "seekable") and file.seekable() else None
-        model, used = _core.load_model(file.read(), str(getattr(file, "name", type(file).__name__)))
+        stream: Any = file
+        start = stream.tell() if hasattr(stream, "seekable") and stream.seekable() else None
+        model, used = _core.load_model(
+            stream.read(), str(getattr(file, "name", type(file).__name__))
+        )
         if start is not None:
-            file.seek(start + used)
+            stream.seek(start + used)
         return model
     with open(file, "rb") as stream:
         return _core.load_model(stream.read(), os.path.basename(os.fspath(file)))[0]
@@ -59,12 +65,12 @@ class GraphInference:
 
     def __init__(
         self,
-        file: str | os.PathLike | IO[bytes],
+        file: str | os.PathLike[str] | IO[bytes],
         outputs: Sequence[str] | None = None,
         profiling: bool = False,
         optimize_for_inference: bool = False,
-        **kwargs,
-    ):
+        **kwargs: bool,
+    ) -> None:
         if kwargs:
             from ..jit.dump import checked_options  # jit is imported after this package
 
@@ -118,7 +124,7 @@ class GraphInference:
         )
 
     @staticmethod
-    def _tensor(name: str, value: Any, dtype: np.dtype, shape: tuple) -> Tensor:
+    def _tensor(name: str, value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Tensor:
         array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
         if array.shape == () and shape == (1,):
             array = array.reshape(1)
@@ -138,10 +144,10 @@ class GraphInference:
 # ---- looking a network through; see megengine.utils.network
 
 
-def _operators(vars) -> list[OpNode]:
+def _operators(vars: VarNode | Sequence[VarNode]) -> list[OpNode]:
     """All that variables are made of, as it can run."""
     vars = as_list(vars)
-    network = vars[0]._network
+    network: Network = vars[0]._network
     return [
         network._opr(number)
         for number in network.graph.order([network._id_of(var) for var in vars])
@@ -177,13 +183,25 @@ def get_opr_type(opr: OpNode) -> str:
     return opr.type
 
 
-def graph_traversal(outputs: VarNode | Sequence[VarNode]):
+def graph_traversal(
+    outputs: VarNode | Sequence[VarNode],
+) -> tuple[
+    dict[int, OpNode],
+    dict[int, VarNode],
+    dict[int, list[tuple[int, int]]],
+    dict[int, list[int]],
+    dict[int, set[int]],
+    dict[int, int],
+]:
     """What the outputs are made of, in six mappings by id.
 
     map_oprs, map_vars: the objects. var2oprs: readers of a variable as (operator, operand). opr2receivers:
     operators that read results of one. indegree2opr, opr2indegree: how many results of operators one reads.
     """
-    map_oprs, map_vars, var2oprs, opr2receivers = {}, {}, {}, {}
+    map_oprs: dict[int, OpNode] = {}
+    map_vars: dict[int, VarNode] = {}
+    var2oprs: dict[int, list[tuple[int, int]]] = {}
+    opr2receivers: dict[int, list[int]] = {}
     indegree2opr: dict[int, set[int]] = {}
     opr2indegree: dict[int, int] = {}
     for opr in _operators(outputs):
@@ -219,7 +237,7 @@ def get_oprs_seq(
 def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode]) -> list[VarNode]:
     """Variables like ``dst`` that are made of the new variables (values of varmap) in place of the old; these stay."""
     dst = as_list(dst)
-    network = dst[0]._network
+    network: Network = dst[0]._network
     pairs = [(network._id_of(old), network._id_of(new)) for old, new in varmap.items()]
     numbers = network.graph.copy_with([network._id_of(var) for var in dst], pairs)
     return [network._var(number) for number in numbers]
@@ -227,7 +245,7 @@ def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode
 
 def replace_oprs(dst: VarNode | Sequence[VarNode], oprmap: dict[OpNode, OpNode]) -> list[VarNode]:
     """``replace_vars`` with the results of operators."""
-    varmap = {}
+    varmap: dict[VarNode, VarNode] = {}
     for old, new in oprmap.items():
         assert len(old.outputs) == len(new.outputs), f"{old!r} and {new!r} have different results"
         varmap.update(zip(old.outputs, new.outputs))

@@ -32,13 +32,13 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
 
 def deprecated_kwargs_default(
     version: str, kwargs_name: str, kwargs_pos: int
-) -> Callable[[Callable], Callable]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: warn when a call leaves out an argument whose default changes in ``version``.
 
     kwargs_pos: index of the argument among the positional ones.
     """
 
-    def decorate(func: Callable) -> Callable:
+    def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if len(args) <= kwargs_pos and kwargs_name not in kwargs:

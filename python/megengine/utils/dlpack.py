@@ -1,5 +1,7 @@
 """Exchange of tensors by the DLPack protocol. Values are copied: a tensor never changes under others."""
 
+from typing import Any
+
 import numpy as np
 
 from ..tensor import Tensor
@@ -7,7 +9,7 @@ from ..tensor import Tensor
 __all__ = ["from_dlpack", "to_dlpack"]
 
 
-def to_dlpack(tensor: Tensor, stream=None):
+def to_dlpack(tensor: Tensor, stream: Any = None) -> Any:
     """A DLPack capsule of the tensor's value. BufferError for a dtype that DLPack lacks.
 
     >>> from megengine import Tensor
@@ -22,17 +24,17 @@ def to_dlpack(tensor: Tensor, stream=None):
 class _Capsule:
     """Gives a bare capsule of host memory the form that NumPy reads."""
 
-    def __init__(self, capsule):
+    def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, **options: Any) -> Any:
         return self.capsule
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU
 
 
-def from_dlpack(ext_tensor, stream=None) -> Tensor:
+def from_dlpack(ext_tensor: Any, stream: Any = None) -> Tensor:
     """A Tensor of what another library's tensor, or a DLPack capsule, holds. It must lie on the host."""
     source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
     return Tensor(np.from_dlpack(source))

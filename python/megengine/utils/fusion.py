@@ -6,6 +6,7 @@ bn(conv(x)) = (w * x + b - mean) * scale / sqrt(var + eps) + shift, which is a c
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from .. import functional as F
 from ..module import Module
@@ -24,12 +25,13 @@ def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
             "Fusion only for eval! In training mode batch normalization uses the statistics of each batch\n"
             "  fix: call model.eval() first"
         )
-    if bn.running_mean is None:
+    norm: Any = bn
+    if norm.running_mean is None:
         raise ValueError("batch normalization without running statistics cannot be folded")
-    fused = copy.deepcopy(conv)
-    bias = F.zeros(conv._infer_bias_shape()) if conv.bias is None else conv.bias
+    fused: Any = copy.deepcopy(conv)
+    bias = F.zeros(fused._infer_bias_shape()) if fused.bias is None else fused.bias
     fused.weight, fused.bias = fuse_conv_bn_weights(
-        conv.weight, bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+        fused.weight, bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
     )
     return fused
 

@@ -42,7 +42,7 @@ class Bar:
         self._bar.close()
 
 
-def download_from_url(url: str, dst: str | os.PathLike) -> None:
+def download_from_url(url: str, dst: str | os.PathLike[str]) -> None:
     """Download ``url`` to the path ``dst``; nothing is left at ``dst`` unless all of it has come.
 
     Raises HTTPDownloadError with the address and the cause; ValueError unless url is http(s) or file.

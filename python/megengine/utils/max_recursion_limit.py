@@ -56,7 +56,7 @@ class AlternativeRecursionLimit:
             sys.setrecursionlimit(self.orig_py_limit)
         except RecursionError:  # called from deeper than the old limit: keep the high one
             return
-        if self.orig_rlim_stack_soft is not None:
+        if self.orig_rlim_stack_soft is not None and self.orig_rlim_stack_hard is not None:
             import resource
 
             resource.setrlimit(

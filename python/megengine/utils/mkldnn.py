@@ -13,6 +13,7 @@ from .. import functional as F
 from .._core import _pack_operand
 from ..core import ops
 from ..module import Module
+from ..module.batchnorm import _BatchNorm
 from ..module.conv import Conv1d, Conv2d, Conv3d
 from ..module.linear import Linear
 from ..tensor import Parameter, Tensor
@@ -20,9 +21,7 @@ from ..tensor import Parameter, Tensor
 __all__ = ["MkldnnBatchNorm", "MkldnnConv1d", "MkldnnConv2d", "MkldnnConv3d", "MkldnnLinear"]
 
 
-def _float32(tensor: Tensor | None) -> Parameter | None:
-    if tensor is None:
-        return None
+def _float32(tensor: Tensor) -> Parameter:
     if tensor.dtype != np.float32:
         raise AssertionError(f"Mkldnn layers compute in float32, got a parameter of {tensor.dtype}")
     return Parameter(tensor)
@@ -42,7 +41,7 @@ class _Packed(Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.weight = _float32(weight)
-        self.bias = _float32(bias)
+        self.bias = None if bias is None else _float32(bias)
         self.training = False
 
     def _product(
@@ -86,15 +85,14 @@ class _MkldnnConv(_Packed):
     _op = "conv"
 
     def __init__(self, dense_module: Conv1d | Conv2d | Conv3d, dtype: Any = np.float32) -> None:
-        if getattr(dense_module, "padding_mode", "zeros") != "zeros":
-            raise ValueError(
-                f"{type(self).__name__} pads with zeros, not {dense_module.padding_mode}"
-            )
-        weight = dense_module.weight
+        padding_mode = getattr(dense_module, "padding_mode", "zeros")
+        if padding_mode != "zeros":
+            raise ValueError(f"{type(self).__name__} pads with zeros, not {padding_mode}")
+        weight: Tensor = dense_module.weight
         if dense_module.groups > 1:  # [groups, out / groups, in / groups, kernel...]
-            weight = weight.reshape(dense_module.out_channels, *weight.shape[2:])
+            weight = weight.reshape(dense_module.out_channels, *weight._tuple_shape[2:])
         super().__init__(weight, dense_module.bias)
-        self.attributes = {
+        self.attributes: dict[str, Any] = {
             "stride": dense_module.stride,
             "padding": dense_module.padding,
             "dilation": dense_module.dilation,
@@ -168,18 +166,19 @@ class MkldnnLinear(_Packed):
 class MkldnnBatchNorm(Module):
     """A batch normalization in eval mode as one multiplication and addition. AssertionError for one in training mode."""
 
-    def __init__(self, dense_module: Module, dtype: Any = np.float32) -> None:
+    def __init__(self, dense_module: _BatchNorm, dtype: Any = np.float32) -> None:
         super().__init__()
-        if dense_module.training or dense_module.running_mean is None:
+        mean, var = dense_module.running_mean, dense_module.running_var
+        if dense_module.training or mean is None or var is None:
             raise AssertionError(
                 "MkldnnBatchNorm is only for eval: it needs the running statistics\n"
                 "  fix: call model.eval() first"
             )
-        factor = 1 / F.sqrt(dense_module.running_var.reshape(-1) + dense_module.eps)
-        if dense_module.affine:
+        factor = 1 / F.sqrt(var.reshape(-1) + dense_module.eps)
+        if dense_module.weight is not None:
             factor = factor * dense_module.weight.reshape(-1)
-        shift = -dense_module.running_mean.reshape(-1) * factor
-        if dense_module.affine:
+        shift = -mean.reshape(-1) * factor
+        if dense_module.bias is not None:
             shift = shift + dense_module.bias.reshape(-1)
         self.factor, self.shift = _float32(factor), _float32(shift)
         self.training = False

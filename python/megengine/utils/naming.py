@@ -34,7 +34,7 @@ class AutoNaming:
             _core.set_scope(path)
             for name, value in vars(module).items():
                 if isinstance(value, _core.Tensor):
-                    name = value.name or name
+                    name = value.name or name  # type: ignore[attr-defined]  # a megengine.Tensor
                     _core.set_name(value, f"{path}.{name}" if path else name)
             yield
         finally:

@@ -19,9 +19,10 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
 from ..device import require
@@ -37,6 +38,9 @@ from .network_filter import (
     NodeFilterType,
 )
 from .network_node import Host2DeviceCopy, OpNode, VarNode, class_of
+
+if TYPE_CHECKING:
+    from ..jit.dump import DumpInfo
 
 __all__ = [
     "Network", "NodeFilter", "NodeFilterCheckType", "NodeFilterHasInput", "NodeFilterName", "NodeFilterNotType",
@@ -56,7 +60,7 @@ class Network:
     Numbers that the recorded function computed from shapes in Python are constants of the graph.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.graph = _core.GraphEditor()
         self._metadata: dict[str, Any] | None = None
         self._runner: GraphInference | None = None
@@ -94,7 +98,7 @@ class Network:
         for var in list(self._vars.values()):
             self.graph.refresh(var)
 
-    def _edit(self, method: str, *args) -> None:
+    def _edit(self, method: str, *args: Any) -> None:
         getattr(self.graph, method)(*args)
         self._changed()
 
@@ -106,7 +110,7 @@ class Network:
 
     @classmethod
     def load(
-        cls, model_path: str | os.PathLike | IO[bytes], outspec: Sequence[str] | None = None
+        cls, model_path: str | os.PathLike[str] | IO[bytes], outspec: Sequence[str] | None = None
     ) -> Network:
         """The graph of a file, or of an open binary file, that ``dump`` wrote.
 
@@ -133,7 +137,7 @@ class Network:
 
     def dump(
         self,
-        file: str | os.PathLike | IO[bytes],
+        file: str | os.PathLike[str] | IO[bytes],
         *,
         keep_var_name: int = 1,
         keep_opr_name: bool = False,
@@ -147,8 +151,8 @@ class Network:
         enable_metadata: bool = True,
         dump_format: str | None = None,
         compat_older_version: str | None = None,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> DumpInfo:
         """Writes the graph as ``trace.dump`` does, whose options these are; returns the same summary.
 
         Inputs and outputs are called as their variables: arg_names and output_names are ignored.
@@ -173,7 +177,14 @@ class Network:
             model.metadata = metadata_bytes(user_info, options, optimize_for_inference, True)
         return save_model(model, file, append, strip_info_file, append_json)
 
-    def _model(self, optimize=False, half=False, var_names=1, opr_names=False, param_names=False):
+    def _model(
+        self,
+        optimize: bool = False,
+        half: bool = False,
+        var_names: int = 1,
+        opr_names: bool = False,
+        param_names: bool = False,
+    ) -> _core.Model:
         outputs = self.graph.roots[0]
         if not outputs:
             raise ValueError("Network: the graph has no output\n  fix: use add_output")
@@ -199,14 +210,22 @@ class Network:
 
     # ---- growing
 
-    def make_input_node(self, shape, dtype, name: str | None = None, device=None) -> VarNode:
+    def make_input_node(
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike,
+        name: str | None = None,
+        device: str | None = None,
+    ) -> VarNode:
         """A new input."""
         if device is not None:
             require(str(device))
         extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
         return self._var(self.graph.add_input(extents, dtype, name or "input"))
 
-    def make_const(self, data, name: str | None = None, device=None) -> VarNode:
+    def make_const(
+        self, data: ArrayLike, name: str | None = None, device: str | None = None
+    ) -> VarNode:
         """A constant."""
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         if isinstance(value, VarNode):
@@ -250,7 +269,7 @@ class Network:
 
     def replace_oprs(self, repl_dict: dict[OpNode, OpNode]) -> None:
         """Outputs of an old operator (a key) are replaced by those of the new one, as ``replace_vars`` does."""
-        pairs = []
+        pairs: list[tuple[int, int]] = []
         for old, new in repl_dict.items():
             if len(old.outputs) != len(new.outputs):
                 raise ValueError(
@@ -282,7 +301,7 @@ class Network:
         for opr in self.all_oprs:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
 
-    def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs) -> list[VarNode]:
+    def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
         """The same values after whole-graph passes, as new variables; put them in place with ``replace_vars``.
 
         kwargs: the ``enable_*`` options of dump, which change nothing here.
@@ -356,16 +375,16 @@ class Network:
         """Operators that stand for inputs."""
         return self.opr_filter.data_provider()
 
-    def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True):
+    def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True) -> Any:
         """The operator of a class (AssertionError unless there is one), or all of them."""
         assert isinstance(oprcls, type) and issubclass(oprcls, OpNode), f"{oprcls!r} is no operator"
         return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
 
-    def get_opr_by_name(self, name: str, unique: bool = True):
+    def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
         """The operator whose name fits a glob pattern (AssertionError unless there is one), or all of them."""
         return _found(self.opr_filter.name(name), unique, name)
 
-    def get_var_by_name(self, name: str, unique: bool = True):
+    def get_var_by_name(self, name: str, unique: bool = True) -> Any:
         """The variable whose name fits a glob pattern (AssertionError unless there is one), or all of them."""
         return _found(self.var_filter.name(name), unique, name)
 
@@ -379,7 +398,7 @@ class Network:
         return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
 
 
-def _found(nodes: NodeFilter, unique: bool, what: str):
+def _found(nodes: NodeFilter, unique: bool, what: str) -> Any:
     found = nodes.as_list()
     if not unique:
         return found

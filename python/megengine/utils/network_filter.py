@@ -14,7 +14,7 @@ from .network_node import Host2DeviceCopy, NetworkNode, OpNode, SharedDeviceTens
 class NodeFilter:
     """Nodes to iterate; each method gives those of them that it describes."""
 
-    def __init__(self, node_iter: Iterable[NetworkNode]):
+    def __init__(self, node_iter: Iterable[Any]) -> None:
         self._iter = node_iter
 
     @classmethod
@@ -31,15 +31,15 @@ class NodeFilter:
     def __iter__(self) -> Iterator[Any]:
         return iter(self._iter)
 
-    def type(self, node_type) -> NodeFilter:
+    def type(self, node_type: Any) -> NodeFilter:
         """Instances of a class or of several; variables: those made by such operators."""
         return NodeFilterType(self, node_type)
 
-    def check_type(self, node_type) -> NodeFilter:
+    def check_type(self, node_type: Any) -> NodeFilter:
         """All nodes; TypeError when one is no instance of ``node_type``."""
         return NodeFilterCheckType(self, node_type)
 
-    def not_type(self, node_type) -> NodeFilter:
+    def not_type(self, node_type: Any) -> NodeFilter:
         return NodeFilterNotType(self, node_type)
 
     def param_provider(self) -> NodeFilter:
@@ -50,7 +50,7 @@ class NodeFilter:
         """Operators that stand for inputs."""
         return self.type(Host2DeviceCopy)
 
-    def name(self, pattern: str | re.Pattern, ignorecase: bool = True) -> NodeFilter:
+    def name(self, pattern: str | re.Pattern[str], ignorecase: bool = True) -> NodeFilter:
         """Nodes whose name fits a glob pattern or a regular expression."""
         return NodeFilterName(self, pattern, ignorecase)
 
@@ -58,10 +58,10 @@ class NodeFilter:
         """Operators that read ``var``."""
         return NodeFilterHasInput(self, var)
 
-    def as_list(self) -> list:
+    def as_list(self) -> list[Any]:
         return list(self)
 
-    def as_unique(self):
+    def as_unique(self) -> Any:
         """The only node. ValueError when there is none, or several."""
         nodes = list(self)
         if len(nodes) != 1:
@@ -82,7 +82,7 @@ class NodeFilter:
 class NodeFilterType(NodeFilter):
     """Instances of classes."""
 
-    def __init__(self, node_iter, node_type):
+    def __init__(self, node_iter: Iterable[Any], node_type: Any) -> None:
         super().__init__(node_iter)
         self._classes = tuple(as_list(node_type))
         for wanted in self._classes:
@@ -94,21 +94,21 @@ class NodeFilterType(NodeFilter):
             isinstance(node, VarNode) and isinstance(node.owner, self._classes)
         )
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return (node for node in self._iter if self._is_wanted(node))
 
 
 class NodeFilterNotType(NodeFilterType):
     """All but instances of classes."""
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return (node for node in self._iter if not self._is_wanted(node))
 
 
 class NodeFilterCheckType(NodeFilterType):
     """All nodes, which must be instances of classes."""
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for node in self._iter:
             if not self._is_wanted(node):
                 names = ", ".join(wanted.__name__ for wanted in self._classes)
@@ -119,11 +119,11 @@ class NodeFilterCheckType(NodeFilterType):
 class NodeFilterHasInput(NodeFilter):
     """Operators that read a variable."""
 
-    def __init__(self, node_iter, var):
+    def __init__(self, node_iter: Iterable[Any], var: VarNode) -> None:
         super().__init__(node_iter)
         self.var = var
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for node in self._iter:
             if not isinstance(node, OpNode):
                 raise TypeError(f"has_input: {node!r} is no operator")
@@ -134,19 +134,21 @@ class NodeFilterHasInput(NodeFilter):
 class NodeFilterName(NodeFilter):
     """Nodes by name."""
 
-    def __init__(self, node_iter, pattern, ignorecase):
+    def __init__(
+        self, node_iter: Iterable[Any], pattern: str | re.Pattern[str], ignorecase: bool
+    ) -> None:
         super().__init__(node_iter)
         self.pattern = self.make_re(pattern, ignorecase)
         self._literal = pattern  # "ADD[0]" is a name, and as a pattern would not fit itself
 
     @classmethod
-    def make_re(cls, pattern: str | re.Pattern, ignorecase: bool = True) -> re.Pattern:
+    def make_re(cls, pattern: str | re.Pattern[str], ignorecase: bool = True) -> re.Pattern[str]:
         """A glob pattern as a regular expression; one of these as it is."""
         if isinstance(pattern, re.Pattern):
             return pattern
         return re.compile(fnmatch.translate(pattern), re.IGNORECASE if ignorecase else 0)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return (
             node
             for node in self._iter

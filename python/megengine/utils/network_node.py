@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _core
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .network import Network
 
 __all__ = [
     "ConstOpBase", "Host2DeviceCopy", "ImmutableTensor", "NetworkNode", "OpNode", "SharedDeviceTensor",
@@ -25,7 +29,7 @@ shapes_are_tensors = False  # see network.set_symbolic_shape
 class NetworkNode:
     """Base of variables and operators."""
 
-    _network: Any
+    _network: Network
 
 
 class VarNode(NetworkNode, Tensor):
@@ -35,7 +39,9 @@ class VarNode(NetworkNode, Tensor):
     ``var in a_list`` looks for the object. Networks make them; ``VarNode(var)`` gives ``var``.
     """
 
-    def __new__(cls, var: VarNode, *, owner_opr: OpNode | None = None, name: str | None = None):
+    def __new__(
+        cls, var: VarNode, *, owner_opr: OpNode | None = None, name: str | None = None
+    ) -> VarNode:
         if not isinstance(var, VarNode):
             raise TypeError(
                 f"VarNode: {type(var).__name__} is no variable of a network\n"
@@ -47,7 +53,9 @@ class VarNode(NetworkNode, Tensor):
             var.name = name
         return var
 
-    def __init__(self, var, *, owner_opr=None, name=None):
+    def __init__(
+        self, var: VarNode, *, owner_opr: OpNode | None = None, name: str | None = None
+    ) -> None:
         pass
 
     @property
@@ -61,7 +69,7 @@ class VarNode(NetworkNode, Tensor):
         return self._network.graph.value_name(self.id)
 
     @name.setter
-    def name(self, name: str):
+    def name(self, name: str) -> None:
         self._network.graph.rename_value(self.id, name)
         self._network._changed()
 
@@ -80,7 +88,7 @@ class VarNode(NetworkNode, Tensor):
         return self._network.graph
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...] | Tensor:
         """Extents: a tuple, or a constant Tensor after ``set_symbolic_shape(True)``."""
         shape = self._tuple_shape
         return _core.apply_const(np.array(shape, np.int32)) if shapes_are_tensors else shape
@@ -94,33 +102,34 @@ class VarNode(NetworkNode, Tensor):
         """The value of what depends on constants only. RuntimeError for others."""
         return self._network.graph.constant_value(self.id).numpy()
 
-    def item(self, *args):
+    def item(self, *args: Any) -> Any:
         return self.numpy().item(*args)
 
     def __bool__(self) -> bool:
         return False
 
-    __index__ = None
-    __int__ = None
-    __float__ = None
-    __complex__ = None
+    # A variable has no number, and says so as Python does.
+    __index__ = None  # type: ignore[assignment]  # taken back
+    __int__ = None  # type: ignore[assignment]  # taken back
+    __float__ = None  # type: ignore[assignment]  # taken back
+    __complex__ = None  # type: ignore[assignment]  # taken back
     __hash__ = object.__hash__
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"VarNode(name={self.name!r}, shape={self._tuple_shape}, dtype={self.dtype})"
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f"{self!r} is part of a network\n  fix: keep the network with Network.dump")
 
 
-class _Inputs(list):
+class _Inputs(list[VarNode]):
     """Operands of an operator; writing one changes the graph."""
 
-    def __init__(self, opr: OpNode):
+    def __init__(self, opr: OpNode) -> None:
         super().__init__(map(opr._network._var, opr._input_ids))
         self._opr = opr
 
-    def __setitem__(self, index: int, var: VarNode):
+    def __setitem__(self, index: int, var: VarNode) -> None:  # type: ignore[override]  # one at a time
         network = self._opr._network
         index = range(len(self))[index]
         network._edit("set_operand", self._opr.id, index, network._id_of(var))
@@ -131,15 +140,16 @@ class OpNode(NetworkNode):
     """An operator of a network; made by functions of variables, and by the network."""
 
     type = "OpNode"
+    _number: int
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
             f"{type(self).__name__}: operators are made by networks\n"
             "  fix: call a function on variables, Network.make_input_node or Network.make_const"
         )
 
     @classmethod
-    def _of(cls, network, number: int) -> OpNode:
+    def _of(cls, network: Network, number: int) -> OpNode:
         self = object.__new__(cls)
         self._network = network
         self._number = number
@@ -155,7 +165,7 @@ class OpNode(NetworkNode):
         return self._network.graph.node_name(self._number)
 
     @name.setter
-    def name(self, name: str):
+    def name(self, name: str) -> None:
         self._network.graph.rename_node(self._number, name)
 
     @property
@@ -176,10 +186,10 @@ class OpNode(NetworkNode):
     def outputs(self) -> list[VarNode]:
         return [self._network._var(number) for number in self._network.graph.outputs(self._number)]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, id={self._number})"
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f"{self!r} is part of a network\n  fix: keep the network with Network.dump")
 
 
@@ -193,7 +203,7 @@ class Elemwise(OpNode):
         graph = self._network.graph
         return {"mode": graph.type_name(self._number), **graph.attrs(self._number)}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Elemwise(mode={self.params['mode']}, name={self.name!r}, id={self._number})"
 
 
@@ -219,7 +229,7 @@ class ConstOpBase(OpNode):
     def numpy(self) -> np.ndarray:
         return self.outputs[0].numpy()
 
-    def set_value(self, data, device=None) -> None:
+    def set_value(self, data: ArrayLike, device: str | None = None) -> None:
         """Other data, which may have another shape if the readers can take it."""
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         self._network._edit("set_constant", self._number, value)
@@ -284,7 +294,7 @@ def str_to_mge_class(classname: str) -> type:
     return found
 
 
-def as_list(nodes: Any) -> list:
+def as_list(nodes: Any) -> list[Any]:
     """One node, or several."""
     return (
         list(nodes) if isinstance(nodes, Iterable) and not isinstance(nodes, VarNode) else [nodes]

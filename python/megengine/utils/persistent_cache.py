@@ -12,7 +12,6 @@ import base64
 import contextlib
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -157,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,6 +2,7 @@
 
 import hashlib
 import weakref
+from typing import Any, Self
 
 from .. import _core
 from ..tensor import Tensor
@@ -15,29 +16,29 @@ class TensorSanityCheck:
     had only borrowed (NumPy or DLPack).
     """
 
-    def __init__(self):
-        self.impl = None
+    def __init__(self) -> None:
+        self.impl: list[tuple[weakref.ref[Tensor], int, bytes]] | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         assert self.impl is None, "TensorSanityCheck: already entered"
         self.impl = []
-        self._new = Tensor.__new__
+        self._new: Any = Tensor.__new__
         checksums = self.impl
         original = self._new
 
-        def checked_new(cls, *args, **kwargs):
-            x = original(cls, *args, **kwargs)
+        def checked_new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
+            x: Tensor = original(cls, *args, **kwargs)
             if not _core.is_tracing():
                 checksums.append((weakref.ref(x), x._value_id(), _checksum(x)))
             return x
 
-        Tensor.__new__ = staticmethod(checked_new)
+        Tensor.__new__ = staticmethod(checked_new)  # type: ignore[method-assign, assignment]  # for the block
         return self
 
-    def __exit__(self, val, type, trace):
-        Tensor.__new__ = staticmethod(self._new)
+    def __exit__(self, val: object, type: object, trace: object) -> None:
+        Tensor.__new__ = staticmethod(self._new)  # type: ignore[method-assign]  # back
         found, self.impl = self.impl, None
-        for reference, value_id, before in found:
+        for reference, value_id, before in found or ():
             x = reference()
             if x is not None and x._value_id() == value_id and _checksum(x) != before:
                 raise RuntimeError(

@@ -14,7 +14,7 @@ class Logger:
         Error = logging.ERROR
 
     @staticmethod
-    def set_log_level(level) -> "Logger.LogLevel":
+    def set_log_level(level: int) -> "Logger.LogLevel":
         """Sets the level; returns the one before."""
         log = logging.getLogger("megengine")
         before = Logger.LogLevel(min(max(log.getEffectiveLevel() // 10 * 10, 10), 40))

@@ -2,10 +2,16 @@
 ``megengine.functional``.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from .. import ops
 from ..tensor import shapes
 from ..tensor.dtype import dtype_name
 from ..tensor.elemwise_modes import function_of, mode_of
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
@@ -16,27 +22,27 @@ __all__ = [
 class OpDef:
     """An op with its parameters; ``run(*tensors)`` applies it."""
 
-    def __init__(self, **params):
+    def __init__(self, **params: Any) -> None:
         self.__dict__.update(params)
 
-    def run(self, *inputs):
+    def run(self, *inputs: Any) -> Any:
         """The op's result for ``inputs``."""
         raise TypeError(f"{type(self).__name__} is abstract; use one of {', '.join(__all__)}")
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: Any) -> Any:
         return self.run(*inputs)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((type(self), repr(sorted(self.__dict__.items()))))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
 
 
-def apply(op, *inputs) -> list:
+def apply(op: OpDef, *inputs: Any) -> list[Any]:
     """Outputs of ``op`` as a list."""
     out = op.run(*inputs)
     return list(out) if isinstance(out, (tuple, list)) else [out]
@@ -45,25 +51,31 @@ def apply(op, *inputs) -> list:
 class _Modes(type):
     """``Elemwise.Mode.ADD`` is the mode's name."""
 
-    def __getattr__(cls, name):
+    def __getattr__(cls, name: str) -> str:
         if name.startswith("_"):
             raise AttributeError(name)
         return name
 
 
 class Elemwise(OpDef):
+    mode: str
+
     class Mode(metaclass=_Modes):
         pass
 
-    def __init__(self, mode="relu"):
+    def __init__(self, mode: Any = "relu") -> None:
         super().__init__(mode=mode_of(mode))
         function_of(mode)
 
-    def run(self, *inputs):
+    def run(self, *inputs: Any) -> "Tensor":
         return function_of(self.mode)(*inputs)
 
 
 class Reduce(OpDef):
+    mode: str
+    axis: int
+    keepdim: bool
+
     class Mode(metaclass=_Modes):
         pass
 
@@ -75,12 +87,18 @@ class Reduce(OpDef):
         "mean": "reduce_mean",
     }
 
-    def __init__(self, mode="sum", axis=2**31 - 1, keepdim=True, data_type="default"):
+    def __init__(
+        self,
+        mode: Any = "sum",
+        axis: int = 2**31 - 1,
+        keepdim: bool = True,
+        data_type: Any = "default",
+    ) -> None:
         super().__init__(mode=mode_of(mode), axis=axis, keepdim=bool(keepdim))
         if self.mode not in self._OPS and self.mode != "sum_sqr":
             raise ValueError(f"Reduce: no mode {mode!r}; there are sum_sqr, {', '.join(self._OPS)}")
 
-    def run(self, x):
+    def run(self, x: "Tensor") -> "Tensor":
         if self.mode == "sum_sqr":
             x, mode = ops.square(x), "sum"
         else:
@@ -94,10 +112,12 @@ class Reduce(OpDef):
 
 
 class RemoveAxis(OpDef):
-    def __init__(self, axis=()):
+    axis: list[int]
+
+    def __init__(self, axis: shapes.IntsLike = ()) -> None:
         super().__init__(axis=list(shapes.as_ints(axis, "RemoveAxis")))
 
-    def run(self, x):
+    def run(self, x: "Tensor") -> "Tensor":
         """Axes are removed one after the other, each counted in what is left."""
         shape = list(x._tuple_shape)
         for axis in self.axis:
@@ -107,10 +127,12 @@ class RemoveAxis(OpDef):
 
 
 class AddAxis(OpDef):
-    def __init__(self, axis=()):
+    axis: list[int]
+
+    def __init__(self, axis: shapes.IntsLike = ()) -> None:
         super().__init__(axis=list(shapes.as_ints(axis, "AddAxis")))
 
-    def run(self, x):
+    def run(self, x: "Tensor") -> "Tensor":
         shape = list(x._tuple_shape)
         for axis in self.axis:
             shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
@@ -118,18 +140,22 @@ class AddAxis(OpDef):
 
 
 class Dimshuffle(OpDef):
-    def __init__(self, pattern=()):
+    pattern: list[int | str]
+
+    def __init__(self, pattern: Sequence[int | str] = ()) -> None:
         super().__init__(pattern=["x" if p in (-1, "x") else p for p in pattern])
 
-    def run(self, x):
+    def run(self, x: "Tensor") -> "Tensor":
         return shapes.transpose(x, tuple(self.pattern))
 
 
 class GetVarShape(OpDef):
-    def __init__(self, axis=2**31 - 1):
+    axis: int
+
+    def __init__(self, axis: int = 2**31 - 1) -> None:
         super().__init__(axis=axis)
 
-    def run(self, x):
+    def run(self, x: "Tensor") -> "Tensor":
         import numpy as np
 
         from ..._core import apply_const
@@ -141,42 +167,53 @@ class GetVarShape(OpDef):
 
 
 class TypeCvt(OpDef):
-    def __init__(self, dtype="float32", idtype=None):
+    dtype: str
+
+    def __init__(self, dtype: Any = "float32", idtype: Any = None) -> None:
         super().__init__(dtype=dtype_name(dtype))
 
-    def run(self, x):
+    def run(self, x: "Tensor") -> "Tensor":
         return ops.cast(x, dtype=self.dtype)
 
 
 class Concat(OpDef):
-    def __init__(self, axis=0, comp_node=None):
+    axis: int
+
+    def __init__(self, axis: int = 0, comp_node: Any = None) -> None:
         super().__init__(axis=axis)
 
-    def run(self, *inputs):
+    def run(self, *inputs: "Tensor") -> "Tensor":
         return ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
 
 
 class Reshape(OpDef):
-    def __init__(self, axis=2**31 - 1, shape=()):
+    shape: shapes.Shape
+
+    def __init__(self, axis: int = 2**31 - 1, shape: shapes.IntsLike = ()) -> None:
         super().__init__(shape=shapes.as_ints(shape))
 
-    def run(self, x, shape=None):
+    def run(self, x: "Tensor", shape: Any = None) -> "Tensor":
         return shapes.reshape(x, self.shape if shape is None else shape)
 
 
 class Broadcast(OpDef):
-    def __init__(self, shape=()):
+    shape: shapes.Shape
+
+    def __init__(self, shape: shapes.IntsLike = ()) -> None:
         super().__init__(shape=shapes.as_ints(shape))
 
-    def run(self, x, shape=None):
+    def run(self, x: "Tensor", shape: Any = None) -> "Tensor":
         return shapes.broadcast_to(x, self.shape if shape is None else shape)
 
 
 class MatrixMul(OpDef):
-    def __init__(self, transposeA=False, transposeB=False, **_):
+    transposeA: bool
+    transposeB: bool
+
+    def __init__(self, transposeA: bool = False, transposeB: bool = False, **_: Any) -> None:
         super().__init__(transposeA=bool(transposeA), transposeB=bool(transposeB))
 
-    def run(self, a, b):
+    def run(self, a: "Tensor", b: "Tensor") -> "Tensor":
         return ops.matmul(a, b, transpose_a=self.transposeA, transpose_b=self.transposeB)
 
 
@@ -187,5 +224,5 @@ class BatchedMatrixMul(MatrixMul):
 class InplaceAdd(OpDef):
     """alpha * dest + beta * delta, as a new value."""
 
-    def run(self, dest, delta, alpha, beta):
+    def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> "Tensor":
         return ops.add(ops.mul(dest, alpha), ops.mul(delta, beta))

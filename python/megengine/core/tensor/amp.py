@@ -4,18 +4,24 @@ Matrix products and convolutions run in ``low_prec_dtype`` and accumulate in flo
 transcendental functions and normalization run in ``high_prec_dtype``.
 """
 
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from .. import ops
 from .._module_property import add_properties, attribute_of
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 __all__ = ["enabled", "high_prec_dtype", "low_prec_dtype"]  # noqa: F822 (module properties)
 
+_Passed = TypeVar("_Passed")  # a Tensor, or what casts leave alone
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
 class State:
     __slots__ = ("enabled", "low", "high")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.enabled = False
         self.low = "float16"
         self.high = "float32"
@@ -24,24 +30,24 @@ class State:
 state = State()
 
 
-def check_dtype(value) -> str:
+def check_dtype(value: Any) -> str:
     name = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value)
     if name not in _FLOATS:
         raise ValueError(f"amp: {value!r} is not one of {', '.join(_FLOATS)}")
     return name
 
 
-def to_low(*tensors):
+def to_low(*tensors: "Tensor | None") -> list[Any]:
     """Float tensors cast to the low precision; None and other dtypes pass."""
     return [_cast(x, state.low) for x in tensors]
 
 
-def to_high(x):
+def to_high(x: _Passed) -> _Passed:
     """A float tensor cast to the high precision; others pass."""
     return _cast(x, state.high)
 
 
-def _cast(x, to: str):
+def _cast(x: Any, to: str) -> Any:
     dtype = getattr(x, "dtype", None)
     if (
         dtype is None

@@ -1,5 +1,8 @@
 """Methods of a tensor that mirror NumPy's ndarray."""
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 
 from ..._core import Tensor as _Tensor
@@ -8,83 +11,98 @@ from . import shapes
 from .elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
 from .indexing import getitem, setitem
 
+if TYPE_CHECKING:
+    from ...device import Device
+    from ...tensor import Tensor
+    from .shapes import IntsLike
 
-class ArrayMethodMixin:
+
+class ArrayMethodMixin(_Tensor):
     """Arithmetic lies in the extension; here is what works by shapes, indices and host values."""
 
     __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
 
-    def __array__(self, dtype=None, copy=None):
+    if TYPE_CHECKING:  # what megengine.Tensor adds
+
+        @property
+        def device(self) -> "Device": ...
+        def item(self, *args: Any) -> Any: ...
+        @classmethod
+        def _plain(cls, data: Any, dtype: Any = None, device: str | None = None) -> "Tensor": ...
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
-    def __array_wrap__(self, array, context=None, return_scalar=False):
+    def __array_wrap__(
+        self, array: np.ndarray, context: Any = None, return_scalar: bool = False
+    ) -> "Tensor":
         return type(self)._plain(array, device=str(self.device))
 
-    def __pos__(self):
+    def __pos__(self) -> Self:
         return self
 
-    def __round__(self, ndigits=0):
+    def __round__(self, ndigits: int = 0) -> "Tensor":
         if ndigits:
             scale = 10.0**ndigits
             return ops.true_div(ops.round(ops.mul(self, scale)), scale)
         return ops.round(self)
 
-    def __trunc__(self):
+    def __trunc__(self) -> "Tensor":
         return ops.trunc(self)
 
-    def __floor__(self):
+    def __floor__(self) -> "Tensor":
         return ops.floor(self)
 
-    def __ceil__(self):
+    def __ceil__(self) -> "Tensor":
         return ops.ceil(self)
 
-    def __matmul__(self, other):
+    def __matmul__(self, other: Any) -> "Tensor":
         from ...functional.math import matmul
 
-        return matmul(self, other)
+        return matmul(self, other)  # type: ignore[arg-type]  # the one subclass is Tensor
 
-    def __rmatmul__(self, other):
+    def __rmatmul__(self, other: Any) -> "Tensor":
         from ...functional.math import matmul
 
-        return matmul(other, self)
+        return matmul(other, self)  # type: ignore[arg-type]  # as above
 
-    def __imatmul__(self, other):
+    def __imatmul__(self, other: Any) -> Self:
         self._reset(self.__matmul__(other))
         return self
 
-    def __index__(self):
+    def __index__(self) -> int:
         return self.item().__index__()
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.item())
 
-    def __int__(self):
+    def __int__(self) -> int:
         return int(self.item())
 
-    def __float__(self):
+    def __float__(self) -> float:
         return float(self.item())
 
-    def __complex__(self):
+    def __complex__(self) -> complex:
         return complex(self.item())
 
-    def __len__(self):
+    def __len__(self) -> int:
         shape = self._tuple_shape
         if not shape:
             raise TypeError("len() of a 0-d tensor; use x.reshape(-1) for a tensor with one axis")
         return shape[0]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator["Tensor"]:
         for i in range(len(self)):
             yield getitem(self, i)
 
-    def __contains__(self, value):
+    def __contains__(self, value: Any) -> bool:
         return bool((self == value).numpy().any())
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> "Tensor":
         return getitem(self, index)
 
-    def __setitem__(self, index, value):
+    def __setitem__(self, index: Any, value: Any) -> None:
         if index is Ellipsis:
             if not isinstance(value, _Tensor):
                 value = type(self)._plain(value, dtype=self.dtype, device=str(self.device))
@@ -98,7 +116,7 @@ class ArrayMethodMixin:
             self._reset(setitem(self, index, value))
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of elements."""
         n = 1
         for extent in self._tuple_shape:
@@ -106,22 +124,22 @@ class ArrayMethodMixin:
         return n
 
     @property
-    def T(self):
+    def T(self) -> "Tensor":
         """The tensor with its axes reversed."""
         return self.transpose()
 
-    def tolist(self):
+    def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor."""
         return self.numpy().tolist()
 
-    def astype(self, dtype):
+    def astype(self, dtype: Any) -> "Tensor":
         """The tensor converted to ``dtype``."""
         from .dtype import dtype_name, is_quantize
 
         if is_quantize(dtype) or is_quantize(self.dtype):
             from .quantized import convert
 
-            return convert(self, dtype)
+            return convert(self, dtype)  # type: ignore[arg-type]  # as above
         name = dtype_name(dtype)
         if name == "complex64" and self.dtype.kind != "c":
             real = ops.cast(self, dtype="float32")
@@ -132,59 +150,61 @@ class ArrayMethodMixin:
             )
         return ops.cast(self, dtype=name)
 
-    def reshape(self, *args):
+    def reshape(self, *args: "IntsLike") -> "Tensor":
         """The same elements in another shape; one extent may be -1."""
-        return shapes.reshape(self, args[0] if len(args) == 1 else args)
+        shape: Any = args[0] if len(args) == 1 else args
+        return shapes.reshape(self, shape)
 
-    def transpose(self, *args):
+    def transpose(self, *args: Any) -> "Tensor":
         """Axes in another order (reversed without arguments); "x" stands for a new axis."""
+        pattern: Any = args
         if not args:
-            args = range(self.ndim - 1, -1, -1)
+            pattern = range(self.ndim - 1, -1, -1)
         elif len(args) == 1 and not isinstance(args[0], (int, str)):
-            args = args[0]
-        return shapes.transpose(self, args if isinstance(args, _Tensor) else tuple(args))
+            pattern = args[0]
+        return shapes.transpose(self, pattern if isinstance(pattern, _Tensor) else tuple(pattern))
 
-    def flatten(self, start_axis: int = 0, end_axis: int = -1):
+    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> "Tensor":
         """Joins the axes from ``start_axis`` to ``end_axis``."""
         return shapes.flatten(self, start_axis, end_axis)
 
-    def sum(self, axis=None, keepdims=False):
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Sum over ``axis`` (all axes when None); bool is summed as int32."""
         return shapes.reduce(self, ops.reduce_sum, axis, keepdims, "sum")
 
-    def prod(self, axis=None, keepdims=False):
+    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Product over ``axis``."""
         return shapes.reduce(self, ops.reduce_prod, axis, keepdims, "prod")
 
-    def min(self, axis=None, keepdims=False):
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Smallest element over ``axis``."""
         return shapes.reduce(self, ops.reduce_min, axis, keepdims, "min")
 
-    def max(self, axis=None, keepdims=False):
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Largest element over ``axis``."""
         return shapes.reduce(self, ops.reduce_max, axis, keepdims, "max")
 
-    def mean(self, axis=None, keepdims=False):
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Arithmetic mean over ``axis``, in float32."""
         return shapes.reduce(self, ops.reduce_mean, axis, keepdims, "mean")
 
-    def var(self, axis=None, keepdims=False):
+    def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Biased variance over ``axis``, in float32."""
         from ...functional.math import var
 
-        return var(self, axis, keepdims)
+        return var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
 
 
-def as_tensor(x):
+def as_tensor(x: Any) -> "Tensor":
     """``x`` if it is a tensor, else a constant tensor of it."""
     if isinstance(x, _Tensor):
-        return x
+        return x  # type: ignore[return-value]  # every tensor is a megengine.Tensor
     from ..._core import apply_const
 
     return apply_const(np.asarray(x))
 
 
-def require_tensors(op: str, *values):
+def require_tensors(op: str, *values: object) -> None:
     """TypeError that names the first value that is not a Tensor."""
     for value in values:
         if not isinstance(value, _Tensor):

@@ -5,9 +5,11 @@ A quantised dtype is ``np.dtype`` of the stored integer with metadata ``{"mgb_dt
 "scale", "zero_point"}}``: real value = scale * (stored - zero_point).
 """
 
-from collections import namedtuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, SupportsFloat
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _NARROWED = {
     "int64": "int32",
@@ -24,7 +26,7 @@ _BITS = {
 _PLAIN = frozenset("float32 float16 bfloat16 int32 int16 int8 uint16 uint8 bool complex64".split())
 
 
-def dtype_name(dtype) -> str:
+def dtype_name(dtype: Any) -> str:
     """Name of a plain dtype as ops take it; 64-bit ones are narrowed. TypeError for an unsupported
     one.
     """
@@ -44,43 +46,55 @@ def get_dtype_bit(dtype_name: str) -> int:
     return _BITS[dtype_name]
 
 
-def is_lowbit(dtype) -> bool:
+def is_lowbit(dtype: Any) -> bool:
     """Whether an element takes 1, 2 or 4 bits."""
     return _BITS.get(_name_of(dtype), 8) < 8
 
 
-def is_bfloat16(dtype) -> bool:
+def is_bfloat16(dtype: Any) -> bool:
     return _name_of(dtype) == "bfloat16"
 
 
-def is_differentible_dtype(dtype) -> bool:
+def is_differentible_dtype(dtype: Any) -> bool:
     """Whether gradients exist for tensors of this dtype."""
     return _name_of(dtype) in ("float32", "float16", "bfloat16")
 
 
-def _name_of(dtype) -> str:
+def _name_of(dtype: Any) -> str:
     return dtype if isinstance(dtype, str) else np.dtype(dtype).name
 
 
-_QuantDtypeMeta = namedtuple(
-    "QuantDtypeMeta", ["name", "cname", "np_dtype_str", "qmin", "qmax", "is_unsigned"]
-)
+class _QuantDtypeMeta(NamedTuple):
+    name: str
+    cname: str | None
+    np_dtype_str: str
+    qmin: int
+    qmax: int
+    is_unsigned: bool
 
 
 class QuantDtypeMeta(_QuantDtypeMeta):
     """One kind of quantised dtype: its range and the NumPy dtype that stores it."""
 
-    def __new__(cls, name, cname, np_dtype_str, qmin, qmax, is_unsigned=None):
+    def __new__(
+        cls,
+        name: str,
+        cname: str | None,
+        np_dtype_str: str,
+        qmin: int,
+        qmax: int,
+        is_unsigned: bool | None = None,
+    ) -> Self:
         if is_unsigned is None:
             is_unsigned = np_dtype_str.startswith("u")
         elif not isinstance(is_unsigned, bool):
             raise ValueError(f"QuantDtypeMeta: is_unsigned is {is_unsigned!r}, not a bool")
         return super().__new__(cls, name, cname, np_dtype_str, qmin, qmax, is_unsigned)
 
-    def __copy__(self):
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, _):
+    def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self
 
 
@@ -98,7 +112,9 @@ _builtin_quant_dtypes = {
 _KIND = "mgb_dtype"
 
 
-def create_quantized_dtype(dtype_meta: QuantDtypeMeta, scale, zp) -> np.dtype:
+def create_quantized_dtype(
+    dtype_meta: QuantDtypeMeta, scale: SupportsFloat, zp: float | None
+) -> np.dtype:
     """The dtype of one kind, scale and zero point. ValueError for a zero point that the kind cannot
     have.
     """
@@ -116,60 +132,60 @@ def create_quantized_dtype(dtype_meta: QuantDtypeMeta, scale, zp) -> np.dtype:
         raise ValueError(
             f"{dtype_meta.name} has no storage; use a quantised dtype of 1, 4, 8 or 32 bits"
         )
-    entry = {"name": dtype_meta.cname, "scale": float(scale)}
+    entry: dict[str, Any] = {"name": dtype_meta.cname, "scale": float(scale)}
     if dtype_meta.is_unsigned:
         entry["zero_point"] = zp
     return np.dtype(dtype_meta.np_dtype_str, metadata={_KIND: entry})
 
 
-def quint8(scale, zero_point) -> np.dtype:
+def quint8(scale: SupportsFloat, zero_point: float) -> np.dtype:
     """Unsigned 8 bits: real = scale * (q - zero_point)."""
     return create_quantized_dtype(_builtin_quant_dtypes["quint8"], scale, zero_point)
 
 
-def qint8(scale) -> np.dtype:
+def qint8(scale: SupportsFloat) -> np.dtype:
     """Signed 8 bits: real = scale * q."""
     return create_quantized_dtype(_builtin_quant_dtypes["qint8"], scale, None)
 
 
-def qint32(scale) -> np.dtype:
+def qint32(scale: SupportsFloat) -> np.dtype:
     """Signed 32 bits: real = scale * q."""
     return create_quantized_dtype(_builtin_quant_dtypes["qint32"], scale, None)
 
 
-def quint4(scale, zero_point) -> np.dtype:
+def quint4(scale: SupportsFloat, zero_point: float) -> np.dtype:
     """Unsigned 4 bits, stored in uint8: real = scale * (q - zero_point)."""
     return create_quantized_dtype(_builtin_quant_dtypes["quint4"], scale, zero_point)
 
 
-def qint4(scale) -> np.dtype:
+def qint4(scale: SupportsFloat) -> np.dtype:
     """Signed 4 bits, stored in int8: real = scale * q."""
     return create_quantized_dtype(_builtin_quant_dtypes["qint4"], scale, None)
 
 
-def qint1(scale) -> np.dtype:
+def qint1(scale: SupportsFloat) -> np.dtype:
     """One bit, stored in int8: real = scale * q."""
     return create_quantized_dtype(_builtin_quant_dtypes["qint1"], scale, None)
 
 
-def is_quantize(dtype) -> bool:
+def is_quantize(dtype: Any) -> bool:
     """Whether ``dtype`` is quantised."""
     metadata = getattr(dtype, "metadata", None)
     return metadata is not None and _KIND in metadata
 
 
-def get_quantize_entry(dtype) -> dict:
+def get_quantize_entry(dtype: Any) -> dict[str, Any]:
     """{"name", "scale", "zero_point"} of a quantised dtype. ValueError for another."""
     if not is_quantize(dtype):
         raise ValueError(f"{dtype!r} is not a quantised dtype; make one with qint8(scale)")
     return dtype.metadata[_KIND]
 
 
-def get_scale(dtype) -> float:
+def get_scale(dtype: Any) -> float:
     return get_quantize_entry(dtype)["scale"]
 
 
-def get_zero_point(dtype) -> int:
+def get_zero_point(dtype: Any) -> int:
     """Zero point of an unsigned quantised dtype. ValueError for a symmetric one."""
     entry = get_quantize_entry(dtype)
     if "zero_point" not in entry:
@@ -177,12 +193,12 @@ def get_zero_point(dtype) -> int:
     return entry["zero_point"]
 
 
-def _meta_of(dtype) -> QuantDtypeMeta:
+def _meta_of(dtype: Any) -> QuantDtypeMeta:
     wanted = get_quantize_entry(dtype)["name"]
     return next(m for m in _builtin_quant_dtypes.values() if m.cname == wanted)
 
 
-def _convert_to(arr, q) -> np.ndarray:
+def _convert_to(arr: ArrayLike, q: np.dtype) -> np.ndarray:
     meta = _meta_of(q)
     zero = get_quantize_entry(q).get("zero_point", 0)
     rounded = np.asarray(arr, np.float64) / get_scale(q)
@@ -190,20 +206,22 @@ def _convert_to(arr, q) -> np.ndarray:
     return np.clip(rounded + zero, meta.qmin, meta.qmax).astype(q)
 
 
-def _convert_from(arr) -> np.ndarray:
+def _convert_from(arr: np.ndarray) -> np.ndarray:
     entry = get_quantize_entry(arr.dtype)
     return ((np.asarray(arr, np.float32) - entry.get("zero_point", 0)) * entry["scale"]).astype(
         np.float32
     )
 
 
-def _converters(name: str):
-    def to(arr, q):
+def _converters(
+    name: str,
+) -> tuple[Callable[[ArrayLike, np.dtype], np.ndarray], Callable[[np.ndarray], np.ndarray]]:
+    def to(arr: ArrayLike, q: np.dtype) -> np.ndarray:
         if get_quantize_entry(q)["name"] != _builtin_quant_dtypes[name].cname:
             raise ValueError(f"convert_to_{name}: {q!r} is not a {name}")
         return _convert_to(arr, q)
 
-    def back(arr):
+    def back(arr: np.ndarray) -> np.ndarray:
         return _convert_from(arr)
 
     to.__name__, back.__name__ = f"convert_to_{name}", f"convert_from_{name}"

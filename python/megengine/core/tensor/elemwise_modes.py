@@ -2,7 +2,13 @@
 mode="add")``.
 """
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from .. import ops
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 _RENAMED = {
     "eq": "equal", "neq": "not_equal", "lt": "less", "leq": "less_equal", "gt": "greater", "geq":
@@ -12,7 +18,7 @@ _RENAMED = {
     "minimum",
 }  # fmt: skip
 
-_COMPOSED = {
+_COMPOSED: dict[str, Callable[..., "Tensor"]] = {
     "fuse_mul_add3": lambda a, b, c: ops.fma3(a, b, c),
     "fuse_mul_add4": lambda a, b, c, d: ops.add(ops.mul(a, b), ops.mul(c, d)),
     "fuse_add_relu": lambda a, b: ops.relu(ops.add(a, b)),
@@ -25,12 +31,12 @@ _COMPOSED = {
 }
 
 
-def mode_of(name) -> str:
+def mode_of(name: Any) -> str:
     """A mode in lower case, from a string in any case or an enum member."""
     return getattr(name, "name", str(name)).rsplit(".", 1)[-1].lower()
 
 
-def function_of(mode):
+def function_of(mode: Any) -> Callable[..., "Tensor"]:
     """The op of an element-wise mode. ValueError for an unknown one."""
     name = mode_of(mode)
     if name in _COMPOSED:
@@ -43,6 +49,6 @@ def function_of(mode):
     return op
 
 
-def elwise(*args, mode):
+def elwise(*args: Any, mode: Any) -> "Tensor":
     """Applies the element-wise op named ``mode``."""
     return function_of(mode)(*args)

@@ -6,13 +6,19 @@ in reverse.  x[1:, None, [0, 2]] on [4, 5, 6]: region [3, 5, 6], shape [3, 1, 5,
 axis 2.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._core import Tensor as _Tensor
 from ..._core import apply_const
 from .. import ops
+from .shapes import Shape
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 _FULL = slice(None)
 _GAP = object()  # an ellipsis that stands for no axes
@@ -20,13 +26,13 @@ _GAP = object()  # an ellipsis that stands for no axes
 
 @dataclass
 class Access:
-    begin: list = field(default_factory=list)
-    end: list = field(default_factory=list)
-    step: list = field(default_factory=list)
-    region: list = field(default_factory=list)  # extents that begin, end and step select
-    shape: list = field(default_factory=list)  # the region with ints dropped and new axes put in
-    axes: list = field(default_factory=list)  # axes of `shape` that `indices` address
-    indices: list = field(default_factory=list)  # int32 tensors
+    begin: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+    region: list[int] = field(default_factory=list)  # extents that begin, end and step select
+    shape: list[int] = field(default_factory=list)  # the region without ints and with new axes
+    axes: list[int] = field(default_factory=list)  # axes of `shape` that `indices` address
+    indices: list["Tensor"] = field(default_factory=list)  # int32 tensors
     whole: bool = True  # the region is all of x
     # An ellipsis of no axes between index arrays: their axes come first, as if they were apart.
     gap: bool = False
@@ -47,26 +53,26 @@ class Access:
         return count
 
 
-def _bounds(item: slice, extent: int):
+def _bounds(item: slice, extent: int) -> tuple[int, int, int]:
     parts = [_bound(p) for p in (item.start, item.stop, item.step)]
     if parts[2] == 0:
         raise ValueError("index: the step of a slice is 0")
     return slice(*parts).indices(extent)
 
 
-def _bound(value):
+def _bound(value: Any) -> int | None:
     if value is None or type(value) is int:
         return value
     if isinstance(value, (_Tensor, np.ndarray)):
-        return int(value.item())
+        return int(value.item())  # type: ignore[union-attr]  # every tensor is a megengine.Tensor
     return value.__index__()
 
 
-def _is_bool_array(item) -> bool:
+def _is_bool_array(item: Any) -> bool:
     return isinstance(item, (_Tensor, np.ndarray)) and item.dtype == np.bool_
 
 
-def _classify(item):
+def _classify(item: Any) -> Any:
     """An index item in one of the forms int, slice, None, Ellipsis, bool array, int array."""
     if item is None or item is Ellipsis or type(item) in (int, slice):
         return item
@@ -87,7 +93,7 @@ def _classify(item):
     raise IndexError(f"index: {item!r} ({type(item).__name__}) cannot index a tensor")
 
 
-def _sequence(item):
+def _sequence(item: Sequence[Any]) -> "Tensor | np.ndarray":
     if any(isinstance(v, _Tensor) for v in item):
         parts = [
             v if isinstance(v, _Tensor) else apply_const(np.asarray(v, np.int32)) for v in item
@@ -100,7 +106,7 @@ def _sequence(item):
     return array
 
 
-def _split(index) -> list:
+def _split(index: Any) -> list[Any]:
     """The items of ``x[index]``. A list of anything but ints is a tuple of items."""
     if type(index) is tuple:
         return [_classify(i) for i in index]
@@ -111,7 +117,7 @@ def _split(index) -> list:
     return [_classify(index)]
 
 
-def _expand_ellipsis(items: list, ndim: int) -> list:
+def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
     used = 0
     at = -1
     for i, item in enumerate(items):
@@ -125,13 +131,13 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
             used += 1
     if used > ndim:
         raise IndexError(f"index: {used} indices for a tensor with {ndim} axes")
-    fill = [_FULL] * (ndim - used)
+    fill: list[Any] = [_FULL] * (ndim - used)
     if at >= 0 and not fill:
         fill = [_GAP]
     return items + fill if at < 0 else items[:at] + fill + items[at + 1 :]
 
 
-def parse(shape: tuple, index) -> Access:
+def parse(shape: Shape, index: Any) -> Access:
     """Reads ``x[index]`` for a tensor of ``shape``. IndexError, ValueError as NumPy has them."""
     items = _expand_ellipsis(_split(index), len(shape))
     advanced = any(isinstance(i, (_Tensor, np.ndarray)) for i in items)
@@ -151,12 +157,12 @@ def parse(shape: tuple, index) -> Access:
     return access
 
 
-def _addresses(items: list) -> bool:
+def _addresses(items: list[Any]) -> bool:
     """Whether one of the items becomes an index array, next to others that are."""
     return any(isinstance(i, (_Tensor, np.ndarray, int)) for i in items)
 
 
-def _add_axis(access: Access, item, shape: tuple, axis: int, advanced: bool):
+def _add_axis(access: Access, item: Any, shape: Shape, axis: int, advanced: bool) -> None:
     extent = shape[axis]
     if type(item) is slice:
         access.shape.append(access.take(extent, item))
@@ -179,20 +185,20 @@ def _add_axis(access: Access, item, shape: tuple, axis: int, advanced: bool):
         _add_index(access, item, extent)
 
 
-def _add_index(access: Access, item, extent: int):
+def _add_index(access: Access, item: "Tensor | np.ndarray", extent: int) -> None:
     access.take(extent, _FULL)
     access.axes.append(len(access.shape))
     access.indices.append(_index_tensor(item))
     access.shape.append(extent)
 
 
-def _index_tensor(item):
+def _index_tensor(item: "Tensor | np.ndarray") -> "Tensor":
     if isinstance(item, np.ndarray):
         return apply_const(np.ascontiguousarray(item, np.int32).reshape(item.shape))
     return item if item.dtype == np.int32 else ops.cast(item, dtype="int32")
 
 
-def _add_mask(access: Access, mask, shape: tuple, axis: int):
+def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: int) -> None:
     rank = mask.ndim
     covered = shape[axis : axis + rank]
     if rank == 0:  # a bool scalar adds an axis of extent 1 (True) or selects nothing of it
@@ -208,7 +214,7 @@ def _add_mask(access: Access, mask, shape: tuple, axis: int):
     if isinstance(mask, _Tensor):
         found = ops.nonzero(mask)
         n = found._tuple_shape[0]
-        columns = [
+        columns: Sequence[Tensor | np.ndarray] = [
             ops.reshape(ops.slice(found, begin=(0, k), end=(n, k + 1), step=(1, 1)), shape=(n,))
             for k in range(rank)
         ]
@@ -218,7 +224,7 @@ def _add_mask(access: Access, mask, shape: tuple, axis: int):
         _add_index(access, column, extent)
 
 
-def _basic(shape: tuple, index):
+def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape] | None:
     """(begin, end, step, region, result shape) of an index of ints and slices, None for any other.
 
     The common case, without an Access.
@@ -260,7 +266,7 @@ def _basic(shape: tuple, index):
     )
 
 
-def getitem(x, index):
+def getitem(x: _Tensor, index: Any) -> "Tensor":
     """``x[index]``."""
     shape = x._tuple_shape
     basic = _basic(shape, index)
@@ -285,7 +291,7 @@ def getitem(x, index):
     return y
 
 
-def _gap_permutations(access: Access, ndim: int):
+def _gap_permutations(access: Access, ndim: int) -> tuple[Shape, Shape] | tuple[None, None]:
     """Moves the axes of adjacent index arrays to the front, and back; (None, None) where they stay."""
     first, count = access.axes[0], len(access.axes)
     if not access.gap or first == 0 or access.axes[-1] - first != count - 1:
@@ -295,16 +301,18 @@ def _gap_permutations(access: Access, ndim: int):
     return forth, tuple(forth.index(a) for a in range(ndim))
 
 
-def _region_of(x, access: Access):
+def _region_of(x: _Tensor, access: Access) -> "Tensor":
     y = x
     if not access.whole:
         y = ops.slice(x, begin=tuple(access.begin), end=tuple(access.end), step=tuple(access.step))
     if access.shape != access.region:
         y = ops.reshape(y, shape=tuple(access.shape))
-    return ops.identity(x) if y is x and not access.indices else y
+    if y is x and not access.indices:
+        return ops.identity(x)
+    return y  # type: ignore[return-value]  # every tensor is a megengine.Tensor
 
 
-def setitem(x, index, value):
+def setitem(x: _Tensor, index: Any, value: Any) -> "Tensor":
     """The value that ``x`` has after ``x[index] = value``: a new tensor of x's dtype."""
     shape = x._tuple_shape
     basic = _basic(shape, index)
@@ -334,7 +342,7 @@ def setitem(x, index, value):
     )
 
 
-def _write_indices(target, access: Access, value):
+def _write_indices(target: "Tensor", access: Access, value: "Tensor") -> "Tensor":
     selected = ops.index_get(target, *access.indices, axes=tuple(access.axes))._tuple_shape
     forth, back = _gap_permutations(access, len(selected))
     value = _fit(value, tuple(selected[a] for a in forth) if forth else selected)
@@ -345,7 +353,7 @@ def _write_indices(target, access: Access, value):
     return ops.index_set(target, value, *access.indices, axes=tuple(access.axes))
 
 
-def _masked_fill(x, mask, value, shape: tuple):
+def _masked_fill(x: _Tensor, mask: Any, value: Any, shape: Shape) -> "Tensor | None":
     """x[mask] = scalar as one selection, so that a trace needs no data-dependent shape."""
     own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
     if own != shape[: len(own)]:
@@ -363,7 +371,7 @@ def _masked_fill(x, mask, value, shape: tuple):
     return ops.where(mask, value, x)
 
 
-def as_operand(value, x):
+def as_operand(value: Any, x: _Tensor) -> "Tensor":
     """``value`` as a tensor of x's dtype, to be written into x."""
     if not isinstance(value, _Tensor):
         if type(value) in (int, float, bool):
@@ -374,7 +382,7 @@ def as_operand(value, x):
     return value
 
 
-def _fit(value, shape: tuple):
+def _fit(value: "Tensor", shape: Shape) -> "Tensor":
     own = value._tuple_shape
     if own == shape:
         return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,12 +12,16 @@ from ...tensor import Tensor
 from .. import ops
 from .dtype import _meta_of, dtype_name, get_quantize_entry, get_scale, is_quantize
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
 
 class QuantizedTensor(Tensor):
     """Its dtype carries scale and zero point: real value = scale * (integer - zero point).
 
     Made by ``x.astype(qint8(scale))`` and the layers of `module.quantized`; `astype` gives real values back.
     """
+
+    _quantized_dtype: np.dtype
 
     def __new__(cls, data: Any, dtype: np.dtype, *args: Any, **kwargs: Any) -> QuantizedTensor:
         stored = None if isinstance(data, Tensor) else dtype
@@ -76,7 +80,7 @@ def real_values(x: Tensor) -> Tensor:
     return x
 
 
-def keeps_quantized_dtype(function: Callable) -> Callable:
+def keeps_quantized_dtype(function: _Function) -> _Function:
     """Let a function of real numbers take a QuantizedTensor first: the result gets its dtype."""
 
     @functools.wraps(function)
@@ -85,4 +89,4 @@ def keeps_quantized_dtype(function: Callable) -> Callable:
             return function(inp, *args, **kwargs)
         return convert(function(convert(inp, "float32"), *args, **kwargs), inp.dtype)
 
-    return wrapper
+    return cast(_Function, wrapper)

@@ -1,15 +1,24 @@
 """Shapes as programs write them (ints, tensors, both mixed) made plain tuples of ints."""
 
 import operator
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from ..._core import Tensor as _Tensor
 from .. import ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def as_ints(values, what: str = "shape") -> tuple:
+IntLike: TypeAlias = SupportsIndex | _Tensor | np.ndarray
+IntsLike: TypeAlias = IntLike | Sequence[IntLike]
+Shape: TypeAlias = tuple[int, ...]
+
+
+def as_ints(values: IntsLike, what: str = "shape") -> Shape:
     """Ints, 0-d and 1-d tensors or arrays, or a sequence that mixes them, as one tuple of ints."""
     if type(values) is tuple:
         for value in values:
@@ -21,7 +30,7 @@ def as_ints(values, what: str = "shape") -> tuple:
         return tuple(int(v) for v in _read(values))
     if not isinstance(values, (tuple, list)):
         return (_as_int(values, what),)
-    out = []
+    out: list[int] = []
     for value in values:
         if isinstance(value, (_Tensor, np.ndarray)):
             out.extend(int(v) for v in _read(value))
@@ -30,28 +39,28 @@ def as_ints(values, what: str = "shape") -> tuple:
     return tuple(out)
 
 
-def as_int(value, what: str) -> int:
+def as_int(value: object, what: str) -> int:
     """One int, from a number or a one-element tensor."""
     if type(value) is int:
         return value
     if isinstance(value, (_Tensor, np.ndarray)):
-        return int(value.item())
+        return int(value.item())  # type: ignore[union-attr]  # every tensor is a megengine.Tensor
     return _as_int(value, what)
 
 
-def _as_int(value, what):
+def _as_int(value: Any, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{what}: {value!r} ({type(value).__name__}) is not an integer") from None
 
 
-def _read(values) -> list:
+def _read(values: _Tensor | np.ndarray) -> list[Any]:
     array = values.numpy() if isinstance(values, _Tensor) else values
     return np.reshape(array, -1).tolist()
 
 
-def as_pair(value, what: str, n: int = 2) -> tuple:
+def as_pair(value: IntsLike, what: str, n: int = 2) -> Shape:
     """One int for all ``n`` spatial axes, or one int each."""
     if type(value) is int:
         return (value,) * n
@@ -63,7 +72,7 @@ def as_pair(value, what: str, n: int = 2) -> tuple:
     return ints
 
 
-def normalize_axis(axis, ndim: int, op: str) -> int:
+def normalize_axis(axis: object, ndim: int, op: str) -> int:
     """A non-negative axis. ValueError outside ``[-ndim, ndim)``."""
     if type(axis) is not int:
         axis = as_int(axis, f"{op}: axis")
@@ -76,7 +85,7 @@ def normalize_axis(axis, ndim: int, op: str) -> int:
     return axis
 
 
-def normalize_axes(axis, ndim: int, op: str) -> tuple:
+def normalize_axes(axis: IntsLike, ndim: int, op: str) -> Shape:
     """Sorted, non-negative, distinct axes of an int or a sequence of ints."""
     if type(axis) is int and 0 <= axis < ndim:
         return (axis,)
@@ -86,7 +95,7 @@ def normalize_axes(axis, ndim: int, op: str) -> tuple:
     return tuple(axes)
 
 
-def solve_reshape(shape: tuple, old: tuple) -> tuple:
+def solve_reshape(shape: Shape, old: Shape) -> Shape:
     """``shape`` with its -1 filled in for a tensor of shape ``old``. ValueError when it cannot be."""
     unknown = -1
     known = 1
@@ -110,14 +119,14 @@ def solve_reshape(shape: tuple, old: tuple) -> tuple:
     )
 
 
-def reshape(x, shape):
+def reshape(x: _Tensor, shape: IntsLike) -> "Tensor":
     """``x`` in another shape; one extent may be -1."""
     shape = as_ints(shape)
     old = x._tuple_shape
     return ops.reshape(x, shape=solve_reshape(shape, old))
 
 
-def permutation_of(pattern, ndim: int) -> tuple:
+def permutation_of(pattern: Sequence[Any], ndim: int) -> tuple[Shape, Shape]:
     """Splits a transpose pattern, where "x" makes a new axis, into (permutation, output positions
     of "x").
     """
@@ -131,7 +140,7 @@ def permutation_of(pattern, ndim: int) -> tuple:
     return perm, new_axes
 
 
-def transpose(x, pattern):
+def transpose(x: _Tensor, pattern: Any) -> "Tensor":
     """Axes of ``x`` in the order of ``pattern``; the string "x" stands for a new axis."""
     shape = x._tuple_shape
     if not isinstance(pattern, (tuple, list)):
@@ -149,13 +158,13 @@ def transpose(x, pattern):
     return ops.reshape(y, shape=tuple(out))
 
 
-def broadcasts(old: tuple, new: tuple) -> bool:
+def broadcasts(old: Shape, new: Shape) -> bool:
     """Whether a tensor of shape ``old`` can be repeated to ``new``."""
     offset = len(new) - len(old)
     return offset >= 0 and all(a in (b, 1) for a, b in zip(old, new[offset:], strict=True))
 
 
-def broadcast_to(x, shape):
+def broadcast_to(x: _Tensor, shape: Any) -> "Tensor":
     """``x`` repeated along new and size-1 axes; None keeps the size of an axis of ``x``."""
     old = x._tuple_shape
     if isinstance(shape, (tuple, list)) and any(s is None for s in shape):
@@ -176,7 +185,7 @@ def broadcast_to(x, shape):
     return ops.broadcast_to(x, shape=shape)
 
 
-def flatten(x, start_axis: int = 0, end_axis: int = -1):
+def flatten(x: _Tensor, start_axis: int = 0, end_axis: int = -1) -> "Tensor":
     """Joins the axes from ``start_axis`` to ``end_axis``, both included."""
     shape = x._tuple_shape
     ndim = len(shape)
@@ -190,7 +199,9 @@ def flatten(x, start_axis: int = 0, end_axis: int = -1):
     return ops.reshape(x, shape=shape[:start] + (joined,) + shape[end + 1 :])
 
 
-def reduce(x, op, axis, keepdims: bool, name: str):
+def reduce(
+    x: _Tensor, op: Callable[..., "Tensor"], axis: IntsLike | None, keepdims: bool, name: str
+) -> "Tensor":
     """Applies the reduction op over ``axis``; None reduces all axes and then takes no keepdims."""
     ndim = x.ndim
     if axis is None:

@@ -1,5 +1,7 @@
 """Conversion of operands, under the names that older programs import."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from ..._core import Tensor as _Tensor
@@ -7,6 +9,9 @@ from ..._core import apply_const
 from ..._core import convert_inputs as _convert_inputs
 from .. import ops
 from .dtype import dtype_name
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 _converting = True
 
@@ -23,7 +28,7 @@ def set_convert_inputs(flag: bool) -> bool:
     return before
 
 
-def convert_single_value(v, *, dtype=None, device=None):
+def convert_single_value(v: Any, *, dtype: Any = None, device: Any = None) -> "Tensor":
     """``v`` as a tensor of ``dtype`` on ``device``."""
     if not isinstance(v, _Tensor):
         v = apply_const(np.asarray(v))
@@ -32,7 +37,7 @@ def convert_single_value(v, *, dtype=None, device=None):
     return v if device is None else v.to(device)
 
 
-def convert_inputs(*args, device=None):
+def convert_inputs(*args: Any, device: Any = None) -> tuple["Tensor | None", ...]:
     """All operands as tensors of their common dtype; None stays None."""
     given = [a for a in args if a is not None]
     converted = iter(_convert_inputs(*given) if _converting else map(convert_single_value, given))
@@ -40,7 +45,7 @@ def convert_inputs(*args, device=None):
     return out if device is None else tuple(a if a is None else a.to(device) for a in out)
 
 
-def cast_tensors(*args, promote=False):
+def cast_tensors(*args: Any, promote: bool = False) -> tuple[Any, ...]:
     """Tensors cast to amp's high (``promote``) or low precision."""
     from .amp import state, to_high, to_low
 
@@ -49,17 +54,17 @@ def cast_tensors(*args, promote=False):
     return tuple(to_high(a) for a in args) if promote else tuple(to_low(*args))
 
 
-def result_type(*args) -> np.dtype:
+def result_type(*args: Any) -> np.dtype:
     """dtype that the operands have in common."""
     return _convert_inputs(*args)[0].dtype
 
 
-def isscalar(x) -> bool:
+def isscalar(x: Any) -> bool:
     """Whether ``x`` is a number or a 0-d tensor."""
     return x._tuple_shape == () if isinstance(x, _Tensor) else np.isscalar(x)
 
 
-def astensor1d(x, *reference, dtype=None, device=None):
+def astensor1d(x: Any, *reference: Any, dtype: Any = None, device: Any = None) -> "Tensor":
     """``x`` (int, sequence or tensor) as a 1-d tensor."""
     if isinstance(x, (list, tuple)) and any(isinstance(v, _Tensor) for v in x):
         parts = [

@@ -64,8 +64,8 @@ def gen_mkl_autotuner(
     return use_mkl_heuristic
 
 
-def _values(gm: GraphModule, args: tuple) -> dict[str, Any]:
-    """Values of all nodes. Runs a copy, for the model may write into its tensors and inputs."""
+def _values(gm: GraphModule, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Values of all nodes, by name. Runs a copy, for the model may write into its tensors and inputs."""
     runner = _Values(copy.deepcopy(gm))
     runner.run(*_own(args))
     return runner.values
@@ -99,7 +99,8 @@ def _seconds(
     sample = [values[(node.args[0] if node in starts else node).name] for node in inputs]
     laid_out = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
     dense = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
-    reset_modules(dense.graph.nodes, dict(dense.named_modules()), graph.fx_graph.old_modules)
+    whole: Any = graph.fx_graph  # which lay_out gave old_modules
+    reset_modules(list(dense.graph.nodes), dict(dense.named_modules()), whole.old_modules)
     dense.recompile()
 
     def with_layouts() -> None:

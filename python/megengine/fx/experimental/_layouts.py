@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def lay_out(
     modules = dict(laid_out.named_modules())
     make_new_tensors(graph, modules)
     taken = _surround_with_conversions(graph, modules)
-    graph.old_modules = modules_to_mkldnn(taken, modules)
+    old_modules = modules_to_mkldnn(taken, modules)
+    graph.old_modules = old_modules  # type: ignore[attr-defined]  # for heuristics
     _cancel_conversions(graph)
     laid_out.recompile()
     kept: list[Node] = []
@@ -78,7 +80,7 @@ def lay_out(
         for node in region.start_nodes + region.end_nodes:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-        reset_modules(region.nodes, modules, graph.old_modules)
+        reset_modules(region.nodes, modules, old_modules)
     _join_into_products(kept, modules)
     conversions = sum(_is_conversion(node) for node in graph.nodes)
     logger.info("mkldnn conversions: %d", conversions)
@@ -102,10 +104,10 @@ def _surround_with_conversions(graph: Graph, modules: dict[str, M.Module]) -> li
         converted = set(laid if support is _Support.UNKNOWN else [node.args[0]])
         with graph.inserting_before(node):
             new = {value: graph.call_method("to_mkldnn", (value,)) for value in converted}
-        node.args = map_arg(node.args, lambda value, new=new: new.get(value, value))
+        node.args = map_arg(node.args, partial(_replaced, new))
         with graph.inserting_after(node):
             dense = graph.call_method("to_dense", (node,))
-        node.replace_all_uses_with(dense, lambda user, dense=dense: user is not dense)
+        node.replace_all_uses_with(dense, partial(operator.is_not, dense))
         taken.append(node)
     return taken
 
@@ -150,12 +152,17 @@ def _check_parameters(module: M.Module) -> None:
             )
 
 
+def _replaced(new: dict[Any, Any], value: Any) -> Any:
+    return new.get(value, value)
+
+
 def _cancel_conversions(graph: Graph) -> None:
     """Takes out pairs of conversions between laid out values."""
     for node in list(graph.nodes):
         if not _is_conversion(node, "to_dense"):
             continue
-        for user in list(node.users):
+        users: list[Any] = list(node.users)
+        for user in users:
             if _is_conversion(user, "to_mkldnn"):
                 user.replace_all_uses_with(node.args[0])
                 graph.erase_node(user)
@@ -216,7 +223,7 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             # That of the larger window: it has the most to do while the addend comes from memory.
             product = max(
                 free,
-                key=lambda value: (math.prod(modules[value.target].weight.shape[2:]), place[value]),
+                key=lambda value: (_window(modules[value.target]), place[value]),
             )
             addend = node.args[0] if product is node.args[1] else node.args[1]
             if isinstance(addend, Node):
@@ -229,7 +236,12 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             _put_in_place_of(product, node)
 
 
+def _window(layer: Any) -> int:
+    """Places of the window of a layer with packed weights."""
+    return math.prod(layer.weight._tuple_shape[2:])
+
+
 def _put_in_place_of(product: Node, node: Node) -> None:
     node.replace_all_uses_with(product)
     computes(product, node)
-    node.graph.erase_node(node)
+    node._maker.erase_node(node)

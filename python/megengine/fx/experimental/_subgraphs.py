@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ... import module as M
 from ..graph import Graph
@@ -66,13 +67,14 @@ class UnionFind:
 
     def find(self, v: int) -> int:
         """The number that stands for the set of ``v``. KeyError when there is none."""
-        root = v
+        root: Any = v
         while self.parent[root] != root:
             if self.parent[root] is None:
                 raise KeyError(f"{v} is in no set\n  fix: make_set({v})")
             root = self.parent[root]
         while self.parent[v] != root:
-            self.parent[v], v = root, self.parent[v]
+            above: Any = self.parent[v]
+            self.parent[v], v = root, above
         return root
 
     def join(self, a: int, b: int) -> int:

@@ -83,7 +83,8 @@ def fuse(model: M.Module, inplace: bool = False, *, verify: Any = None) -> Graph
     for node in graph.nodes:
         if not any(matches_module_pattern(pair, node, modules) for pair in _FOLDED):
             continue
-        conv_node, bn = node.args[0], modules[node.target]
+        conv_node: Any = node.args[0]
+        bn: Any = modules[node.target]
         if len(conv_node.users) > 1 or len(node.args) > 1 or node.kwargs or bn.running_mean is None:
             continue
         fused = fuse_conv_bn_eval(modules[conv_node.target], bn)
@@ -105,7 +106,7 @@ def _is_named_elsewhere(node: Node) -> bool:
         other is not node
         and other.op in ("call_module", "get_attr")
         and (other.target == node.target or other.target.startswith(f"{node.target}."))
-        for other in node.graph
+        for other in node._maker
     )
 
 
@@ -117,12 +118,12 @@ def _free_path(root: M.Module, path: str) -> str:
 
 
 class _DropoutRemover(Transformer):
-    def call_module(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(self.submodules[target], M.Dropout):
             return args[0] if args else next(iter(kwargs.values()))
         return super().call_module(target, args, kwargs)
 
-    def call_function(self, target: Target, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is F.dropout:
             return args[0] if args else kwargs["inp"]
         return super().call_function(target, args, kwargs)
@@ -182,7 +183,7 @@ def optimize_for_inference(
     config.update(pass_config or {})
     heuristic = _heuristic_of(config["mkldnn_layout_optimize"])
     _check_model(model)
-    optimized = fuse(model) if config["conv_bn_fuse"] else copy.deepcopy(model)
+    optimized: Any = fuse(model) if config["conv_bn_fuse"] else copy.deepcopy(model)
     if config["remove_dropout"]:
         optimized = remove_dropout(optimized)
     if heuristic is not None:

@@ -17,7 +17,7 @@ class DotGraph(str):
         """The text."""
         return str(self)
 
-    def write(self, path: str | os.PathLike, format: str = "dot") -> None:
+    def write(self, path: str | os.PathLike[str], format: str = "dot") -> None:
         """Write the text, or with another format ("svg", "png", "pdf") the picture that Graphviz makes.
 
         RuntimeError when a picture is asked for and Graphviz's ``dot`` is not installed.
@@ -34,7 +34,7 @@ class DotGraph(str):
         command = [program, f"-T{format}", "-o", os.fspath(path)]
         subprocess.run(command, input=self, text=True, check=True)
 
-    def write_svg(self, path: str | os.PathLike) -> None:
+    def write_svg(self, path: str | os.PathLike[str]) -> None:
         """`write` with format "svg"."""
         self.write(path, "svg")
 

@@ -52,7 +52,8 @@ class ShapeProp(Interpreter):
         result = super().run_node(n)
         noted = map_leaves(result, _metadata)
         if isinstance(noted, TensorMetadata):
-            n.shape, n.dtype = noted.shape, noted.dtype
+            noted_on: Any = n
+            noted_on.shape, noted_on.dtype = noted.shape, noted.dtype
         if tensors_of(result):
             n.meta["tensor_meta"] = noted
         n.meta["type"] = type(result)

@@ -57,9 +57,9 @@ def native_batch_norm(input, weight, bias, *settings):
 @wrap
 def batch_norm_functional(
     input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
-) -> tuple:
+) -> tuple[Any, ...]:
     """In training: (result, None, None, new running mean, new running variance)."""
-    given = {"training": training, "momentum": 1 - momentum, "eps": eps, "inplace": False}
+    given: dict[str, Any] = {"training": training, "momentum": 1 - momentum, "eps": eps, "inplace": False}
     out, mean, var = F.batch_norm(input, mean, var, weight, bias, **given)
     return out, None, None, mean, var
 

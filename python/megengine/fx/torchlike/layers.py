@@ -58,7 +58,7 @@ class MultiheadAttention(M.Module):
         self.dropout, self.batch_first = dropout, batch_first
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         self.in_proj_bias: Tensor | None = None
-        self.out_proj: M.Module | None = None
+        self.out_proj: Any = None
 
     def forward(
         self,
@@ -91,10 +91,12 @@ class MultiheadAttention(M.Module):
 
     def _projections(self) -> list[tuple[Tensor, Tensor | None]]:
         """(weight, bias) for query, key and value."""
-        weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+        weights: list[Any] = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
         if self.in_proj_weight is not None:
             weights = F.split(self.in_proj_weight, 3)
-        biases = [None] * 3 if self.in_proj_bias is None else F.split(self.in_proj_bias, 3)
+        biases: list[Any] = [None] * 3
+        if self.in_proj_bias is not None:
+            biases = F.split(self.in_proj_bias, 3)
         return list(zip(weights, biases, strict=True))
 
     def _heads(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -117,7 +119,7 @@ class MultiheadAttention(M.Module):
             added = hidden if added is None else added + hidden
         return added
 
-    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mean: bool) -> tuple:
+    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mean: bool) -> tuple[Any, ...]:
         scores = F.matmul(q * q._tuple_shape[-1] ** -0.5, k, transpose_b=True)
         weights = F.softmax(scores if mask is None else scores + mask, axis=-1)
         if self.training and self.dropout:
@@ -143,10 +145,21 @@ class TransformerLayer(M.Module):
     norm_first: normalize before attention and network instead of after.
     """
 
+    self_attn: M.Module
+    linear1: M.Module
+    linear2: M.Module
+    norm1: M.Module
+    norm2: M.Module
+    norm3: M.Module
+    dropout: M.Module
+    dropout1: M.Module
+    dropout2: M.Module
+    dropout3: M.Module
+
     def __init__(self, norm_first: bool, activation: Callable[..., Any], parts: Mapping[str, M.Module]) -> None:
         super().__init__()
         self.norm_first, self.activation = norm_first, activation
-        self.multihead_attn: M.Module | None = None
+        self.multihead_attn: Any = None
         for name, part in parts.items():
             setattr(self, name, part)
 

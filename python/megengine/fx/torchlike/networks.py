@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,8 @@ def outer(input, vec2):
 
 
 def einsum(equation, *operands):
-    operands = operands[0] if isinstance(operands[0], (tuple, list)) else operands
-    return F.einsum(equation, *operands)
+    given = operands[0] if isinstance(operands[0], (tuple, list)) else operands
+    return F.einsum(equation, *given)
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, *options, **others):
@@ -54,7 +54,7 @@ def one_hot(input, num_classes=-1):
 
 # -- convolutions ------------------------------------------------------------------------------------
 
-_CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def _one(value: Any) -> Any:
@@ -76,7 +76,7 @@ def _convolution(rank: int):
             if padding == "same":
                 raise ValueError("padding 'same' as an argument; use the module, or numbers")
             padding = 0
-        settings = (stride, padding, dilation)
+        settings: Any = (stride, padding, dilation)
         if rank == 1:
             settings = map(_one, settings)
         if groups != 1:
@@ -205,7 +205,8 @@ def scaled_dot_product_attention(
     scale = 1 / math.sqrt(query._tuple_shape[-1]) if scale is None else scale
     scores = F.matmul(query * scale, key, transpose_b=True)
     if is_causal:
-        attn_mask = Tensor(np.tri(*scores._tuple_shape[-2:]) > 0)
+        length, reach = scores._tuple_shape[-2:]
+        attn_mask = Tensor(np.tri(length, reach) > 0)
     if attn_mask is not None:
         if attn_mask.dtype == np.bool_:
             scores = F.where(attn_mask, scores, F.full((), -math.inf, dtype=scores.dtype.name))

@@ -98,7 +98,8 @@ def max_pool(
     axes = range(input.ndim - rank, input.ndim)
     for axis, sizes in zip(axes, _each_axis(rank, kernel_size, stride, padding, dilation), strict=True):
         extent = input._tuple_shape[axis]
-        places = _windows(extent, *sizes, ceil_mode)
+        window, step, before, gap = sizes
+        places = _windows(extent, window, step, before, gap, ceil_mode)
         # Padding never wins: places outside stand for the nearest place of the window inside.
         inside = np.where((places >= 0) & (places < extent), places, -1)
         places = np.where(inside < 0, inside.max(axis=1, keepdims=True), inside)
@@ -121,9 +122,10 @@ def avg_pool(
     matrices = []
     for axis, sizes in enumerate(_each_axis(rank, kernel_size, stride, padding), input.ndim - rank):
         extent = input._tuple_shape[axis]
-        places = _windows(extent, *sizes, 1, ceil_mode)
+        window, step, before = sizes
+        places = _windows(extent, window, step, before, 1, ceil_mode)
         inside = (places >= 0) & (places < extent)
-        counted = places < extent + sizes[2] if count_include_pad else inside
+        counted = places < extent + before if count_include_pad else inside
         matrix = np.zeros((len(places), extent), np.float32)
         np.add.at(matrix, (np.nonzero(inside)[0], places[inside]), 1)
         matrices.append(matrix / counted.sum(axis=1, keepdims=True))

@@ -17,24 +17,24 @@ from .._intercept import wrap
 State = tuple[Tensor, ...]
 
 
-def _lstm(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+def _lstm(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
     i, f, g, o = F.split(x + part(h), 4, axis=-1)
     c = F.sigmoid(f) * state[1] + F.sigmoid(i) * F.tanh(g)
     return F.sigmoid(o) * F.tanh(c), c
 
 
-def _gru(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+def _gru(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
     xs, hs = F.split(x, 3, axis=-1), F.split(part(h), 3, axis=-1)
     r, z = F.sigmoid(xs[0] + hs[0]), F.sigmoid(xs[1] + hs[1])
     n = F.tanh(xs[2] + r * hs[2])
     return ((1 - z) * n + z * h,)
 
 
-def _tanh(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+def _tanh(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
     return (F.tanh(x + part(h)),)
 
 
-def _relu(x: Tensor, h: Tensor, state: State, part: Callable) -> State:
+def _relu(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
     return (F.relu(x + part(h)),)
 
 
@@ -42,7 +42,7 @@ STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN_TANH": _tanh, "RNN_RELU": _relu}
 
 
 def run_direction(
-    mode: str, x: Tensor, state: State, weights: Sequence[Tensor | None], backwards: bool
+    mode: str, x: Tensor, state: State, weights: Sequence[Any], backwards: bool
 ) -> tuple[Tensor, State]:
     """One layer in one direction over x [time, batch, features].
 
@@ -102,7 +102,7 @@ def recurrent(
     return F.swapaxes(y, 0, 1) if batch_first else y, *state
 
 
-def _operator(mode: str) -> Callable:
+def _operator(mode: str) -> Callable[..., Any]:
     def run(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
         if not isinstance(params, (tuple, list)):
             raise ValueError("packed sequences")

@@ -58,14 +58,14 @@ def all(input, dim=None, keepdim=False):
 def max(input, dim=None, keepdim=False):
     """Of all elements, along an axis (a pair), or of two tensors."""
     if isinstance(dim, (Proxy, Tensor)):
-        return F.maximum(input, dim)
+        return F.maximum(input, dim)  # type: ignore[arg-type]  # proxies stand for tensors
     return F.max(input) if dim is None else max_along(input, dim, keepdim)
 
 
 def min(input, dim=None, keepdim=False):
     """Of all elements, along an axis (a pair), or of two tensors."""
     if isinstance(dim, (Proxy, Tensor)):
-        return F.minimum(input, dim)
+        return F.minimum(input, dim)  # type: ignore[arg-type]  # proxies stand for tensors
     return F.min(input) if dim is None else min_along(input, dim, keepdim)
 
 

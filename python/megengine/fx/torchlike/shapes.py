@@ -18,7 +18,7 @@ from ..node import _IMPURE
 _LAST = 2**63 - 1  # "to the end" in exported programs
 
 
-def _sizes(sizes: tuple) -> Any:
+def _sizes(sizes: tuple[Any, ...]) -> Any:
     """``f(2, 3)`` and ``f((2, 3))`` alike."""
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 
@@ -175,7 +175,7 @@ def as_strided(
 # -- pieces ------------------------------------------------------------------------------------------
 
 
-def _along(dim: int, index: Any) -> tuple:
+def _along(dim: int, index: Any) -> tuple[Any, ...]:
     """An index of one axis."""
     if dim >= 0:
         return (*(slice(None),) * dim, index)
@@ -255,7 +255,7 @@ def copy(input, src, non_blocking=False):
 
 
 @wrap
-def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple:
+def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of this size along an axis, the last one smaller where it does not fit; or of these sizes."""
     extent = input._tuple_shape[dim]
     if isinstance(split_size, (tuple, list)):
@@ -267,13 +267,13 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple:
 
 
 @wrap
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most this number of equal pieces, the last one smaller where they do not fit."""
     return split(input, -(-input._tuple_shape[dim] // chunks), dim)
 
 
 @wrap
-def unbind(input: Tensor, dim: int = 0) -> tuple:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The items along an axis."""
     return tuple(input[_along(dim, i)] for i in range(input._tuple_shape[dim]))
 

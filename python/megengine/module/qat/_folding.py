@@ -42,12 +42,18 @@ def training_factor(bn: _BatchNorm) -> Tensor:
     It is the factor of the running statistics, so that training rounds the weight as the folded layer will
     (Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", section 3.2.2).
     """
-    factor = 1.0
+    factor: Tensor | float = 1.0
     if bn.running_var is not None:
         factor = 1.0 / F.sqrt(bn.running_var + bn.eps)
     if bn.weight is not None:
         factor = factor * F.where(bn.weight == 0.0, F.ones_like(bn.weight), bn.weight)
     return factor.detach() if isinstance(factor, Tensor) else Tensor([factor] * bn.num_features)
+
+
+def running_statistics(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """(mean, variance) of a normalization that keeps them."""
+    assert bn.running_mean is not None and bn.running_var is not None
+    return bn.running_mean, bn.running_var
 
 
 def uses_running_statistics(bn: _BatchNorm, training: bool) -> bool:

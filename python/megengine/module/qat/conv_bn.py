@@ -6,7 +6,7 @@ from ... import functional as F
 from ...tensor import Tensor
 from .. import conv_bn as Float
 from ..conv import Conv2d
-from ._folding import folded, training_factor, uses_running_statistics
+from ._folding import folded, running_statistics, training_factor, uses_running_statistics
 from .module import QATModule
 
 __all__ = ["ConvBn2d", "ConvBnRelu2d"]
@@ -32,7 +32,7 @@ class _ConvBnActivation2d(Float._ConvBnActivation2d, QATModule):
         """
         conv, bn = self.conv, self.bn
         if uses_running_statistics(bn, bn.training):
-            weight, bias = self.fold_weight_bias(bn.running_mean, bn.running_var)
+            weight, bias = self.fold_weight_bias(*running_statistics(bn))
             return conv.calc_conv(inp, weight, self.apply_quant_bias(bias, inp, weight))
         factor = training_factor(bn)
         weight = self.apply_quant_weight(conv.weight * factor.reshape(_weight_channels(conv)))

@@ -6,7 +6,7 @@ from ... import functional as F
 from ...tensor import Tensor
 from .. import conv_transpose_bn as Float
 from ..conv import ConvTranspose2d
-from ._folding import folded, training_factor, uses_running_statistics
+from ._folding import folded, running_statistics, training_factor, uses_running_statistics
 from .module import QATModule
 
 __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
@@ -29,7 +29,7 @@ class _ConvTransposeBnActivation2d(Float._ConvTransposeBnActivation2d, QATModule
         """The normalized transposed convolution; the result is not rounded. Training as in ConvBn2d."""
         conv, bn = self.conv_transpose, self.bn
         if uses_running_statistics(bn, bn.training):
-            weight, bias = self.fold_weight_bias(bn.running_mean, bn.running_var)
+            weight, bias = self.fold_weight_bias(*running_statistics(bn))
             return conv.calc_conv_transpose2d(inp, weight, self.apply_quant_bias(bias, inp, weight))
         factor = training_factor(bn)
         weight = self.apply_quant_weight(conv.weight * factor.reshape(_weight_channels(conv)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import functional as F
 from ...tensor import Tensor
 from .. import linear_bn as Float
-from ._folding import folded, training_factor, uses_running_statistics
+from ._folding import folded, running_statistics, training_factor, uses_running_statistics
 from .module import QATModule
 
 __all__ = ["LinearBn1d", "LinearBnRelu1d"]
@@ -24,7 +24,7 @@ class _LinearBnActivation1d(Float._LinearBnActivation1d, QATModule):
         """The normalized map; the result is not rounded. Training as in ConvBn2d."""
         linear, bn = self.linear, self.bn
         if uses_running_statistics(bn, bn.training):
-            weight, bias = self.fold_weight_bias(bn.running_mean, bn.running_var)
+            weight, bias = self.fold_weight_bias(*running_statistics(bn))
             return linear.calc_linear(inp, weight, self.apply_quant_bias(bias, inp, weight))
         factor = training_factor(bn)
         weight = self.apply_quant_weight(linear.weight * factor.reshape(-1, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...tensor import Tensor
 from ..qat import conv_bn as QAT
+from ..qat._folding import running_statistics
 from .conv import Conv2d
 from .module import made_like, with_weights
 
@@ -14,9 +15,10 @@ class _ConvBnActivation2d(Conv2d):
     """One Conv2d: the running statistics are in its weight and bias."""
 
     @classmethod
-    def from_qat_module(cls, qat_module: QAT._ConvBnActivation2d) -> _ConvBnActivation2d:
-        bn = qat_module.bn
-        weight, bias = qat_module.fold_weight_bias(bn.running_mean, bn.running_var)
+    def from_qat_module(  # type: ignore[override]  # made of another layer than its base
+        cls, qat_module: QAT._ConvBnActivation2d
+    ) -> _ConvBnActivation2d:
+        weight, bias = qat_module.fold_weight_bias(*running_statistics(qat_module.bn))
         return with_weights(made_like(cls, qat_module.conv, qat_module), qat_module, weight, bias)
 
 

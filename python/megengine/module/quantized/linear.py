@@ -22,7 +22,7 @@ class Linear(QuantizedModule):
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.weight: Tensor | None = None
+        self.weight: Any = None  # a Tensor when made from a QAT module
         self.bias: Tensor | None = None
         self.output_dtype = dtype
 
@@ -35,7 +35,7 @@ class Linear(QuantizedModule):
         """The map, with an activation: "identity" or "relu"."""
         use_relu = FQ.is_relu(nonlinear_mode)
         weight, dtype = self.weight, self.output_dtype
-        if not FQ.is_8_bit(inp.dtype, weight.dtype, dtype):
+        if dtype is None or not FQ.is_8_bit(inp.dtype, weight.dtype, dtype):
             y = linear(real_values(inp), real_values(weight), self.bias)
             return in_dtype(relu(y) if use_relu else y, dtype)
         *batch, features = inp._tuple_shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...tensor import Tensor
 from ..qat import linear_bn as QAT
+from ..qat._folding import running_statistics
 from .linear import Linear
 from .module import made_like, with_weights
 
@@ -14,9 +15,10 @@ class _LinearBnActivation1d(Linear):
     """One Linear: the running statistics are in its weight and bias."""
 
     @classmethod
-    def from_qat_module(cls, qat_module: QAT._LinearBnActivation1d) -> _LinearBnActivation1d:
-        bn = qat_module.bn
-        weight, bias = qat_module.fold_weight_bias(bn.running_mean, bn.running_var)
+    def from_qat_module(  # type: ignore[override]  # made of another layer than its base
+        cls, qat_module: QAT._LinearBnActivation1d
+    ) -> _LinearBnActivation1d:
+        weight, bias = qat_module.fold_weight_bias(*running_statistics(qat_module.bn))
         return with_weights(made_like(cls, qat_module.linear, qat_module), qat_module, weight, bias)
 
 

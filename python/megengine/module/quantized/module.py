@@ -23,7 +23,7 @@ class QuantizedModule(Module):
         super().__init__(name=name)
 
     @classmethod
-    def from_qat_module(cls, qat_module: QATModule) -> QuantizedModule:
+    def from_qat_module(cls, qat_module: Any) -> QuantizedModule:
         """The layer that computes on integers what ``qat_module`` computes on rounded numbers."""
         raise TypeError(f"{cls.__name__} does not define from_qat_module(cls, qat_module)")
 
@@ -36,9 +36,9 @@ class QuantizedModule(Module):
         return super().__call__(*inputs, **kwargs)
 
 
-def made_like(cls: type, layer: Module, qat_module: QATModule) -> Any:
+def made_like(cls: type[QuantizedModule], layer: Module, qat_module: QATModule) -> Any:
     """A ``cls`` with the sizes of the float ``layer`` and the name, mode, hooks and result dtype of ``qat_module``."""
-    made = cls.__new__(cls)
+    made: Any = cls.__new__(cls)
     state = made.__dict__
     state.update(layer.__dict__)
     state.update({name: qat_module.__dict__[name] for name in INTERNAL})

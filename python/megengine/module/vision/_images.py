@@ -18,7 +18,7 @@ class Stream(RNG):
         super().__init__(seed)
         self._given = seed
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Stream, (self._given,)
 
 
@@ -62,7 +62,7 @@ def pad_image(
     inp: Tensor, rows: tuple[int, int], cols: tuple[int, int], mode: str, value: float = 0.0
 ) -> Tensor:
     """Rows and columns (before, after) around (N, C, H, W), filled as the border mode says."""
-    numpy_mode = _BORDERS[mode]
+    numpy_mode: Any = _BORDERS[mode]
     if numpy_mode is None:
         return F.nn.pad(inp, ((0, 0), (0, 0), rows, cols), "constant", value)
     _, _, height, width = inp._tuple_shape

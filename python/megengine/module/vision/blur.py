@@ -14,13 +14,13 @@ from ._images import BORDER_MODES, Stream, as_float, check_border, draw_range, l
 __all__ = ["ActiveBlur", "Dilation", "Emboss", "GaussianBlur", "Sharpen"]
 
 
-def _filter(inp: Tensor, kernel: Tensor, mode: str) -> Tensor:
+def _filter(inp: Tensor, kernel: Tensor | _Constant, mode: str) -> Tensor:
     """Correlation of (N, C, H, W) with one kernel (kh, kw), or with one an image (N, kh, kw)."""
     n, c, height, width = inp._tuple_shape
     kh, kw = kernel._tuple_shape[-2:]
     rows, cols = ((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)
     padded = pad_image(inp, rows, cols, mode)
-    total = None
+    total: Any = None  # a Tensor after the first element
     for i in range(kh):
         for j in range(kw):
             factor = kernel[..., i, j].reshape(-1, 1, 1, 1)
@@ -78,7 +78,8 @@ class Emboss(_Blend):
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
         n = inp._tuple_shape[0]
         strength = draw_range(self.rng_func, self.strength, (n, 1, 1))
-        base = np.array([[-1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
+        # Any: NumPy's types know nothing of an array that stands on the left of a Tensor.
+        base: Any = np.array([[-1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
         return self._blend(n, base + strength * self.matrix_effect)
 
 
@@ -192,8 +193,9 @@ class Dilation(Module):
         image = as_float(inp)
         for _ in range(self.iterations):
             padded = pad_image(image, rows, cols, self.border_type, self.border_value)
-            image = None
+            reached: Any = None  # a Tensor after the first element
             for i, j in np.argwhere(mask != 0).tolist():
                 shifted = padded[:, :, i : i + height, j : j + width]
-                image = shifted if image is None else F.maximum(image, shifted)
+                reached = shifted if reached is None else F.maximum(reached, shifted)
+            image = reached
         return like(image, inp)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class CropAndPad(Module):
         return like(out * mask + (1.0 - mask) * fill, inp)
 
     @staticmethod
-    def _sides(percent: float | Sequence[float] | Tensor, n: int) -> list:
+    def _sides(percent: float | Sequence[float] | Tensor, n: int) -> list[Tensor]:
         if isinstance(percent, Tensor):
             if percent._tuple_shape != (n, 4):
                 raise ValueError(
@@ -219,8 +220,9 @@ def _inside(points: Tensor, height: int, width: int) -> Tensor:
     x1, y1, x2, y2 = (
         p[:, :, axis].reshape(n, count, 1, 1) for p in (points, ahead) for axis in (0, 1)
     )
-    y = np.arange(height, dtype=np.float32)[None, None, :, None]
-    x = np.arange(width, dtype=np.float32)[None, None, None, :]
+    # Any: NumPy's types know nothing of an array that stands on the left of a Tensor.
+    y: Any = np.arange(height, dtype=np.float32)[None, None, :, None]
+    x: Any = np.arange(width, dtype=np.float32)[None, None, None, :]
     dx, dy = x2 - x1, y2 - y1
     # Edges that cross the row of the pixel to its right.
     spans = F.not_equal(y1 > y, y2 > y)

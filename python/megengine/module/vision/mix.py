@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ... import functional as F
@@ -60,7 +62,8 @@ class Cutmix(Module):
         """w, and the centre of the box as shares of height and width: (batch,) each."""
         shape = F.full((batch,), float(self.beta))
         weight = self.beta_func(shape, shape)
-        return weight, *(self.uniform_func(0.0, 1.0, size=(batch,)) for _ in range(2))
+        y, x = (self.uniform_func(0.0, 1.0, size=(batch,)) for _ in range(2))
+        return weight, y, x
 
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
@@ -68,8 +71,9 @@ class Cutmix(Module):
         n, _, height, width = data1._tuple_shape
         weight, y, x = (value.reshape(n, 1, 1, 1) for value in self.sample(n))
         share = F.sqrt(1.0 - weight)
-        rows = np.arange(height, dtype=np.float32)[None, None, :, None]
-        cols = np.arange(width, dtype=np.float32)[None, None, None, :]
+        # Any: NumPy's types know nothing of an array that stands on the left of a Tensor.
+        rows: Any = np.arange(height, dtype=np.float32)[None, None, :, None]
+        cols: Any = np.arange(width, dtype=np.float32)[None, None, None, :]
         in_rows = F.abs(rows + 0.5 - y * float(height)) < share * (height / 2)
         in_cols = F.abs(cols + 0.5 - x * float(width)) < share * (width / 2)
         kept = 1.0 - F.logical_and(in_rows, in_cols).astype("float32")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...core.tensor.dtype import dtype_name
 from ...tensor import Tensor
 from .._proto import onnx
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,12 @@ class Counterpart:
 COUNTERPARTS: dict[str, Counterpart] = {}
 
 
-def counterpart(*ops: str, plain: tuple[int, ...] = (), takes_numbers: bool = False, counts_results: bool = False):
+def counterpart(
+    *ops: str, plain: tuple[int, ...] = (), takes_numbers: bool = False, counts_results: bool = False
+) -> Callable[[_Function], _Function]:
     """Puts a function into the table."""
 
-    def put(function: Callable) -> Callable:
+    def put(function: _Function) -> _Function:
         row = Counterpart(function, plain, takes_numbers, counts_results)
         COUNTERPARTS.update(dict.fromkeys(ops, row))
         return function

@@ -19,7 +19,7 @@ _MOST = 2**31 - 1  # of an int32
 @counterpart("Reshape", plain=(1,))
 def reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Tensor:
     """0 keeps an extent, unless allowzero; -1 is what is left."""
-    extents = list(ints(shape))
+    extents: list[Any] = list(ints(shape))
     if not allowzero:
         extents = [x.shape[place] if extent == 0 else extent for place, extent in enumerate(extents)]
     if -1 in extents:
@@ -45,10 +45,11 @@ def transpose(x: Tensor, *, perm: Any = None) -> Tensor:
 
 @counterpart("Squeeze", plain=(1,))
 def squeeze(x: Tensor, axes: Any = None) -> Tensor:
-    kept = _axes(axes, x.ndim) if axes is not None else {axis for axis, extent in enumerate(x.shape) if extent == 1}
-    if any(x.shape[axis] != 1 for axis in kept):
-        raise ValueError(f"Squeeze: axes {sorted(kept)} of {tuple(x.shape)} are not all of extent 1")
-    return F.reshape(x, tuple(extent for axis, extent in enumerate(x.shape) if axis not in kept))
+    shape: Any = x.shape
+    kept = _axes(axes, x.ndim) if axes is not None else {axis for axis, extent in enumerate(shape) if extent == 1}
+    if any(shape[axis] != 1 for axis in kept):
+        raise ValueError(f"Squeeze: axes {sorted(kept)} of {tuple(shape)} are not all of extent 1")
+    return F.reshape(x, tuple(extent for axis, extent in enumerate(shape) if axis not in kept))
 
 
 @counterpart("Unsqueeze", plain=(1,))
@@ -123,11 +124,13 @@ def pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str 
     for place, axis in enumerate(named):
         before[axis], after[axis] = widths[place], widths[place + len(widths) // 2]
     if min(*before, *after, 0) < 0:
-        x = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape, strict=True))]
+        shape: Any = x.shape
+        x = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, shape, strict=True))]
         before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "wrap":
         for axis, (b, a) in enumerate(zip(before, after, strict=True)):
-            places = np.arange(-b, x.shape[axis] + a) % x.shape[axis]
+            extent: Any = x.shape[axis]
+            places = np.arange(-b, extent + a) % extent
             x = ops.index_get(x, Tensor(places.astype(np.int32)), axes=(axis,)) if a or b else x
         return x
     fill = 0.0 if value is None else float(number(value))
@@ -142,13 +145,14 @@ def constant_of_shape(shape: Any, *, value: np.ndarray | None = None) -> Tensor:
 
 @counterpart("Range")
 def arange(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
-    computed = np.float32 if is_float(start) else np.int32
-    return Tensor(np.arange(number(start), number(limit), number(delta), computed)).astype(start.dtype)
+    computed: Any = np.float32 if is_float(start) else np.int32
+    return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed)).astype(start.dtype)
 
 
 @counterpart("EyeLike")
 def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
-    return Tensor(np.eye(*x.shape, k=k, dtype=np.float32)).astype(x.dtype if dtype is None else dtype_of(dtype))
+    rows, columns = x._tuple_shape
+    return Tensor(np.eye(rows, columns, k=k, dtype=np.float32)).astype(x.dtype if dtype is None else dtype_of(dtype))
 
 
 @counterpart("Trilu", plain=(1,))
@@ -207,10 +211,10 @@ _sum, _max, _min = _plain(ops.reduce_sum), _plain(ops.reduce_max), _plain(ops.re
 
 
 def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
-    def reduce(x: Tensor, axes: tuple, keepdims: int) -> Tensor:
+    def reduce(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
         if x.size:
             return op(x, axes, keepdims)
-        shape = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
+        shape: list[Any] = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
         if x.dtype.kind == "b":
             return F.full(tuple(shape), not is_max, dtype="bool")
         return F.full(tuple(shape), -math.inf if is_max else math.inf, dtype=x.dtype)
@@ -218,13 +222,14 @@ def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
     return reduce
 
 
-def _log_sum_exp(x: Tensor, axes: tuple, keepdims: int) -> Tensor:
+def _log_sum_exp(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
     if not x.size or not axes:
         return F.log(_sum(F.exp(x), axes, keepdims))
     top = _max(x, axes, 1)
     top = F.where(F.isinf(top), F.zeros_like(top), top)
     low = F.log(_sum(F.exp(x - top), axes, 1)) + top
-    return low if keepdims else F.reshape(low, tuple(n for a, n in enumerate(low.shape) if a not in axes))
+    shape: Any = low.shape
+    return low if keepdims else F.reshape(low, tuple(n for a, n in enumerate(shape) if a not in axes))
 
 
 for _op, _reduce in {

@@ -68,7 +68,8 @@ def scatter_elements(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int =
     if reduction == "add":
         return ops.scatter_add(x, _places(indices), updates, axis=axis)
     held = indices.numpy() % x.shape[axis]
-    grid = [held if a == axis else line for a, line in enumerate(np.indices(held.shape, sparse=True))]
+    lines: Any = np.indices(held.shape, sparse=True)
+    grid = [held if a == axis else line for a, line in enumerate(lines)]
     return _combined(x, np.ravel_multi_index(np.broadcast_arrays(*grid), x._tuple_shape), updates, reduction)
 
 
@@ -80,7 +81,8 @@ def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = 
         return write(x, updates, *columns, axes=tuple(range(len(columns))))
     held = indices.numpy()
     depth = held.shape[-1]
-    inner = math.prod(x.shape[depth:])
+    behind: Any = x.shape[depth:]
+    inner = math.prod(behind)
     outer = np.ravel_multi_index(tuple(np.moveaxis(held % np.asarray(x.shape[:depth]), -1, 0)), x._tuple_shape[:depth])
     return _combined(x, outer[..., None] * inner + np.arange(inner), updates, reduction)
 
@@ -118,12 +120,14 @@ def _arg(find: Any, x: Tensor, axis: int, keepdims: int, last: int) -> Tensor:
 
 @counterpart("TopK", plain=(1,))
 def top_k(x: Tensor, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
-    return tuple(ops.topk(x, k=ints(k)[0], axis=axis_of(axis, x.ndim), descending=largest))
+    values, places = ops.topk(x, k=ints(k)[0], axis=axis_of(axis, x.ndim), descending=largest)
+    return values, places
 
 
 @counterpart("ReverseSequence")
 def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
-    times = np.arange(x.shape[time_axis])
+    length: Any = x.shape[time_axis]
+    times = np.arange(length)
     counts = np.asarray(ints(lengths))[:, None]
     places = np.where(times < counts, counts - 1 - times, times)  # [batch, time]
     places = places if batch_axis == 0 else places.T

@@ -26,7 +26,8 @@ def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 def hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
     axis = axis_of(axis, x.ndim)
     places = F.argmax(x, axis=axis, keepdims=True)
-    line = Tensor(np.arange(x.shape[axis], dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(x.ndim)]))
+    extent: Any = x.shape[axis]
+    line = Tensor(np.arange(extent, dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(x.ndim)]))
     return F.equal(places, line).astype(x.dtype)
 
 

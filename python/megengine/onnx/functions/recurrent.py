@@ -45,7 +45,7 @@ def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> lis
     return found
 
 
-def _limited(function: Callable, alpha: float, beta: float, clip: float | None) -> Callable[[Tensor], Tensor]:
+def _limited(function: Callable[..., Any], alpha: float, beta: float, clip: float | None) -> Callable[[Tensor], Tensor]:
     return lambda x: function(x if clip is None else F.clip(x, -clip, clip), alpha, beta)
 
 
@@ -106,7 +106,7 @@ def rnn(
     activation_alpha: Any = None, activation_beta: Any = None, activations: Any = None, clip: float | None = None,
     direction: str = "forward", hidden_size: int = 0, layout: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    hidden = r.shape[-1]
+    hidden: Any = r.shape[-1]
     functions = _activations(activations or ["Tanh"] * len(_directed(direction)), activation_alpha, activation_beta, clip)
 
     def step_for(number: int) -> Step:
@@ -122,7 +122,8 @@ def gru(
     activation_alpha: Any = None, activation_beta: Any = None, activations: Any = None, clip: float | None = None,
     direction: str = "forward", hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    hidden, two = r.shape[-1], 2 * r.shape[-1]
+    hidden: Any = r.shape[-1]
+    two = 2 * hidden
     names = activations or ["Sigmoid", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
 
@@ -156,7 +157,7 @@ def lstm(
     input_forget: int = 0, layout: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gates stand in the order input, output, forget, cell; p holds peephole weights of the first three."""
-    hidden = r.shape[-1]
+    hidden: Any = r.shape[-1]
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def _source(count: int, extent: int, scale: float, how: str, roi: tuple[float, f
     return (x + 0.5) / scale - 0.5
 
 
-_NEAREST = {
+_NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor,
@@ -102,7 +103,7 @@ def resize(
     for place, (axis, count, factor) in enumerate(zip(axes, counts, factors, strict=True)):
         if count == x.shape[axis] and factor == 1 and not crops:
             continue
-        extent = x.shape[axis]
+        extent: Any = x.shape[axis]
         if not 0 < count * extent <= _MOST_WEIGHTS:
             raise ValueError(f"Resize: an axis of {extent} elements cannot become one of {count}")
         at = _source(count, extent, factor, how, (corners[place], corners[place + len(axes)]))
@@ -160,7 +161,8 @@ def grid_sample(x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = 
         at = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
         lines.append(_neighbours(at, extent, mode, padding_mode, bool(align_corners)))
     batch = F.broadcast_to(Tensor(np.arange(n, dtype=np.int32).reshape(n, 1)), flat._tuple_shape[:2])
-    images, total = F.transpose(x, (0, *range(2, x.ndim), 1)), None
+    images = F.transpose(x, (0, *range(2, x.ndim), 1))
+    total: Any = None  # a Tensor after the first neighbour
     for choice in np.ndindex(*(len(line) for line in lines)):
         chosen = [lines[axis][which] for axis, which in enumerate(choice)]
         weight = math.prod((w for _, w in chosen[1:]), start=chosen[0][1])

@@ -78,7 +78,7 @@ def _padded(x: Tensor, windows: list[Window], fill: float) -> Tensor:
     return ops.pad(x, before=widths[0], after=widths[1], mode="constant", value=fill)
 
 
-def _along_axes(x: Tensor, windows: list[Window], fill: float, reduce: Callable) -> Tensor:
+def _along_axes(x: Tensor, windows: list[Window], fill: float, reduce: Callable[..., Any]) -> Tensor:
     """``reduce`` over the window of each place, one axis after the other."""
     x = _padded(x, windows, fill)
     for axis, w in enumerate(windows, 2):
@@ -131,16 +131,16 @@ def _max_and_places(x: Tensor, windows: list[Window], storage_order: int) -> tup
     table = Tensor(np.ascontiguousarray(flat.transpose(order)).reshape(1, 1, *counts, -1).astype(np.int32))
     table = F.broadcast_to(table, covered._tuple_shape)
     image = Tensor((np.arange(shape[0] * shape[1]) * math.prod(extents)).reshape(*shape[:2], *(1,) * dims).astype(np.int32))
-    places = F.reshape(F.gather(table, 2 + dims, chosen), (*shape[:2], *counts)) + image
-    return F.max(covered, axis=2 + dims), places
+    from_image = F.reshape(F.gather(table, 2 + dims, chosen), (*shape[:2], *counts)) + image
+    return F.max(covered, axis=2 + dims), from_image
 
 
 @counterpart("MaxUnpool", plain=(2,))
 def max_unpool(x: Tensor, places: Tensor, output_shape: Any = None, *, kernel_shape: Any, pads: Any = None, strides: Any = None) -> Tensor:
     dims = x.ndim - 2
     strides, pads = strides or [1] * dims, pads or [0] * 2 * dims
-    own = [(x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + kernel_shape[i] for i in range(dims)]
-    own = (*x._tuple_shape[:2], *own)
+    spatial = [(x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + kernel_shape[i] for i in range(dims)]
+    own = (*x._tuple_shape[:2], *spatial)
     flat = ops.scatter(F.zeros((math.prod(own),)), F.reshape(places, (-1,)), F.reshape(x, (-1,)), axis=0)
     y = F.reshape(flat, own)
     if output_shape is None:

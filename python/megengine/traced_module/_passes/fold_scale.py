@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 from ... import functional as F
 from ...module import Conv1d, Conv2d, Conv3d, Linear, ReLU
@@ -15,7 +17,7 @@ from .surgery import only_user, replace_layer, take_over
 _LAYERS = (Conv1d, Conv2d, Conv3d, Linear)
 
 
-def _number(expr: Expr, methods: dict[str, int]) -> tuple[Node, float, int] | None:
+def _number(expr: Any, methods: dict[str, int]) -> tuple[Node, float, int] | None:
     """(tensor, number, sign) of ``tensor op number``; the sign is that of the op in ``methods``."""
     if not is_call_tensor_method(expr, list(methods)) or len(expr.args) != 2:
         return None
@@ -27,6 +29,7 @@ def _number(expr: Expr, methods: dict[str, int]) -> tuple[Node, float, int] | No
     return node, float(number), methods[expr.method]
 
 
+_Parts = Callable[[Expr], tuple[Node, float] | None]
 _FACTORS = {"__mul__": 1, "__rmul__": 1, "__truediv__": -1}
 _TERMS = {"__add__": 1, "__radd__": 1, "__sub__": -1}
 
@@ -51,14 +54,16 @@ def fuse_add_mul(top: TracedModule) -> None:
             _fuse(expr, term_of, "__add__", lambda a, b: a + b)
 
 
-def _fuse(expr: Expr, parts: object, method: str, join: object) -> None:
-    outer = parts(expr) if expr.top_graph is not None else None
+def _fuse(expr: Any, parts: _Parts, method: str, join: Callable[[float, float], float]) -> None:
+    graph = expr.top_graph
+    outer = parts(expr) if graph is not None else None
     inner = parts(outer[0].expr) if outer is not None else None
-    if inner is None or only_user(outer[0]) is not expr:
+    is_read_elsewhere = outer is not None and only_user(outer[0]) is not expr
+    if outer is None or inner is None or is_read_elsewhere:
         return
     expr.method = expr.name = method
     expr.args = (inner[0], join(inner[1], outer[1]))
-    expr.top_graph.compile()
+    graph.compile()
 
 
 def backward_fold_scale(top: TracedModule) -> None:
@@ -71,7 +76,8 @@ def backward_fold_scale(top: TracedModule) -> None:
 
 
 def _fold(top: TracedModule, scaling: Expr, node: Node, factor: float) -> None:
-    user, layer_call = scaling, node.expr
+    user: Any = scaling
+    layer_call: Any = node.expr
     between = []
     while only_user(layer_call.outputs[0]) is user and _passes_scale(layer_call, factor):
         user, layer_call = layer_call, layer_call.inputs[-1].expr
@@ -96,7 +102,7 @@ def _passes_scale(expr: CallMethod | Expr, factor: float) -> bool:
     )
 
 
-def _scaled(layer: object, factor: float) -> object:
+def _scaled(layer: Any, factor: float) -> Any:
     scaled = copy.deepcopy(layer)
     scaled.weight = Parameter(layer.weight * factor)
     if layer.bias is not None:

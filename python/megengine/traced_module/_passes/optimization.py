@@ -10,6 +10,7 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..expr import Expr
+from ..node import Node
 from ..pytree import tree_flatten
 from ..traced_module import TracedModule
 from .fold_scale import backward_fold_scale, fuse_add_mul
@@ -53,7 +54,7 @@ def optimize(
 
 
 def verify_same(
-    before: TracedModule, after: TracedModule, inputs: tuple, tolerance: float = 1e-4
+    before: TracedModule, after: TracedModule, inputs: tuple[Any, ...], tolerance: float = 1e-4
 ) -> None:
     """ValueError, naming the first node, if nodes of one name get different values from ``inputs``."""
     wanted = _values(before, inputs)
@@ -71,13 +72,13 @@ def verify_same(
             raise ValueError(f"{expr.describe()} gives another value than before the edit")
 
 
-def _values(module: TracedModule, inputs: tuple) -> dict[str, tuple[np.ndarray, Expr]]:
+def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[np.ndarray, Expr]]:
     """Name of each node of the flattened module -> its value, and the expr that made it."""
     flat = module.flatten()
     leaves, argdef = tree_flatten(flat._canonical(inputs, {}))
     found: dict[str, tuple[np.ndarray, Expr]] = {}
 
-    def run_and_note(expr: Expr, env: dict) -> None:
+    def run_and_note(expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
         for node in expr.outputs:
             if isinstance(env[node], Tensor):

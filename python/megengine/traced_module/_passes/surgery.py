@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...module import Module
 from ..expr import CallMethod, Expr, GetAttr, is_call_module
 from ..node import Node
@@ -11,8 +13,11 @@ from ..utils import assign_attr, get_subattr
 
 def only_user(node: Node) -> Expr | None:
     """The expr that alone needs ``node``; None when there are several, or the graph gives it."""
-    users = list(node.users)
-    return users[0] if len(users) == 1 and node not in node.top_graph.outputs else None
+    users: list[Any] = list(node.users)
+    graph = node.top_graph
+    if graph is None or len(users) != 1 or node in graph.outputs:
+        return None
+    return users[0]
 
 
 def calls_of(top: TracedModule, module: Module) -> int:
@@ -28,6 +33,7 @@ def calls_of(top: TracedModule, module: Module) -> int:
 def take_over(old: Node, new: Node) -> None:
     """Let ``new`` stand for ``old``, under its name: a name goes on to mean one value."""
     graph = old.top_graph
+    assert graph is not None
     name, qualname = old.name, old.qualname
     graph.replace_node({old: new})
     graph.compile()

@@ -33,8 +33,8 @@ class AnnotatedImages(VisionDataset):
 
     def __init__(
         self,
-        root: str | os.PathLike,
-        ann_file: str | os.PathLike,
+        root: str | os.PathLike[str],
+        ann_file: str | os.PathLike[str],
         remove_images_without_annotations: bool = False,
         *,
         order: Sequence[str] | None = None,
@@ -106,7 +106,7 @@ class AnnotatedImages(VisionDataset):
         return [info["height"], info["width"], info["file_name"]]
 
 
-def _read_json(path: str | os.PathLike) -> dict[str, Any]:
+def _read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     require(os.fspath(path), "annotation file")
     try:
         with open(path, encoding="utf-8") as file:

@@ -33,7 +33,7 @@ class CIFAR10(VisionDataset):
 
     def __init__(
         self,
-        root: str | os.PathLike | None = None,
+        root: str | os.PathLike[str] | None = None,
         train: bool = True,
         download: bool = True,
         timeout: int = 500,

@@ -72,7 +72,7 @@ class Cityscapes(VisionDataset):
 
     def __init__(
         self,
-        root: str | os.PathLike,
+        root: str | os.PathLike[str],
         image_set: str,
         mode: str,
         *,

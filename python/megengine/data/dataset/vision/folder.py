@@ -21,7 +21,7 @@ class ImageFolder(VisionDataset):
 
     def __init__(
         self,
-        root: str | os.PathLike,
+        root: str | os.PathLike[str],
         check_valid_func: Callable[[str], bool] | None = None,
         class_name: bool = False,
     ) -> None:
@@ -46,7 +46,7 @@ class ImageFolder(VisionDataset):
 
     def collect_samples(self) -> list[tuple[str, Any]]:
         """(path, label) of every image, sorted by class and path."""
-        samples = []
+        samples: list[tuple[str, Any]] = []
         for name, number in self.class_dict.items():
             for folder, folders, files in os.walk(
                 os.path.join(str(self.root), name), followlinks=True

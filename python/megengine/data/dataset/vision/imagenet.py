@@ -29,7 +29,7 @@ class ImageNet(ImageFolder):
     default_devkit_dir = "ILSVRC2012_devkit_t12"
 
     def __init__(
-        self, root: str | os.PathLike | None = None, train: bool = True, **kwargs: Any
+        self, root: str | os.PathLike[str] | None = None, train: bool = True, **kwargs: Any
     ) -> None:
         self.root = (
             default_root("ImageNet") if root is None else os.path.expanduser(os.fspath(root))

@@ -20,7 +20,7 @@ class VisionDataset(Dataset):
 
     def __init__(
         self,
-        root: str | os.PathLike | None,
+        root: str | os.PathLike[str] | None,
         *,
         order: Sequence[str] | None = None,
         supported_order: Sequence[str] | None = None,

@@ -36,7 +36,7 @@ class MNIST(VisionDataset):
     ]
 
     def __init__(
-        self, root: str | os.PathLike | None = None, train: bool = True, download: bool = True
+        self, root: str | os.PathLike[str] | None = None, train: bool = True, download: bool = True
     ) -> None:
         super().__init__(
             default_root("MNIST") if root is None else root, order=("image", "image_category")
@@ -96,7 +96,7 @@ class MNIST(VisionDataset):
         return path
 
 
-def parse_idx3(idx3_file: str | os.PathLike) -> np.ndarray:
+def parse_idx3(idx3_file: str | os.PathLike[str]) -> np.ndarray:
     """Images of an IDX3 file, uint8 (N, H, W, 1). Raises ValueError for another or a damaged file."""
     data = _content(idx3_file)
     magic, count, height, width = _header(data, 4, idx3_file)
@@ -105,7 +105,7 @@ def parse_idx3(idx3_file: str | os.PathLike) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=16).reshape(count, height, width, 1).copy()
 
 
-def parse_idx1(idx1_file: str | os.PathLike) -> np.ndarray:
+def parse_idx1(idx1_file: str | os.PathLike[str]) -> np.ndarray:
     """Labels of an IDX1 file, int32 (N,). Raises ValueError for another or a damaged file."""
     data = _content(idx1_file)
     magic, count = _header(data, 2, idx1_file)
@@ -114,7 +114,7 @@ def parse_idx1(idx1_file: str | os.PathLike) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=8).astype(np.int32)
 
 
-def _content(path: str | os.PathLike) -> bytes:
+def _content(path: str | os.PathLike[str]) -> bytes:
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:

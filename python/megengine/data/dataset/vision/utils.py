@@ -50,7 +50,7 @@ def read_image(path: str, color: bool = True) -> np.ndarray:
     return image
 
 
-def calculate_md5(filename: str | os.PathLike) -> str:
+def calculate_md5(filename: str | os.PathLike[str]) -> str:
     """MD5 of a file, in hexadecimal digits."""
     digest = hashlib.md5(usedforsecurity=False)
     with open(filename, "rb") as file:

@@ -66,7 +66,7 @@ class PascalVOC(VisionDataset):
     _border = (224, 224, 192)
 
     def __init__(
-        self, root: str | os.PathLike, image_set: str, *, order: Sequence[str] | None = None
+        self, root: str | os.PathLike[str], image_set: str, *, order: Sequence[str] | None = None
     ) -> None:
         super().__init__(root, order=order, supported_order=self.supported_order)
         self.image_set = image_set
@@ -83,7 +83,7 @@ class PascalVOC(VisionDataset):
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         index = range(len(self))[index]
-        parts = []
+        parts: list[Any] = []
         objects = self._objects(index) if {"boxes", "boxes_category"} & set(self.order) else []
         for name in self.order:
             if name == "image":

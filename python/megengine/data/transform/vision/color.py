@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import functional as F
+from ..._opencv import opencv
 from .vision_transform import ColorTransform, VisionTransform
 
 
@@ -102,7 +102,7 @@ class HueTransform(_Jitter):
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         if self.value == 0 or image.ndim != 3 or image.shape[2] != 3:
             return image
-        cv2 = F._opencv()
+        cv2 = opencv()
         hsv = cv2.cvtColor(np.clip(image, 0, 255).astype(np.uint8), cv2.COLOR_BGR2HSV_FULL)
         turn = int(round(np.random.uniform(-self.value, self.value) * 256))
         hsv[..., 0] = (hsv[..., 0].astype(np.int16) + turn) % 256

@@ -63,7 +63,8 @@ def _pad_sides(size: int | Sequence[int]) -> tuple[int, int, int, int]:
             "pad size is one number, (bottom, right) or (top, bottom, left, right), none negative; "
             f"got {size!r}"
         )
-    return tuple(int(side) for side in sizes)  # type: ignore[return-value]
+    top, bottom, left, right = (int(side) for side in sizes)
+    return top, bottom, left, right
 
 
 @wrap_keepdims

@@ -84,14 +84,14 @@ class Resize(_Resizing):
         order: Sequence[str] | None = None,
     ) -> None:
         super().__init__(order)
-        self.output_size = (
+        self.output_size: Any = (  # a number, or (height, width)
             output_size if _is_int(output_size) else _pair("output_size", output_size)
         )
         self.interpolation = interpolation
 
     def _target(self, height: int, width: int) -> tuple[int, int]:
         if not _is_int(self.output_size):
-            return self.output_size  # type: ignore[return-value]
+            return self.output_size
         return _scaled(height, width, self.output_size / min(height, width))
 
 
@@ -115,7 +115,8 @@ class ShortestEdgeResize(_Resizing):
         if sample_style not in ("range", "choice"):
             raise ValueError(f'sample_style must be "range" or "choice", got {sample_style!r}')
         self.sample_style = sample_style
-        self.min_size = (min_size, min_size) if _is_int(min_size) else tuple(min_size)  # type: ignore[arg-type]
+        sizes: Any = min_size
+        self.min_size: tuple[int, ...] = (sizes, sizes) if _is_int(sizes) else tuple(sizes)
         if sample_style == "range" and len(self.min_size) != 2:
             raise ValueError(f'sample_style "range" needs min_size=(low, high), got {min_size!r}')
         self.max_size = max_size
@@ -349,7 +350,8 @@ def _is_int(value: Any) -> bool:
 
 
 def _pair(name: str, value: int | Sequence[int]) -> tuple[int, int]:
-    pair = (value, value) if _is_int(value) else tuple(value)  # type: ignore[arg-type]
+    given: Any = value
+    pair: tuple[int, ...] = (given, given) if _is_int(given) else tuple(given)
     if len(pair) != 2 or any(edge < 1 for edge in pair):
         raise ValueError(f"{name} must be one positive number or (height, width), got {value!r}")
     return int(pair[0]), int(pair[1])
