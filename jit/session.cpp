@@ -327,52 +327,20 @@ Tensors Session::replay_op(const OpDef& op, const Attrs& attrs, std::span<const 
 // The call goes on as a recording of a further version that begins like the one followed so far.
 void Session::fork(const std::string& reason) {
     auto fresh = std::make_shared<Version>();
-    const Record& old = record();
-    Record& rec = fresh->record;
-    rec.events.assign(old.events.begin(), old.events.begin() + cursor_);
-    uint32_t ops = 0, backwards = 0;
-    for (const Event& event : rec.events) {
-        if (event.kind == EventKind::op) ops = event.index + 1;
-        if (event.kind == EventKind::backward) backwards = event.index + 1;
-        if (event.kind == EventKind::barrier) rec.segment_end_op.push_back(ops);
-    }
-    rec.ops.assign(old.ops.begin(), old.ops.begin() + ops);
-    rec.backwards.assign(old.backwards.begin(), old.backwards.begin() + backwards);
-    rec.segments = static_cast<uint32_t>(rec.segment_end_op.size()) + 1;
-    rec.needs_tapes = old.needs_tapes;
-    // Values are numbered in the order in which they appeared; those of the prefix come first.
-    RecordId last = 0;
-    const auto see = [&last](const std::vector<RecordId>& ids) {
-        for (RecordId id : ids) last = std::max(last, id + 1);
-    };
-    for (const RecordedOp& op : rec.ops) {
-        see(op.inputs);
-        see(op.outputs);
-    }
-    for (const RecordedBackward& b : rec.backwards) {
-        see(b.ys);
-        see(b.dys);
-        see(b.wanted);
-    }
-    for (uint32_t slot : version_->argument_slots) last = std::max(last, old.outside[slot] + 1);
+    fresh->record = version_->prefix(cursor_);
     fresh->argument_slots = version_->argument_slots;
-    rec.values.assign(old.values.begin(), old.values.begin() + last);
-    for (RecordId id = 0; id < last; ++id) {
-        RecordedValue& value = rec.values[id];
-        if (value.origin == Origin::op)
-            value.is_output = value.is_output && value.segment < segment_;
-        if (value.origin != Origin::outside) continue;
-        rec.outside.push_back(id);
-        if (bound_[value.slot]) outside_ids_.emplace(bound_[value.slot]->id(), id);
-    }
-    for (RecordId id = 0; id < last; ++id)
-        if (rec.values[id].origin == Origin::constant)
-            outside_ids_.emplace(rec.values[id].tensor->id(), id);
     fresh->key = key_;
     fresh->reason = reason;
     version_ = std::move(fresh);
-    values_.resize(last);
-    bound_.resize(rec.outside.size());
+    values_.resize(record().values.size());
+    bound_.resize(record().outside.size());
+    for (RecordId id = 0; id < record().values.size(); ++id) {
+        const RecordedValue& value = record().values[id];
+        if (value.origin == Origin::op) continue;
+        const TensorRef& tensor =
+            value.origin == Origin::constant ? value.tensor : bound_[value.slot];
+        if (tensor) outside_ids_.emplace(tensor->id(), id);
+    }
     mode_ = function_.options.symbolic ? Mode::record_symbolic : Mode::record_value;
     if (mode_ == Mode::record_value) compute_now(live_values());
 }
@@ -484,10 +452,9 @@ void Session::enter_excluded() {
 }
 
 void Session::run_segment(uint32_t index) {
-    std::unique_lock lock(version_->mutex);
-    std::shared_ptr<Program> program;
+    CompiledSegment compiled;
     try {
-        program = version_->program(index, function_.options, lock);
+        compiled = version_->compiled(index, function_.options);
     } catch (const OverLimit&) {
         is_refused_ = true;
         throw;
@@ -497,42 +464,22 @@ void Session::run_segment(uint32_t index) {
         is_refused_ = true;
         throw;
     }
-    const Segment& segment = version_->segments[index];
-    const bool is_last = index + 1 == record().segments;
     // What an earlier segment had no reason to give: this call began by another version, which
     // ended differently.
     std::vector<RecordId> missing;
-    for (RecordId id : segment.inputs)
+    for (RecordId id : compiled.segment->inputs)
         if (record().values[id].origin == Origin::op && values_[id] && !values_[id]->has_data())
             missing.push_back(id);
     if (!missing.empty()) compute_now(missing);
-    std::vector<TensorRef> inputs;
-    inputs.reserve(segment.inputs.size());
-    for (RecordId id : segment.inputs) {
-        const RecordedValue& value = record().values[id];
-        if (value.origin == Origin::op) inputs.push_back(values_[id]);
-        else if (is_last)
-            inputs.push_back(
-                std::move(bound_[value.slot]));  // the program may take its storage over
-        else inputs.push_back(bound_[value.slot]);
-    }
-    std::vector<TensorRef> outputs;
-    try {
-        outputs = program->run(inputs);
-    } catch (...) {
-        for (size_t i = 0; i < inputs.size(); ++i)
-            if (const RecordedValue& value = record().values[segment.inputs[i]];
-                value.origin == Origin::outside)
-                bound_[value.slot] = inputs[i];
-        throw;
-    }
+    const bool is_last = index + 1 == record().segments;
+    Tensors read_again = is_last ? Tensors() : bound_;  // by the segments behind this one
+    const Tensors outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
     for (size_t i = 0; i < outputs.size(); ++i)
-        if (TensorRef& tensor = values_[segment.outputs[i]])
+        if (const TensorRef& tensor = values_[compiled.segment->outputs[i]])
             tensor->materialize(outputs[i]->storage());
-    if (!is_last) {
-        ++segment_;
-        ++cursor_;
-    }
+    if (is_last) return;
+    ++segment_;
+    ++cursor_;
 }
 
 void Session::compute_now(const std::vector<RecordId>& wanted) {
@@ -585,10 +532,10 @@ void Session::finish() {
         for (size_t slot = 0; slot < bound_.size(); ++slot)
             version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
         function_.add(version_);
-        if (function_.options.record_only) return;
         is_refused_ = function_.options.only_plan;
-        if (is_refused_) return;
-        if (mode_ == Mode::record_symbolic) run_segment(rec.segments - 1);
+        if (mode_ == Mode::record_symbolic && !function_.options.record_only && !is_refused_)
+            run_segment(rec.segments - 1);
+        function_.note_use(version_);
         return;
     }
     if (const Event* event = next_event()) {
@@ -601,21 +548,16 @@ void Session::finish() {
         raise_mismatch(cat("the body ended before ", what));
     }
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.
-    std::unique_lock lock(version_->mutex);
-    bool grown = false;
-    for (RecordId id : live_values()) {
-        RecordedValue& value = record().values[id];
-        if (value.is_output || value.tensor || values_[id]->has_data()) continue;
-        if (value.segment + 1 != record().segments)
-            raise_mismatch("a tensor is kept that was not kept when the function was recorded",
-                           "keep it in every call, or return it");
-        value.is_output = grown = true;
-    }
-    if (grown) version_->drop_program(record().segments - 1);
-    lock.unlock();
+    std::vector<RecordId> kept = live_values();
+    std::erase_if(kept, [this](RecordId id) {
+        return record().values[id].tensor || values_[id]->has_data();
+    });
+    if (!version_->add_outputs(kept))
+        raise_mismatch("a tensor is kept that was not kept when the function was recorded",
+                       "keep it in every call, or return it");
     run_segment(record().segments - 1);
     ++version_->calls;
-    function_.touch(version_);
+    function_.note_use(version_);
 }
 
 void Session::note_results(std::span<const TensorRef> results) {

@@ -288,20 +288,6 @@ public:
         return run(*current, arguments);
     }
 
-    // The last version that ran, with all its programs and their kernels compiled.
-    std::shared_ptr<jit::Version> compiled() {
-        const std::shared_ptr<jit::Version> version = latest;
-        if (!version)
-            runtime::user_error(
-                {.what = "this function has not been called yet", .fix = "call it once first"},
-                runtime::ErrorKind::runtime);
-        nb::gil_scoped_release release;
-        std::unique_lock lock(version->mutex);
-        for (uint32_t i = 0; i < version->record.segments; ++i)
-            version->program(i, function.options, lock, true);
-        return version;
-    }
-
     // What it holds of Python, for the cycle collector: a function may be reached from its own
     // captured objects.
     int traverse(visitproc visit, void* arg) const {
@@ -319,7 +305,6 @@ public:
 
     void clear() {
         function.clear();
-        latest.reset();
         direct.reset();
     }
 
@@ -346,13 +331,12 @@ private:
     nb::list run(Direct& direct, const nb::list& arguments) {
         jit::Version& version = *direct.version;
         const jit::Record& record = version.record;
-        std::shared_ptr<jit::Program> program;
+        jit::CompiledSegment compiled;
         {
             nb::gil_scoped_release release;
-            std::unique_lock lock(version.mutex);
-            program = version.program(0, function.options, lock);
+            compiled = version.compiled(0, function.options);
         }
-        const jit::Segment& segment = version.segments[0];
+        const jit::Segment& segment = *compiled.segment;
         std::vector<TensorRef> by_slot(direct.sources.size());
         for (size_t slot = 0; slot < by_slot.size(); ++slot) {
             const SlotSource& source = direct.sources[slot];
@@ -392,7 +376,7 @@ private:
         std::vector<TensorRef> outputs;
         try {
             nb::gil_scoped_release release;
-            outputs = program->run(inputs);
+            outputs = compiled.program->run(inputs);
         } catch (...) {
             for (size_t u = 0; u < direct.updates.size(); ++u) {
                 TensorRef back = unread[u];
@@ -402,11 +386,9 @@ private:
             }
             throw;
         }
-        if (direct.output_of.empty()) {
-            direct.output_of.assign(record.values.size(), -1);
-            for (size_t i = 0; i < segment.outputs.size(); ++i)
-                direct.output_of[segment.outputs[i]] = static_cast<int>(i);
-        }
+        direct.output_of.assign(record.values.size(), -1);
+        for (size_t i = 0; i < segment.outputs.size(); ++i)
+            direct.output_of[segment.outputs[i]] = static_cast<int>(i);
         const auto value_of = [&](uint32_t id) {
             return record.values[id].tensor ? record.values[id].tensor
                                             : outputs[direct.output_of[id]];
@@ -499,7 +481,6 @@ private:
             throw;
         }
         if (function.options.only_plan) give_up(call);
-        latest = call.session->version();
     }
 
     // What the body has issued is computed as eager mode would have; what cannot be is undone.
@@ -517,7 +498,6 @@ private:
 
 public:
     TraceFunction function;
-    std::shared_ptr<jit::Version> latest;
 };
 
 }  // namespace
@@ -603,11 +583,16 @@ nb::list strings(const std::vector<std::string>& texts) {
     return result;
 }
 
+// Of the version that ran last, with all kernels; waits for them without Python's lock.
+std::vector<jit::CompiledSegment> compiled(const PyTrace& self) {
+    nb::gil_scoped_release release;
+    return self.function.compiled();
+}
+
 nb::list kernels_of(PyTrace& self) {
-    const auto version = self.compiled();
     nb::list result;
-    for (const auto& program : version->programs)
-        for (const jit::KernelUse& use : program->kernels()) {
+    for (const jit::CompiledSegment& segment : compiled(self))
+        for (const jit::KernelUse& use : segment.program->kernels()) {
             const codegen::CompiledKernel& kernel = *use.compiled;
             // Compiling again for its text takes a while: nobody waits with the Python lock.
             const auto text = [](const std::function<std::string()>& make) {
@@ -633,29 +618,22 @@ nb::list kernels_of(PyTrace& self) {
 
 nb::list plans_of(PyTrace& self) {
     nb::list result;
-    const auto version = self.compiled();
-    for (const auto& program : version->programs) result.append(plan_dict(program->plan()));
-    return result;
-}
-
-std::vector<std::shared_ptr<jit::Program>> programs_of(PyTrace& self, bool of_all_versions) {
-    std::vector<std::shared_ptr<jit::Version>> versions;
-    if (self.latest) versions.push_back(self.latest);
-    if (of_all_versions) {
-        const std::lock_guard lock(self.function.mutex);
-        versions.assign(self.function.versions.begin(), self.function.versions.end());
-    }
-    std::vector<std::shared_ptr<jit::Program>> result;
-    for (const auto& version : versions)
-        for (const auto& program : version->programs)
-            if (program) result.push_back(program);
+    for (const jit::CompiledSegment& segment : compiled(self))
+        result.append(plan_dict(segment.program->plan()));
     return result;
 }
 
 // One row a segment that has run as a program; measures nothing itself.
 nb::list profiles_of(PyTrace& self, bool of_all_versions) {
+    std::vector<std::shared_ptr<jit::Version>> versions;
+    if (of_all_versions) versions = self.function.versions();
+    else if (auto latest = self.function.latest()) versions.push_back(std::move(latest));
+    std::vector<jit::CompiledSegment> segments;
+    for (const auto& version : versions)
+        for (jit::CompiledSegment& segment : version->compiled_so_far())
+            segments.push_back(std::move(segment));
     nb::list result;
-    for (const auto& program : programs_of(self, of_all_versions)) {
+    for (const auto& [recorded, program] : segments) {
         const jit::Profile profile = program->profile();
         nb::list steps;
         for (const jit::StepProfile& step : profile.steps) {
@@ -677,12 +655,11 @@ nb::list profiles_of(PyTrace& self, bool of_all_versions) {
 }
 
 nb::list graphs_of(PyTrace& self, bool optimized, bool html) {
-    const auto version = self.compiled();
     nb::list result;
-    for (uint32_t i = 0; i < version->record.segments; ++i) {
-        const jit::Graph& graph =
-            optimized ? version->programs[i]->graph() : version->segments[i].graph;
-        result.append(html ? to_html(graph, runtime::cat("segment ", i)) : print(graph));
+    for (const auto& [recorded, program] : compiled(self)) {
+        const jit::Graph& graph = optimized ? program->graph() : recorded->graph;
+        result.append(html ? to_html(graph, runtime::cat("segment ", nb::len(result)))
+                           : print(graph));
     }
     return result;
 }
@@ -755,12 +732,16 @@ void bind_trace(nb::module_& m) {
         .def("graphs", &graphs_of, nb::arg("optimized"), nb::arg("html") = false)
         .def("profiles", &profiles_of, nb::arg("of_all_versions") = false)
         .def("explain", [](PyTrace& self) { return self.function.explain(); })
-        .def_prop_ro("version_count", [](PyTrace& self) { return self.function.versions.size(); })
-        .def_prop_ro("version", [](PyTrace& self) { return self.latest; })
+        .def_prop_ro("version_count", [](PyTrace& self) { return self.function.versions().size(); })
+        .def_prop_ro("version", [](PyTrace& self) { return self.function.latest(); })
         .def_prop_ro("op_count",
-                     [](PyTrace& self) { return self.latest ? self.latest->record.ops.size() : 0; })
+                     [](PyTrace& self) {
+        const auto latest = self.function.latest();
+        return latest ? latest->record.ops.size() : 0;
+    })
         .def_prop_ro("value_count", [](PyTrace& self) {
-        return self.latest ? self.latest->record.values.size() : 0;
+        const auto latest = self.function.latest();
+        return latest ? latest->record.values.size() : 0;
     }).def("clear", &PyTrace::clear);
     nb::class_<Excluded>(m, "Excluded")
         .def(nb::init<>())
