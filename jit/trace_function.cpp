@@ -8,6 +8,17 @@
 
 namespace megjit::jit {
 
+CallKey key_of(std::span<const TensorRef> arguments) {
+    CallKey key;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        key.types.push_back(arguments[i]->type());
+        uint32_t first = 0;
+        while (arguments[first]->id() != arguments[i]->id()) ++first;
+        key.same_as.push_back(first);
+    }
+    return key;
+}
+
 std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<TensorRef>& bound,
                                             const std::vector<TensorRef>& made) const {
     std::vector<TensorRef> inputs;

@@ -36,6 +36,7 @@ struct CallKey {
     std::vector<uint32_t> same_as;  // index of the first argument that is this very tensor
     bool operator==(const CallKey&) const = default;
 };
+CallKey key_of(std::span<const TensorRef> arguments);
 
 // A segment and the program that runs it.
 struct CompiledSegment {

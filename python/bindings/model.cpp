@@ -4,7 +4,7 @@
 
 #include "jit/export.h"
 #include "jit/pipeline.h"
-#include "jit/session.h"
+#include "jit/recorder.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 
@@ -193,13 +193,14 @@ void bind_model(nb::module_& m) {
     m.def("note_results", [](nb::list results) {
         Tensors tensors;
         for (nb::handle result : results) tensors.push_back(value_of(result.ptr()));
-        if (jit::Session* session = running_session()) session->note_results(tensors);
+        if (jit::Recorder* recorder = jit::Recorder::running()) recorder->note_results(tensors);
     });
     m.def("set_name", [](const Handle& tensor, const std::string& name) {
-        if (jit::Session* session = running_session()) session->note_name(tensor.value, name);
+        if (jit::Recorder* recorder = jit::Recorder::running())
+            recorder->note_name(tensor.value, name);
     });
     m.def("set_scope", [](const std::string& scope) {
-        if (jit::Session* session = running_session()) session->set_scope(scope);
+        if (jit::Session* session = jit::Session::running()) session->set_scope(scope);
     });
 }
 

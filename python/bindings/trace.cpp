@@ -6,7 +6,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 
-#include "jit/session.h"
+#include "jit/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
@@ -14,20 +14,10 @@
 namespace megjit::python {
 namespace {
 
+using jit::Recorder;
 using jit::Session;
 using jit::TraceFunction;
 using jit::TraceOptions;
-
-jit::CallKey key_of(const Tensors& arguments) {
-    jit::CallKey key;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-        key.types.push_back(arguments[i]->type());
-        uint32_t first = 0;
-        while (arguments[first]->id() != arguments[i]->id()) ++first;
-        key.same_as.push_back(first);
-    }
-    return key;
-}
 
 // `sublinear`: a SublinearMemoryConfig, or None. `enough_bytes`: a DTRConfig's threshold, or 0.
 jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, size_t enough_bytes,
@@ -118,13 +108,15 @@ private:
 struct Call {
     const PyTrace* owner = nullptr;
     PyObject* arguments = nullptr;  // the list that began it: what a call is known by
-    std::unique_ptr<Session> session = {};
+    std::unique_ptr<Session> begun = {};
     std::unique_ptr<Capture> capture = {};
     Rebound rebound = {};
     // What the thread's state was before.
     runtime::Tracer* outer_tracer = nullptr;
     Capture* outer_capture = nullptr;
     bool outer_symbolic_shape = false;
+
+    Session& session() const { return begun->now(); }
 };
 std::vector<Call>& calls() {
     thread_local std::vector<Call> instance;
@@ -176,7 +168,7 @@ public:
 
     void finish(nb::list arguments) {
         Call call = take(arguments);
-        if (!call.session)
+        if (!call.begun)
             runtime::user_error({.what = "finish: no such call has begun in this thread"},
                                 runtime::ErrorKind::runtime);
         end(call);
@@ -185,7 +177,7 @@ public:
     // Does nothing when the call has not begun, or has ended.
     void abort(nb::list arguments) {
         Call call = take(arguments);
-        if (call.session) give_up(call);
+        if (call.begun) give_up(call);
     }
 
     // ---- without_host: calls that do not run the Python body
@@ -203,7 +195,7 @@ public:
         if (!call.capture)
             runtime::user_error({.what = "finish_capture: no such call has begun in this thread"},
                                 runtime::ErrorKind::runtime);
-        const Session* session = call.session.get();
+        const Session* session = &call.session();
         auto made = std::make_shared<Direct>();
         Direct& direct = *made;
         const Capture* captured = call.capture.get();
@@ -216,7 +208,7 @@ public:
             throw;
         }
         end(call);
-        direct.version = call.session->version();
+        direct.version = call.session().version();
         const std::shared_ptr<jit::Version>& latest = direct.version;
         if (latest->record.segments > 1 || !captured->read_at().empty())
             runtime::user_error(
@@ -312,7 +304,7 @@ private:
     static bool fits(const Direct& direct, const nb::list& arguments) {
         if (direct.same_object.size() != nb::len(arguments)) return false;
         const Tensors tensors = values_of(arguments);
-        if (!(key_of(tensors) == direct.key)) return false;
+        if (!(jit::key_of(tensors) == direct.key)) return false;
         for (size_t i = 0; i < tensors.size(); ++i)
             if (index_in(arguments, arguments[i]) != direct.same_object[i]) return false;
         for (const auto& [first, second] : direct.twins)
@@ -436,13 +428,7 @@ private:
                     runtime::make_tensor(value->type(), value->storage());
             tensors.push_back(std::move(value));
         }
-        jit::CallKey key = key_of(tensors);
-        auto version =
-            function.options.record_only ? nullptr : function.find(key);  // nothing is ever run
-        std::string reason = version ? "" : function.reason_for(key);
-        auto session = std::make_unique<Session>(function, std::move(version), std::move(key),
-                                                 std::move(reason), user_location);
-        session->bind_arguments(tensors);
+        auto session = Session::begin(function, tensors, user_location);
         auto& tracer = runtime::context().tracer;
         calls().push_back({this,
                            arguments.ptr(),
@@ -452,7 +438,7 @@ private:
                            tracer,
                            Capture::current(),
                            symbolic_shape});
-        tracer = calls().back().session.get();
+        tracer = calls().back().begun.get();
         Capture::current() = calls().back().capture.get();
         symbolic_shape = symbolic_shape_;
     }
@@ -472,24 +458,24 @@ private:
     }
 
     void end(Call& call) {
-        call.rebound.let_go_of(*call.session);
+        call.rebound.let_go_of(call.session());
         try {
             nb::gil_scoped_release release;
-            call.session->finish();
+            call.session().finish();
         } catch (...) {
-            give_up(call);
+            call.rebound.roll_back(call.session(), function.options.only_plan);
             throw;
         }
-        if (function.options.only_plan) give_up(call);
+        if (function.options.only_plan) call.rebound.roll_back(call.session(), true);
     }
 
     // What the body has issued is computed as eager mode would have; what cannot be is undone.
     void give_up(Call& call) {
         {
             nb::gil_scoped_release release;
-            call.session->abort();
+            call.session().abort();
         }
-        call.rebound.roll_back(*call.session, function.options.only_plan);
+        call.rebound.roll_back(call.session(), function.options.only_plan);
     }
 
     std::shared_ptr<Direct> direct;
@@ -504,16 +490,16 @@ public:
 
 void rebind(PyObject* tensor, const TensorRef& value) {
     auto& running = calls();
-    if (!running.empty() && runtime::context().tracer == running.back().session.get())
-        running.back().rebound.note(tensor, *running.back().session);
+    if (!running.empty() && runtime::context().tracer == &running.back().session())
+        running.back().rebound.note(tensor, running.back().session());
     handle_of(tensor).value = value;
     if (Capture* capture = Capture::current()) capture->note_rebound(tensor);
 }
 
 void note_grad(nb::handle tensor) {
     auto& running = calls();
-    if (!running.empty() && runtime::context().tracer == running.back().session.get())
-        running.back().rebound.note_grad(tensor.ptr(), *running.back().session);
+    if (!running.empty() && runtime::context().tracer == &running.back().session())
+        running.back().rebound.note_grad(tensor.ptr(), running.back().session());
 }
 
 namespace {
@@ -699,7 +685,7 @@ public:
         if (!entered_) return;
         entered_ = false;
         runtime::Tracer* back = std::exchange(saved_, nullptr);
-        if (back && !calls().empty() && calls().back().session.get() == back)
+        if (back && !calls().empty() && &calls().back().session() == back)
             runtime::context().tracer = back;
     }
 
@@ -764,25 +750,18 @@ void bind_trace(nb::module_& m) {
                              [](const runtime::TapeRef& tape) { return !tape->is_closed; });
     });
     m.def("mark_kept", [](const Handle& tensor) {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
-            session->mark_kept(tensor.value);
+        if (Recorder* recorder = Recorder::running()) recorder->mark_kept(tensor.value);
     }, nb::arg("tensor"));
     m.def("mark_offloaded", [](const Handle& tensor) {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
-            session->mark_offloaded(tensor.value);
+        if (Recorder* recorder = Recorder::running()) recorder->mark_offloaded(tensor.value);
     }, nb::arg("tensor"));
     m.def("begin_recompute", [] {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
-            session->begin_recompute();
+        if (Session* session = Session::running()) session->begin_recompute();
     });
     m.def("end_recompute", [](nb::list results) {
-        if (auto* session = dynamic_cast<Session*>(runtime::context().tracer))
-            session->end_recompute(values_of(results));
+        if (Session* session = Session::running()) session->end_recompute(values_of(results));
     }, nb::arg("results"));
-    m.def("is_recording", [] {
-        auto* session = dynamic_cast<Session*>(runtime::context().tracer);
-        return session && session->is_recording();
-    });
+    m.def("is_recording", [] { return Recorder::running() != nullptr; });
 }
 
 }  // namespace megjit::python
