@@ -8,15 +8,31 @@
 
 namespace megjit::jit {
 
+namespace {
+
+uint32_t first_same(std::span<const TensorRef> arguments, size_t index) {
+    uint32_t first = 0;
+    while (arguments[first]->id() != arguments[index]->id()) ++first;
+    return first;
+}
+
+}  // namespace
+
 CallKey key_of(std::span<const TensorRef> arguments) {
     CallKey key;
     for (size_t i = 0; i < arguments.size(); ++i) {
         key.types.push_back(arguments[i]->type());
-        uint32_t first = 0;
-        while (arguments[first]->id() != arguments[i]->id()) ++first;
-        key.same_as.push_back(first);
+        key.same_as.push_back(first_same(arguments, i));
     }
     return key;
+}
+
+bool CallKey::describes(std::span<const TensorRef> arguments) const {
+    if (arguments.size() != types.size()) return false;
+    for (size_t i = 0; i < arguments.size(); ++i)
+        if (!(arguments[i]->type() == types[i]) || first_same(arguments, i) != same_as[i])
+            return false;
+    return true;
 }
 
 std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<TensorRef>& bound,

@@ -21,6 +21,7 @@ namespace megjit::jit {
 struct TraceOptions {
     std::string name = "the traced function";  // "step (train.py:41)"
     bool symbolic = false;
+    bool symbolic_shape = true;  // x.shape is a Tensor in the body
     bool capture_as_const = false;
     bool record_only = false;
     bool profiling = false;  // programs measure their steps
@@ -35,6 +36,7 @@ struct CallKey {
     std::vector<Type> types;
     std::vector<uint32_t> same_as;  // index of the first argument that is this very tensor
     bool operator==(const CallKey&) const = default;
+    bool describes(std::span<const TensorRef> arguments) const;  // are they such a call's?
 };
 CallKey key_of(std::span<const TensorRef> arguments);
 

@@ -121,9 +121,9 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
 void bind_autodiff(nb::module_& m) {
     nb::class_<PyTape>(m, "Tape", "What a GradManager records.")
         .def(nb::init<>())
-        .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value); })
+        .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value()); })
         .def("watches",
-             [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value); })
+             [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value()); })
         .def("open", [](PyTape& self) { self.open(0); })
         .def("close", &PyTape::close)
         .def("clear", [](PyTape& self) { self.tape->clear(); })

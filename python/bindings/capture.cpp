@@ -79,7 +79,7 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
 std::vector<std::pair<nb::object, uint32_t>> Capture::updates(const jit::Session& session) const {
     std::vector<std::pair<nb::object, uint32_t>> result;
     for (const auto& [address, object] : rebound_) {
-        const TensorRef& value = handle_of(object.ptr()).value;
+        const TensorRef& value = handle_of(object.ptr()).value();
         if (session.is_placeholder(*value)) result.emplace_back(object, value->trace.value);
     }
     return result;

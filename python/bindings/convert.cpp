@@ -88,14 +88,9 @@ const TensorRef& value_of(PyObject* object) {
                               nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(object)))))},
             runtime::ErrorKind::type);
     // Instances of the base alone begin as raw memory; those of Python classes as zeros.
-    static const TensorRef none;
-    const TensorRef& value = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object))
-                                 ? handle_of(object).value
-                                 : none;
-    if (!value)
-        runtime::user_error({.what = "this Tensor has no value: its __init__ did not run"},
-                            runtime::ErrorKind::type);
-    return value;
+    static const Handle none;
+    const bool is_made = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object));
+    return (is_made ? handle_of(object) : none).value();
 }
 
 Tensors values_of(nb::handle list) {
@@ -214,13 +209,13 @@ const void* host_read(runtime::Tensor& tensor) {
     return runtime::host_data(tensor);
 }
 
-TensorRef host_row_major(const TensorRef& tensor) {
+TensorRef host_row_major(TensorRef tensor) {
     host_read(*tensor);
     return runtime::row_major(tensor);
 }
 
-nb::object to_numpy(const TensorRef& given) {
-    const TensorRef value = host_row_major(given);
+nb::object to_numpy(TensorRef given) {
+    const TensorRef value = host_row_major(std::move(given));
     const runtime::Pins pins({&value, 1});
     const void* data = value->data();
     const Type& type = value->type();

@@ -22,8 +22,22 @@ using runtime::Tensors;
 using runtime::Type;
 
 // A rebindable name for an immutable value: in-place writes of the API rebind it.
-struct Handle {
-    TensorRef value;
+class Handle {
+public:
+    Handle() = default;
+    explicit Handle(TensorRef value) : value_(std::move(value)) {}
+    // Waits while a program runs that rebinds the handle (loan.h). TypeError where no __init__ ran.
+    const TensorRef& value() const {
+        if (!value_) [[unlikely]]
+            wait_for_value();
+        return value_;
+    }
+    void set(TensorRef value) { value_ = std::move(value); }
+
+private:
+    friend class Loan;
+    void wait_for_value() const;
+    TensorRef value_;
 };
 
 // The Python class that results are made of (megengine.Tensor); set once by tensor.py.
@@ -31,11 +45,12 @@ void set_tensor_class(nb::handle type);
 PyTypeObject* tensor_class();
 bool is_tensor(PyObject* object);
 Handle& handle_of(PyObject* object);  // unchecked
-// The value of a Tensor; TypeError for anything else, and for one whose __init__ did not run.
+// The value of a Tensor, as Handle::value; TypeError for anything else. The reference is good until
+// other Python code may run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);  // of a sequence of Tensors
 // An in-place write: the object holds another value from here. A running traced call takes note.
-void rebind(PyObject* tensor, const TensorRef& value);
+void rebind(PyObject* tensor, TensorRef value);
 nb::object wrap(TensorRef value);  // a new megengine.Tensor
 PyObject* wrap_new(TensorRef value);  // the same, for slots
 PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
@@ -49,8 +64,8 @@ TensorRef tensor_from(nb::handle value, bool constant);
 TensorRef tensor_from_numpy(nb::handle array, bool constant);  // anything np.asarray takes
 const void* host_read(
     runtime::Tensor& tensor);  // data on the host, in its layout; a running trace is told
-TensorRef host_row_major(const TensorRef& tensor);  // the same, and its elements in row-major order
-nb::object to_numpy(const TensorRef& value);  // copies
+TensorRef host_row_major(TensorRef tensor);  // the same, and its elements in row-major order
+nb::object to_numpy(TensorRef value);  // copies
 TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by traces
 
 // The operands of one op: tensors as they are, Python scalars in the dtype that promotion gives.

@@ -197,7 +197,7 @@ void bind_model(nb::module_& m) {
     });
     m.def("set_name", [](const Handle& tensor, const std::string& name) {
         if (jit::Recorder* recorder = jit::Recorder::running())
-            recorder->note_name(tensor.value, name);
+            recorder->note_name(tensor.value(), name);
     });
     m.def("set_scope", [](const std::string& scope) {
         if (jit::Session* session = jit::Session::running()) session->set_scope(scope);

@@ -131,8 +131,8 @@ void pack_operand(const std::string& name, nb::list operands, size_t index, nb::
         runtime::default_device().packed_layout(call, infer(call), static_cast<int>(index));
     if (!is_packed(layout) || layout == types.at(index).layout) return;
     const TensorRef dense = runtime::row_major(tensors[index]);
-    handle_of(operands[index].ptr()).value =
-        runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0];
+    handle_of(operands[index].ptr())
+        .set(runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0]);
 }
 
 // "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.

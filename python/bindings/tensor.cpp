@@ -67,9 +67,11 @@ template <PyObject* (*binary)(PyObject*, PyObject*)>
 PyObject* in_place(PyObject* a, PyObject* b) {
     PyObject* result = binary(a, b);
     if (!result || result == Py_NotImplemented) return result;
-    rebind(a, handle_of(result).value);
-    Py_DECREF(result);
-    return Py_NewRef(a);
+    const nb::object made = nb::steal(result);
+    return guard([&] {
+        rebind(a, handle_of(result).value());
+        return Py_NewRef(a);
+    });
 }
 PyObject* in_place_pow(PyObject* a, PyObject* b, PyObject*) { return in_place<slot_pow2>(a, b); }
 
@@ -123,7 +125,7 @@ PyType_Slot kSlots[] = {
 
 // The same bytes under an identity of their own, so that attaching one tensor does not attach the
 // other. What records sees an op: gradients flow through the copy.
-TensorRef copy_of(const TensorRef& value) {
+TensorRef copy_of(TensorRef value) {
     const auto& here = runtime::context();
     if (!here.tracer && here.tapes.empty() && !value->trace.is_edited())
         return runtime::make_tensor(value->type(), value->storage());
@@ -134,7 +136,7 @@ TensorRef copy_of(const TensorRef& value) {
 }
 
 // channels_last is for activations: anything else stays row-major.
-TensorRef in_layout(const TensorRef& value, runtime::Layout layout) {
+TensorRef in_layout(TensorRef value, runtime::Layout layout) {
     const Type& type = value->type();
     const bool has_spatial_axes =
         type.rank() >= 3 && type.rank() <= 5 && runtime::is_floating(type.dtype);
@@ -161,7 +163,7 @@ TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
     return dtype.is_none() ? value : cast_now(value, dtype_from(dtype));
 }
 
-nb::object item_of(const TensorRef& given) {
+nb::object item_of(TensorRef given) {
     if (given->type().numel() != 1)
         runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ",
                                                   to_string(given->type())),
@@ -177,7 +179,7 @@ nb::object item_of(const TensorRef& given) {
     return to_numpy(tensor).attr("item")();
 }
 
-nb::tuple shape_of(const TensorRef& tensor) {
+nb::tuple shape_of(TensorRef tensor) {
     nb::object shape = nb::steal(PyTuple_New(tensor->shape().rank()));
     for (int axis = 0; axis < tensor->shape().rank(); ++axis)
         PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
@@ -218,59 +220,64 @@ void bind_tensor(nb::module_& m) {
              nb::arg("device").none() = nb::none(), nb::arg("is_const") = false,
              nb::arg("no_cache") = false, nb::arg("name").none() = nb::none(),
              nb::arg("format").none() = "default")
-        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); },
+        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value()->dtype()); },
                      nb::sig("def dtype(self) -> numpy.dtype"))
-        .def_prop_ro("ndim", [](const Handle& self) { return self.value->shape().rank(); })
-        .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value); })
+        .def_prop_ro("ndim", [](const Handle& self) { return self.value()->shape().rank(); })
+        .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value()); })
         .def_prop_ro("_device_name",
                      [](const Handle&) { return std::string(runtime::default_device().name()); })
-        .def("numpy", [](const Handle& self) { return to_numpy(self.value); },
+        .def("numpy", [](const Handle& self) { return to_numpy(self.value()); },
              nb::sig("def numpy(self) -> numpy.ndarray"),
              "The value as a NumPy array of the same dtype; a copy.")
-        .def("_item", [](const Handle& self) { return item_of(self.value); })
+        .def("_item", [](const Handle& self) { return item_of(self.value()); })
         .def("detach",
              [](const Handle& self) {
         // A new value of the same bytes: no tape knows it.
         static const runtime::OpDef& reshape = op_named("reshape");
-        const auto& shape = self.value->shape();
+        const TensorRef value = self.value();
+        const auto& shape = value->shape();
         const runtime::WithoutTapes pause;
         return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())},
-                                   {&self.value, 1})[0]);
+                                   {&value, 1})[0]);
     }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset",
              [](nb::handle_t<Handle> self, const Handle& other) {
-        rebind(self.ptr(), other.value);
+        rebind(self.ptr(), other.value());
     }, nb::arg("other"))
         .def("_assign",
              [](nb::handle_t<Handle> self, const Handle& other) {
         const auto& here = runtime::context();
-        rebind(self.ptr(), here.tracer || !here.tapes.empty() ? other.value : copy_of(other.value));
+        rebind(self.ptr(),
+               here.tracer || !here.tapes.empty() ? other.value() : copy_of(other.value()));
     }, nb::arg("other"),
              "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def(
             "to_mkldnn",
             [](const Handle& self) {
-        return wrap(in_layout(self.value, runtime::Layout::channels_last));
+        return wrap(in_layout(self.value(), runtime::Layout::channels_last));
     }, nb::sig("def to_mkldnn(self) -> Tensor"),
             "The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.\n"
             "Functions that do not know the order work on a copy; shape and values are the same in any case.")
         .def("to_dense",
              [](const Handle& self) {
-        return wrap(in_layout(self.value, runtime::Layout::row_major));
+        return wrap(in_layout(self.value(), runtime::Layout::row_major));
     }, nb::sig("def to_dense(self) -> Tensor"), "The same value in row-major order.")
         .def_prop_ro("is_mkldnn",
                      [](const Handle& self) {
-        return self.value->type().layout != runtime::Layout::row_major;
+        return self.value()->type().layout != runtime::Layout::row_major;
     }, "Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.")
-        .def("_value_id", [](const Handle& self) { return self.value->id(); })
-        .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
+        .def("_value_id", [](const Handle& self) { return self.value()->id(); })
+        .def("_has_data", [](const Handle& self) { return self.value()->has_data(); })
         .def("_data_ptr",
-             [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); })
+             [](const Handle& self) {
+        const TensorRef value = self.value();
+        return reinterpret_cast<uintptr_t>(host_read(*value));
+    })
         .def_prop_ro("_layout",
-                     [](const Handle& self) { return to_string(self.value->type().layout); },
+                     [](const Handle& self) { return to_string(self.value()->type().layout); },
                      "Order of memory: row_major, channels_last, or one of the backend's own.")
         .def_prop_ro("_is_packed", [](const Handle& self) {
-        return runtime::is_packed(self.value->type().layout);
+        return runtime::is_packed(self.value()->type().layout);
     });
 
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
