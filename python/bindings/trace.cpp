@@ -20,49 +20,54 @@ namespace {
 using jit::Recorder;
 using jit::Session;
 
-// `sublinear`: a SublinearMemoryConfig, or None. `enough_bytes`: a DTRConfig's threshold, or 0.
-jit::MemoryOptions memory_options(size_t limit, nb::handle sublinear, size_t enough_bytes,
-                                  bool with_curve) {
-    jit::MemoryOptions options{.limit = limit,
-                               .is_sublinear = enough_bytes != 0,
-                               .enough_bytes = enough_bytes,
-                               .only_looks = with_curve};
-    if (sublinear.is_none()) return options;
-    const auto field = [&](const char* name) { return nb::cast<int64_t>(sublinear.attr(name)); };
-    const auto small = [&](const char* name) {
-        return static_cast<int>(std::min<int64_t>(field(name), 1 << 20));
-    };
-    options.is_sublinear = true;
-    options.enough_bytes = std::max(enough_bytes, static_cast<size_t>(field("lb_memory_mb")) << 20);
-    options.search = {.thresholds = small("thresh_nr_try"),
-                      .genetic_rounds = small("genetic_nr_iter"),
-                      .genetic_pool = small("genetic_pool_size"),
-                      .workers = small("num_worker")};
-    return options;
+// Options(field=value, ...): each field is an attribute, too.
+template <class Options>
+void set_fields(nb::handle_t<Options> self, nb::kwargs fields) {
+    new (nb::inst_ptr<Options>(self)) Options();
+    nb::inst_mark_ready(self);
+    for (auto [name, value] : fields) nb::setattr(self, name, value);
+}
+
+void bind_options(nb::module_& m) {
+    using jit::MemoryOptions, jit::PipelineOptions, jit::TraceOptions, memory::RematSearch;
+    nb::class_<RematSearch>(m, "RematSearch", "How recomputation is searched for.")
+        .def("__init__", &set_fields<RematSearch>)
+        .def_rw("thresholds", &RematSearch::thresholds)
+        .def_rw("genetic_rounds", &RematSearch::genetic_rounds)
+        .def_rw("genetic_pool", &RematSearch::genetic_pool)
+        .def_rw("workers", &RematSearch::workers);
+    nb::class_<MemoryOptions>(m, "MemoryOptions", "What a traced function may take of memory.")
+        .def("__init__", &set_fields<MemoryOptions>)
+        .def_rw("limit", &MemoryOptions::limit, "Bytes of a call; 0: none.")
+        .def_rw("is_sublinear", &MemoryOptions::is_sublinear)
+        .def_rw("enough_bytes", &MemoryOptions::enough_bytes)
+        .def_rw("only_looks", &MemoryOptions::only_looks)
+        .def_rw("search", &MemoryOptions::search);
+    nb::class_<PipelineOptions>(m, "PipelineOptions", "Which passes a graph goes through.")
+        .def("__init__", &set_fields<PipelineOptions>)
+        .def_rw("opt_level", &PipelineOptions::opt_level)
+        .def_rw("exact", &PipelineOptions::exact)
+        .def_rw("fuse", &PipelineOptions::fuse)
+        .def_rw("fuse_reduce", &PipelineOptions::fuse_reduce)
+        .def_rw("fuse_dimshuffle", &PipelineOptions::fuse_dimshuffle)
+        .def_rw("memory", &PipelineOptions::memory);
+    nb::class_<TraceOptions>(m, "TraceOptions", "How a function is recorded and compiled.")
+        .def("__init__", &set_fields<TraceOptions>)
+        .def("copy", [](const TraceOptions& self) { return self; })
+        .def_rw("name", &TraceOptions::name)
+        .def_rw("symbolic", &TraceOptions::symbolic)
+        .def_rw("symbolic_shape", &TraceOptions::symbolic_shape)
+        .def_rw("capture_as_const", &TraceOptions::capture_as_const)
+        .def_rw("record_only", &TraceOptions::record_only)
+        .def_rw("profiling", &TraceOptions::profiling)
+        .def_rw("only_plan", &TraceOptions::only_plan)
+        .def_rw("pipeline", &TraceOptions::pipeline);
 }
 
 // One decorated function.
 class PyTrace {
 public:
-    PyTrace(std::string name, bool symbolic, bool capture_as_const, bool record_only,
-            bool profiling, int opt_level, bool exact, bool fuse, bool fuse_reduce,
-            bool fuse_dimshuffle, bool symbolic_shape, size_t max_versions, size_t memory_limit,
-            nb::handle sublinear, size_t enough_bytes, bool only_plan, bool with_curve)
-        : function({.name = std::move(name),
-                    .symbolic = symbolic,
-                    .symbolic_shape = symbolic_shape,
-                    .capture_as_const = capture_as_const,
-                    .record_only = record_only,
-                    .profiling = profiling,
-                    .only_plan = only_plan,
-                    .pipeline = {.opt_level = opt_level,
-                                 .exact = exact,
-                                 .fuse = fuse,
-                                 .fuse_reduce = fuse_reduce,
-                                 .fuse_dimshuffle = fuse_dimshuffle,
-                                 .memory = memory_options(memory_limit, sublinear, enough_bytes,
-                                                          with_curve)},
-                    .max_versions = max_versions}) {}
+    explicit PyTrace(const jit::TraceOptions& options) : function(options) {}
 
     void begin(nb::list arguments) { TracedCall::begin(this, function, arguments, nullptr); }
 
@@ -158,15 +163,9 @@ PyType_Slot kTraceSlots[] = {
 }  // namespace
 
 void bind_trace(nb::module_& m) {
+    bind_options(m);
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
-        .def(nb::init<std::string, bool, bool, bool, bool, int, bool, bool, bool, bool, bool,
-                      size_t, size_t, nb::handle, size_t, bool, bool>(),
-             nb::arg("name"), nb::arg("symbolic"), nb::arg("capture_as_const"),
-             nb::arg("record_only"), nb::arg("profiling"), nb::arg("opt_level"), nb::arg("exact"),
-             nb::arg("fuse"), nb::arg("fuse_reduce"), nb::arg("fuse_dimshuffle"),
-             nb::arg("symbolic_shape"), nb::arg("max_versions"), nb::arg("memory_limit"),
-             nb::arg("sublinear").none(), nb::arg("enough_bytes") = 0, nb::arg("only_plan") = false,
-             nb::arg("with_curve") = false)
+        .def(nb::init<const jit::TraceOptions&>(), nb::arg("options"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))
