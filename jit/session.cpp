@@ -117,7 +117,7 @@ void Session::compute_now(const std::vector<RecordId>& wanted) {
             inputs.push_back(data_of(input));
             if (!inputs.back())
                 throw runtime::InternalError(
-                    cat("an operand of ", op.op->name, " is not known in this call"));
+                    runtime::cat("an operand of ", op.op->name, " is not known in this call"));
         }
         const runtime::AtUserLine at(op.where);
         const Tensors outputs = runtime::compute(*op.op, op.attrs, inputs);

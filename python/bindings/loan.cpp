@@ -1,5 +1,6 @@
 #include "python/bindings/loan.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include <pthread.h>
@@ -37,11 +38,11 @@ void Handle::wait_for_value() const {
 
 Loan::Loan(std::vector<Handle*> handles) : handles_(std::move(handles)) {
     // First all must be there: who held one and waited for another would be waited for.
-    for (size_t i = 0; i < handles_.size(); ++i)
-        if (!handles_[i]->value_) {
-            handles_[i]->wait_for_value();
-            i = size_t(-1);
-        }
+    const auto first_empty = [this] {
+        return std::find_if(handles_.begin(), handles_.end(),
+                            [](const Handle* handle) { return !handle->value_; });
+    };
+    for (auto it = first_empty(); it != handles_.end(); it = first_empty()) (*it)->wait_for_value();
     values.reserve(handles_.size());
     for (Handle* handle : handles_) values.push_back(std::move(handle->value_));
     ++open_loans;
