@@ -54,9 +54,9 @@ Replayer::Fit Replayer::fit(const Record& rec, RecordId expected, const TensorRe
     }
     if (tensor->is_constant) return Fit::other_constant;
     if (!(tensor->type() == value.type)) return Fit::other_type;
-    const TensorRef& bound = value.slot < bound_.size() ? bound_[value.slot] : TensorRef{};
-    if (bound && bound->id() != tensor->id()) return Fit::other_tensor;
-    return Fit::yes;
+    // Another version's slot may not be there in the one that was followed so far.
+    if (value.slot >= bound_.size() || !bound_[value.slot]) return Fit::yes;
+    return bound_[value.slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
 }
 
 Replayer::Mismatch Replayer::mismatch(const Record& rec, const OpDef& op, const Attrs& attrs,

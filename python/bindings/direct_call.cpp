@@ -97,7 +97,8 @@ bool DirectCall::keeps_other_values(const Session& session) const {
 
 void DirectCall::complete(const jit::TraceFunction& function,
                           std::shared_ptr<jit::Version> version) {
-    call_ = std::make_unique<jit::DirectCall>(function, std::move(version), wanted_, read_at_);
+    call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_),
+                                              read_at_);
 }
 
 // ---- a call

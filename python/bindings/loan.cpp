@@ -23,8 +23,11 @@ thread_local int own_loans = 0;
 void Handle::wait_for_value() const {
     while (!value_) {
         if (open_loans == 0)
-            runtime::user_error({.what = "this Tensor has no value: its __init__ did not run"},
-                                runtime::ErrorKind::type);
+            runtime::user_error(
+                {.what = "this Tensor has no value",
+                 .why =
+                     "its __init__ did not run, or this process is a fork of one that was updating it"},
+                runtime::ErrorKind::type);
         if (own_loans)  // a signal's handler, for one
             runtime::user_error({.what = "this Tensor has no value just now",
                                  .why = "this very thread runs a traced function that updates it",

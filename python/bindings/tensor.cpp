@@ -179,11 +179,11 @@ nb::object item_of(TensorRef given) {
     return to_numpy(tensor).attr("item")();
 }
 
-nb::tuple shape_of(TensorRef tensor) {
-    nb::object shape = nb::steal(PyTuple_New(tensor->shape().rank()));
-    for (int axis = 0; axis < tensor->shape().rank(); ++axis)
-        PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
-    return nb::cast<nb::tuple>(shape);
+nb::tuple shape_of(runtime::Shape shape) {
+    nb::object result = nb::steal(PyTuple_New(shape.rank()));
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        PyTuple_SetItem(result.ptr(), axis, PyLong_FromLongLong(shape[axis]));
+    return nb::cast<nb::tuple>(result);
 }
 
 // An op's result with the dtype that the tensor's own values have.
@@ -223,7 +223,8 @@ void bind_tensor(nb::module_& m) {
         .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value()->dtype()); },
                      nb::sig("def dtype(self) -> numpy.dtype"))
         .def_prop_ro("ndim", [](const Handle& self) { return self.value()->shape().rank(); })
-        .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value()); })
+        .def_prop_ro("_tuple_shape",
+                     [](const Handle& self) { return shape_of(self.value()->shape()); })
         .def_prop_ro("_device_name",
                      [](const Handle&) { return std::string(runtime::default_device().name()); })
         .def("numpy", [](const Handle& self) { return to_numpy(self.value()); },

@@ -1,7 +1,9 @@
 """Threads that read what another thread's traced calls update, or ask what they compiled."""
 
 import copy
+import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -142,6 +144,28 @@ def test_a_reader_beside_a_program_that_fails_gets_the_old_value(gives_way_only_
             step(wrong)
 
     assert all((value == 8).all() for value in beside(fail, w.numpy))
+
+
+def test_a_fork_beside_an_update_does_not_wait_for_it(gives_way_only_when_it_waits):
+    w = mge.Parameter(np.zeros((300, 300), np.float32))
+
+    @jit.trace(without_host=True)
+    def step():
+        w[...] = w + 1
+
+    def fork():
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # ends a child that waits
+            try:
+                w.numpy()  # or an error
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+    step()
+    step()
+    beside(step, fork, times=3000)
 
 
 ASKED = {
