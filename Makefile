@@ -31,10 +31,14 @@ build-tests: setup-tests build
 test-cpp: build-tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
-# Then what judges kernels once more, at AVX2.
+# Then what judges kernels once more, at AVX2, and what computes once more on an emulated accelerator.
+ON_GPU = test_ops_battery.py test_functional_ops.py test_autodiff.py test_trace.py test_capture_battery.py test_without_host.py \
+	test_module_training.py test_optimizer.py test_sublinear.py test_recomputed_bits.py test_dtr.py test_memory_errors.py \
+	test_fault_injection.py test_dump.py test_network.py test_random.py quantization
 test-python: setup-tests build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
+	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) $(ON_GPU)
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools
@@ -79,6 +83,7 @@ fuzz: build fuzz-programs fuzz-files
 fuzz-programs: build-tests
 	for backend in MLIR HALIDE NVRTC; do $(BUILD)/tests/graph_fuzz --backend $$backend --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED) || exit 1; done
 	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
+	cd tests/python && MEGJIT_FUZZ=1 MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
 
 fuzz-files: build
 	@tools/setup.sh test clang-22 libclang-rt-22-dev

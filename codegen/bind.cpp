@@ -96,6 +96,12 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch) {
     return count;
 }
 
+bool runs_without_code(const KernelIR& kernel) {
+    return kernel.reductions.empty() &&
+           std::none_of(kernel.inputs.begin(), kernel.inputs.end(),
+                        [](const Operand& input) { return input.by >= 0 || input.is_offset; });
+}
+
 bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in) {
     const Operand& input = kernel.inputs[static_cast<size_t>(in)];
     const Operand& output = kernel.outputs[static_cast<size_t>(out)];

@@ -170,14 +170,16 @@ public:
     size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
     bool may_alias(int out, int in) const override { return inner_->may_alias(out, in); }
 
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
-        if (was_compared_.exchange(true)) return inner_->run(inputs, outputs, workspace);
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        if (was_compared_.exchange(true))
+            return inner_->enqueue(stream, inputs, outputs, workspace);
         // The interpreter comes first: the kernel may write over its inputs.
         const size_t ins = memory_inputs(kernel_), outs = kernel_.outputs.size();
         std::vector<Expected> expected;
         for (size_t i = 0; i < launches_.size(); ++i)
             expected.emplace_back(kernel_, launches_[i], inputs + i * ins, outputs + i * outs);
-        inner_->run(inputs, outputs, workspace);
+        inner_->enqueue(stream, inputs, outputs, workspace);
         for (size_t i = 0; i < launches_.size(); ++i)
             for (size_t k = 0; k < outs; ++k)
                 if (const std::string difference = expected[i].difference(k, outputs[i * outs + k]);

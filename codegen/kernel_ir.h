@@ -114,16 +114,19 @@ struct LaunchShape {
 };
 
 // What a kernel is launched over, in units that threads share among them:
-//   element-wise of rank 1: elements        element-wise: rows of the innermost axis
-//   lanes last: indices of the kept axes    lanes kept: blocks of kColumnBlock indices of the last
-//   kept axis,
-//                                           the last block of each run may be smaller
+//   element-wise of rank 1: elements
+//   element-wise: rows of the innermost axis
+//   lanes last: indices of the kept axes
+//   lanes kept: blocks of kColumnBlock indices of the last kept axis, the last of each run smaller
 constexpr int64_t kColumnBlock = 64;
 int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 
 // May output `out` lie exactly on input `in`? Each element must be read for the last time where it
 // is written.
 bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in);
+
+// Element-wise, of plain operands: a device can run its scalar program without generated code.
+bool runs_without_code(const KernelIR& kernel);
 
 // Units lo..hi. Reentrant, allocates nothing, throws nothing.
 using KernelFn = void (*)(void* const* inputs, void* const* outputs, const int64_t* extents,

@@ -1,6 +1,7 @@
 #include "jit/graph.h"
 
 #include "runtime/dispatch.h"
+#include "runtime/host_view.h"
 #include "runtime/rematerializer.h"
 
 namespace megjit::jit {
@@ -18,9 +19,10 @@ ValueId Graph::add_constant(TensorRef tensor) {
 
 std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
     const auto id = static_cast<NodeId>(nodes_.size());
-    if (node.constant)
-        runtime::Rematerializer::instance().keep(
-            *node.constant);  // passes and programs keep its address
+    if (node.constant) {  // passes and programs keep its address
+        node.constant = runtime::copied_to(node.constant, runtime::host_device());
+        runtime::Rematerializer::instance().keep(*node.constant);
+    }
     node.outputs.clear();
     for (const Type& type : outputs) {
         node.outputs.push_back(static_cast<ValueId>(values_.size()));
@@ -29,6 +31,8 @@ std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
     nodes_.push_back(std::move(node));
     return nodes_.back().outputs;
 }
+
+runtime::Device& Graph::device() const { return device_ ? *device_ : runtime::host_device(); }
 
 std::vector<Type> Graph::types(std::span<const ValueId> ids) const {
     std::vector<Type> result;
@@ -127,23 +131,23 @@ std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> 
             continue;
         }
         if (node.kind == NodeKind::constant) {
-            values[at(node.outputs[0])] = node.constant;
+            values[at(node.outputs[0])] = runtime::copied_to(node.constant, graph.device());
             continue;
         }
         std::vector<TensorRef> operands;
         for (ValueId input : node.inputs) operands.push_back(values[at(input)]);
         if (node.kind == NodeKind::op) {
-            const auto results = runtime::compute(*node.op, node.attrs, operands);
+            const auto results = runtime::compute(*node.op, node.attrs, operands, &graph.device());
             for (size_t i = 0; i < results.size(); ++i) values[at(node.outputs[i])] = results[i];
             continue;
         }
-        const runtime::Pins pins(operands);
+        std::vector<runtime::HostView> views(operands.begin(), operands.end());
+        std::vector<TensorRef> results;
         std::vector<void*> in, out;
-        for (const TensorRef& operand : operands) in.push_back(operand->data());
+        for (const runtime::HostView& view : views) in.push_back(const_cast<void*>(view.data()));
         for (ValueId output : node.outputs) {
-            values[at(output)] =
-                runtime::empty_tensor(runtime::default_device(), graph.type(output));
-            out.push_back(values[at(output)]->data());
+            results.push_back(runtime::empty_tensor(runtime::host_device(), graph.type(output)));
+            out.push_back(results.back()->data());
         }
         const codegen::KernelIR& kernel = node.kernel->kernel;
         void **next_in = in.data(), **next_out = out.data();
@@ -152,6 +156,8 @@ std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> 
             next_in += codegen::memory_inputs(kernel);
             next_out += kernel.outputs.size();
         }
+        for (size_t i = 0; i < results.size(); ++i)
+            values[at(node.outputs[i])] = runtime::copied_to(results[i], graph.device());
     }
     std::vector<TensorRef> results;
     for (ValueId output : graph.outputs) results.push_back(values[at(output)]);

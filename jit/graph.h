@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "codegen/kernel_ir.h"
+#include "runtime/device.h"
 #include "runtime/op.h"
 #include "runtime/tensor.h"
 
@@ -79,7 +80,7 @@ class Graph {
 public:
     ValueId add_input(const Type& type, int slot);
     ValueId add_constant(TensorRef tensor);
-    // Adds a node of kind op or fused; its outputs get the given types.
+    // Adds a node; its outputs get the given types. Constants are kept on the host.
     std::vector<ValueId> add(Node node, std::span<const Type> outputs);
 
     const std::vector<Node>& nodes() const { return nodes_; }
@@ -90,6 +91,10 @@ public:
     size_t value_count() const { return values_.size(); }
     std::vector<Type> types(std::span<const ValueId> ids) const;
 
+    // Where it computes: the host's device, unless another was set.
+    runtime::Device& device() const;
+    void set_device(runtime::Device& device) { device_ = &device; }
+
     std::vector<ValueId> outputs;  // in the caller's order; a value may stand twice
 
     // Computes, of the same slots, what further inputs hold (of the slots behind the caller's):
@@ -99,13 +104,16 @@ public:
 private:
     std::vector<Node> nodes_;
     std::vector<Value> values_;
+    runtime::Device* device_ = nullptr;
 };
 
 // Copies a graph node by node. A pass subclasses it, or drives it by hand: `map` gives the new id
 // of an old value once its producer was copied or replaced.
 class Rewriter {
 public:
-    explicit Rewriter(const Graph& from) : from(from), map_(from.value_count()) {}
+    explicit Rewriter(const Graph& from) : from(from), map_(from.value_count()) {
+        to.set_device(from.device());
+    }
     void copy(const Node& node);
     void replace(ValueId old, ValueId fresh) { map_[at(old)] = fresh; }
     ValueId map(ValueId old) const { return *map_[at(old)]; }

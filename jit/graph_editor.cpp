@@ -141,7 +141,7 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
 // ---- ops on placeholders
 
 TensorRef GraphEditor::placeholder(ValueId value) const {
-    TensorRef tensor = runtime::make_tensor(this->value(value).type);
+    TensorRef tensor = runtime::make_placeholder(this->value(value).type, runtime::host_device());
     tensor->trace = {id_, static_cast<uint32_t>(value)};
     return tensor;
 }
@@ -158,7 +158,8 @@ ValueId GraphEditor::id_of(const TensorRef& tensor) {
                add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
 }
 
-Tensors GraphEditor::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+Tensors GraphEditor::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                           runtime::Device&) {
     if (op.is_data_dependent())
         runtime::user_error(
             {.what = cat("network: the shape of ", op.name, "'s result depends on values"),

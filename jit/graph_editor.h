@@ -45,8 +45,8 @@ public:
     std::vector<ValueId> add_model(const Model& model);
 
     // Who computes with a placeholder calls these.
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs,
-                           std::span<const TensorRef> inputs) override;
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                           runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
     TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type
 

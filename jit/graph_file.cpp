@@ -129,8 +129,8 @@ Graph with_constants(const Graph& skeleton, size_t inputs, const std::vector<Pie
         const Piece& piece = pieces[static_cast<size_t>(node.slot) - inputs];
         if (type.bytes() != piece.bytes)
             Reader::fail(cat("a constant ", to_string(type), " has ", piece.bytes, " bytes"));
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
-        std::memcpy(tensor->data(), piece.data.data(), piece.bytes);
+        TensorRef tensor =
+            runtime::tensor_from_host(runtime::host_device(), type, piece.data.data());
         rewrite.replace(node.outputs[0], rewrite.to.add_constant(std::move(tensor)));
     }
     return rewrite.finish();

@@ -1,8 +1,8 @@
 // jit/graph_file.h -- a graph as a file: flat, without code, checked before anything is allocated.
 //
-//   header     magic "MEGJITGF", schema version, flags (0), bytes of the whole container, checksum
-//   of the rest text       the graph in text form (jit/graph.h); constants stand in it as inputs
-//   behind the real ones names      of inputs, outputs, nodes, values; which values are parameters
+//   header     magic "MEGJITGF", schema version, flags (0), bytes of all, checksum of the rest
+//   text       the graph in text form (jit/graph.h), constants as inputs behind the real ones
+//   names      of inputs, outputs, nodes, values; which values are parameters
 //   metadata   bytes of the front end, which this file does not look into
 //   constants  sizes, then raw bytes, each at a multiple of 64
 //

@@ -231,7 +231,7 @@ private:
     }
 
     TensorRef constant(LineReader& reader, const Type& type) {
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
+        TensorRef tensor = runtime::empty_tensor(runtime::host_device(), type);
         const int64_t n = type.numel();
         if (type.dtype == DType::c64 || n > kLargestNumbers) {
             const std::string_view hex = reader.word();

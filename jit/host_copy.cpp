@@ -15,16 +15,15 @@ OpDef copy_op(std::string name, std::string doc) {
 
 class HostCopy final : public runtime::Executable {
 public:
-    HostCopy(bool is_to_host, runtime::Device& device, size_t bytes)
-        : is_to_host_(is_to_host), device_(device), bytes_(bytes) {}
-    void run(void* const* inputs, void* const* outputs, void*) const override {
-        if (is_to_host_) device_.copy_to_host(outputs[0], inputs[0], bytes_);
-        else device_.copy_from_host(outputs[0], inputs[0], bytes_);
+    HostCopy(bool is_to_host, size_t bytes) : is_to_host_(is_to_host), bytes_(bytes) {}
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void*) const override {
+        if (is_to_host_) stream.download(outputs[0], inputs[0], bytes_);
+        else stream.upload(outputs[0], inputs[0], bytes_, /*stays=*/true);
     }
 
 private:
     bool is_to_host_;
-    runtime::Device& device_;
     size_t bytes_;
 };
 
@@ -41,9 +40,28 @@ const OpDef& from_host() {
     return op;
 }
 
-std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, runtime::Device& device,
-                                                     size_t bytes) {
-    return std::make_shared<HostCopy>(&op == &to_host(), device, bytes);
+double seconds_of(const Graph& graph, const Node& node) {
+    runtime::Cost cost;
+    if (node.kind == NodeKind::fused) {
+        for (const codegen::LaunchShape& launch : launches_of(node))
+            cost.flops += static_cast<double>(launch.numel()) * node.kernel->kernel.program.size();
+        for (ValueId value : node.inputs)
+            cost.bytes += static_cast<double>(graph.type(value).bytes());
+        for (ValueId value : node.outputs)
+            cost.bytes += static_cast<double>(graph.type(value).bytes());
+    } else if (node.kind == NodeKind::op && !node.op->is_view && !is_host_copy(node)) {
+        const std::vector<Type> inputs = graph.types(node.inputs);
+        cost = runtime::cost_of({*node.op, node.attrs, inputs}, graph.types(node.outputs));
+    }
+    return graph.device().speeds().seconds(cost);
+}
+
+double transfer_seconds(const runtime::Device& device, size_t bytes) {
+    return static_cast<double>(bytes) / device.speeds().link_bytes;
+}
+
+std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes) {
+    return std::make_shared<HostCopy>(&op == &to_host(), bytes);
 }
 
 }  // namespace megjit::jit

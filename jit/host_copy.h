@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "jit/graph.h"
-#include "runtime/device.h"
 
 namespace megjit::jit {
 
@@ -16,8 +15,11 @@ inline bool is_host_copy(const Node& node) {
     return node.op == &to_host() || node.op == &from_host();
 }
 
-// Runs either, by the device's copies.
-std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, runtime::Device& device,
-                                                     size_t bytes);
+// What a node and a transfer of so many bytes take by the device's speeds.
+double seconds_of(const Graph& graph, const Node& node);
+double transfer_seconds(const runtime::Device& device, size_t bytes);
+
+// Runs either, on the stream.
+std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes);
 
 }  // namespace megjit::jit

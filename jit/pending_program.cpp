@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "codegen/disk_cache.h"
-#include "codegen/launcher.h"
 #include "jit/pipeline.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
@@ -71,9 +70,8 @@ std::shared_ptr<Program> PendingProgram::finish() {
 // Before anything is allocated. Where it does not fit the ladder stands on its next rung.
 bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
     if (!ladder.is_wanted()) return true;
-    lowering.only_plan = true;
     lowering.curve = ladder.curve();
-    return ladder.accepts(Program(graph, *recorded_, *passes_.device, lowering).plan());
+    return ladder.accepts(plan_of(graph, *recorded_, lowering));
 }
 
 std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder,
@@ -82,7 +80,7 @@ std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& l
     if (!fits(graph, ladder, lowering)) return nullptr;
     passes_.device->allocator()
         .trim();  // the arena of a program that this one follows is not kept beside it
-    return std::make_shared<Program>(graph, *recorded_, *passes_.device, lowering);
+    return std::make_shared<Program>(graph, *recorded_, lowering);
 }
 
 std::shared_ptr<Program> PendingProgram::without_kernels() {

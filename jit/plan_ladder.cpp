@@ -46,11 +46,6 @@ private:
     bool is_shown_ = false;
 };
 
-std::string megabytes(size_t bytes) {
-    if (bytes < 10'000) return cat(bytes, " bytes");
-    return cat((bytes + 99'999) / 100'000 / 10, ".", (bytes + 99'999) / 100'000 % 10, " MB");
-}
-
 std::string join(const std::vector<std::string>& parts) {
     std::string text;
     for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
@@ -189,28 +184,6 @@ void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const
                     join(largest_at_peak(*least_, 3))),
          .fix = cat("raise the limit to ", least_->planned_bytes, ", or take ", what_helps),
          .at = where});
-}
-
-std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
-    std::vector<size_t> alive(plan.steps.size() + 2);
-    for (const PlannedBuffer& buffer : plan.buffers)
-        if (buffer.place == memory::Place::kArena)
-            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step)
-                alive[step] += buffer.bytes;
-    const auto peak =
-        static_cast<uint32_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
-    std::vector<const PlannedBuffer*> buffers;
-    for (const PlannedBuffer& buffer : plan.buffers)
-        if (buffer.place == memory::Place::kArena && buffer.live.first <= peak &&
-            peak < buffer.live.last)
-            buffers.push_back(&buffer);
-    std::stable_sort(buffers.begin(), buffers.end(),
-                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
-    std::vector<std::string> texts;
-    for (const PlannedBuffer* buffer : buffers)
-        if (texts.size() < count)
-            texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
-    return texts;
 }
 
 }  // namespace megjit::jit

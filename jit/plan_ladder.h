@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "jit/memory_plan.h"
 #include "jit/passes/passes.h"
-#include "jit/program.h"
 #include "memory/rematerialize.h"
 #include "runtime/error.h"
 
@@ -64,9 +64,5 @@ private:
     bool is_decided_ = false;
     std::optional<MemoryPlan> least_;  // the smallest program that was seen
 };
-
-// The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25]
-// model.py:41".
-std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count);
 
 }  // namespace megjit::jit

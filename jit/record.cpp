@@ -1,17 +1,21 @@
 #include "jit/record.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
+
+#include "runtime/host_view.h"
 
 namespace megjit::jit {
 namespace {
 
 bool same_value(const RecordedValue& a, const RecordedValue& b) {
-    if (a.origin != b.origin || !(a.type == b.type)) return false;
+    if (a.origin != b.origin || !(a.type == b.type) || a.device != b.device) return false;
     if (a.origin == Origin::outside) return a.slot == b.slot;
     if (a.origin == Origin::constant)
         return a.tensor == b.tensor ||
-               std::memcmp(a.tensor->data(), b.tensor->data(), a.type.bytes()) == 0;
+               std::memcmp(runtime::HostView(a.tensor).data(), runtime::HostView(b.tensor).data(),
+                           a.type.bytes()) == 0;
     return true;
 }
 
@@ -41,6 +45,44 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
         }
     }
     return true;
+}
+
+Record Record::prefix(uint32_t count, std::span<const uint32_t> slots) const {
+    Record result;
+    result.events.assign(events.begin(), events.begin() + count);
+    uint32_t last_op = 0, last_backward = 0;
+    for (const Event& event : result.events) {
+        if (event.kind == EventKind::op) last_op = event.index + 1;
+        if (event.kind == EventKind::backward) last_backward = event.index + 1;
+        if (event.kind == EventKind::barrier) result.segment_end_op.push_back(last_op);
+    }
+    result.ops.assign(ops.begin(), ops.begin() + last_op);
+    result.backwards.assign(backwards.begin(), backwards.begin() + last_backward);
+    result.segments = static_cast<uint32_t>(result.segment_end_op.size()) + 1;
+    result.needs_tapes = needs_tapes;
+    // Values are numbered in the order in which they appeared; those of the prefix come first.
+    RecordId last = 0;
+    const auto see = [&last](const std::vector<RecordId>& ids) {
+        for (RecordId id : ids) last = std::max(last, id + 1);
+    };
+    for (const RecordedOp& op : result.ops) {
+        see(op.inputs);
+        see(op.outputs);
+    }
+    for (const RecordedBackward& backward : result.backwards) {
+        see(backward.ys);
+        see(backward.dys);
+        see(backward.wanted);
+    }
+    for (uint32_t slot : slots) last = std::max(last, outside[slot] + 1);
+    result.values.assign(values.begin(), values.begin() + last);
+    for (RecordId id = 0; id < last; ++id) {
+        RecordedValue& value = result.values[id];
+        if (value.origin == Origin::outside) result.outside.push_back(id);
+        if (value.origin == Origin::op && value.segment + 1 == result.segments)
+            value.is_output = false;  // it is not yet known who keeps it
+    }
+    return result;
 }
 
 void Record::mark_crossing_values() {
@@ -84,6 +126,7 @@ Segment extract_segment(const Record& record, uint32_t index) {
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         std::vector<Type> types;
         for (RecordId output : op.outputs) types.push_back(record.values[output].type);
+        segment.graph.set_device(*record.values[op.outputs[0]].device);
         const std::vector<ValueId> outputs = segment.graph.add(std::move(node), types);
         for (size_t o = 0; o < outputs.size(); ++o) ids[op.outputs[o]] = outputs[o];
     }

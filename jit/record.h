@@ -6,6 +6,7 @@
 // segment.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ enum class Origin : uint8_t {
 
 struct RecordedValue {
     Type type = {};
+    runtime::Device* device = nullptr;
     Origin origin = Origin::op;
     uint32_t slot = 0;  // outside: index into Record::outside
     uint32_t segment = 0;  // op: the segment that computes it
@@ -69,6 +71,8 @@ struct Record {
 
     // Do the first `count` events of both say the same?
     bool same_prefix(const Record& other, uint32_t count) const;
+    // The first `count` events with the values that they name, and the outside tensors of `slots`.
+    Record prefix(uint32_t count, std::span<const uint32_t> slots) const;
     // Marks what one segment makes and another reads; called once, when the record is complete.
     void mark_crossing_values();
 };

@@ -9,13 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/leaf_mutex.h"
-#include "runtime/op.h"
 
 namespace megjit::jit {
 
-// As a CPU core and its memory relate: 50 Gflop/s and 10 GB/s.
-inline constexpr double kSecondsPerFlop = 2e-11, kSecondsPerByte = 1e-10;
+// As a CPU core and its memory relate (runtime::Speeds).
+inline constexpr double kSecondsPerFlop = 1 / runtime::Speeds{}.flops,
+                        kSecondsPerByte = 1 / runtime::Speeds{}.bytes;
 
 // By flops and bytes of the op registry.
 double modelled_seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs);

@@ -8,116 +8,198 @@
 
 namespace megjit::jit {
 
-void Version::begin(uint32_t index, const TraceOptions& options,
-                    std::unique_lock<std::mutex>& lock) {
-    segments[index] = extract_segment(record, index);
-    const Segment& segment = segments[index];
-    LoweringOptions lowering{.function = options.name,
-                             .check = runtime::debug().check,
-                             .profile = options.profiling,
-                             .only_plan = options.only_plan};
+namespace {
+
+uint32_t first_same(std::span<const TensorRef> arguments, size_t index) {
+    uint32_t first = 0;
+    while (arguments[first]->id() != arguments[index]->id()) ++first;
+    return first;
+}
+
+}  // namespace
+
+CallKey key_of(std::span<const TensorRef> arguments) {
+    CallKey key;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        key.types.push_back(arguments[i]->type());
+        key.devices.push_back(&arguments[i]->device());
+        key.same_as.push_back(first_same(arguments, i));
+    }
+    return key;
+}
+
+bool CallKey::describes(std::span<const TensorRef> arguments) const {
+    if (arguments.size() != types.size()) return false;
+    for (size_t i = 0; i < arguments.size(); ++i)
+        if (!(arguments[i]->type() == types[i]) || &arguments[i]->device() != devices[i] ||
+            first_same(arguments, i) != same_as[i])
+            return false;
+    return true;
+}
+
+std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<TensorRef>& bound,
+                                            const std::vector<TensorRef>& made) const {
+    std::vector<TensorRef> inputs;
+    inputs.reserve(segment->inputs.size());
+    for (RecordId id : segment->inputs) {
+        const RecordedValue& value = record.values[id];
+        inputs.push_back(value.origin == Origin::op ? made[id] : std::move(bound[value.slot]));
+    }
+    try {
+        return program->run(inputs);
+    } catch (...) {
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (const RecordedValue& value = record.values[segment->inputs[i]];
+                value.origin == Origin::outside)
+                bound[value.slot] = std::move(inputs[i]);
+        throw;
+    }
+}
+
+LoweringOptions Version::lowering_of(const Segment& segment, bool is_last,
+                                     const TraceOptions& options) const {
+    LoweringOptions lowering{
+        .function = options.name, .check = runtime::debug().check, .profile = options.profiling};
     for (RecordId input : segment.inputs) {
         const RecordedValue& value = record.values[input];
+        const bool is_outside = value.origin == Origin::outside;
         const bool is_argument = std::find(argument_slots.begin(), argument_slots.end(),
                                            value.slot) != argument_slots.end();
-        lowering.is_parameter.push_back(value.origin == Origin::outside && !is_argument);
+        lowering.is_parameter.push_back(is_outside && !is_argument);
+        // Only the last segment runs when the caller has let go of what it has rebound.
+        if (is_last)
+            lowering.donatable.push_back(is_outside && value.slot < donatable.size() &&
+                                         donatable[value.slot]);
     }
-    // Only the last segment runs when the caller has let go of what it has rebound.
-    if (index + 1 == record.segments)
-        for (RecordId input : segment.inputs) {
-            const RecordedValue& value = record.values[input];
-            lowering.donatable.push_back(value.origin == Origin::outside &&
-                                         value.slot < donatable.size() && donatable[value.slot]);
-        }
+    return lowering;
+}
+
+void Version::begin(uint32_t index, const TraceOptions& options,
+                    std::unique_lock<std::mutex>& lock) {
+    auto segment = std::make_shared<const Segment>(extract_segment(record, index));
+    LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
     PipelineOptions passes = options.pipeline;
     if (codegen::compile_mode() == codegen::CompileMode::off) {
         passes.opt_level = std::min(passes.opt_level, 2);
         passes.fuse = false;
     }
     // The arenas of all segments are held together.
-    for (size_t other = 0; other < programs.size() && passes.memory.limit; ++other)
-        if (other != index && programs[other])
+    for (size_t other = 0; other < slots_.size() && passes.memory.limit; ++other)
+        if (other != index && slots_[other].program)
             passes.memory.limit -=
-                std::min(passes.memory.limit - 1, programs[other]->plan().arena_bytes);
-    passes.device = &runtime::default_device();
+                std::min(passes.memory.limit - 1, slots_[other].program->plan().arena_bytes);
+    passes.device = &segment->graph.device();
     passes.donatable = lowering.donatable;
     for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
         passes.fixed.push_back(lowering.is_parameter[i] &&
                                !(i < lowering.donatable.size() && lowering.donatable[i]));
     passes.measured_costs = options.profiling;  // others are planned alike in every process
-    auto graph = std::make_shared<const Graph>(segment.graph);
+    const std::shared_ptr<const Graph> graph(segment, &segment->graph);
     const uint64_t drops = drops_;
     lock.unlock();  // a search may take long, and Ctrl-C needs the Python lock
-    auto made = std::make_unique<PendingProgram>(std::move(graph), passes, std::move(lowering));
+    auto made = std::make_unique<PendingProgram>(graph, passes, std::move(lowering));
     lock.lock();
-    if (drops == drops_ && !programs[index] && !pending[index]) pending[index] = std::move(made);
+    Slot& slot = slots_[index];
+    if (drops != drops_ || slot.program || slot.pending) return;
+    slot.segment = std::move(segment);
+    slot.pending = std::move(made);
 }
 
-std::shared_ptr<Program> Version::program(uint32_t index, const TraceOptions& options,
-                                          std::unique_lock<std::mutex>& lock, bool final) {
-    if (index < programs.size() && programs[index] && !pending[index]) return programs[index];
+CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, bool final) {
+    std::unique_lock lock(mutex_);
+    slots_.resize(record.segments);
+    Slot& slot = slots_[index];
+    if (slot.program && !slot.pending) return slot;
     // What fits with kernels may not fit without.
     const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync ||
                        options.pipeline.memory.limit;
     for (;;) {
-        programs.resize(record.segments);
-        pending.resize(record.segments);
-        segments.resize(record.segments);
-        if (programs[index] && !pending[index]) return programs[index];
+        if (slot.program && !slot.pending) return slot;
         const auto start = std::chrono::steady_clock::now();
-        if (!pending[index]) {
+        if (!slot.pending) {
             begin(index, options, lock);
-        } else if (pending[index]->is_ready()) {
-            programs[index].reset();  // its arena first
-            programs[index] = pending[index]->finish();
-            if (programs[index]) pending[index].reset();
-        } else if (!waits && !programs[index]) {
-            programs[index] = pending[index]->without_kernels();
+        } else if (slot.pending->is_ready()) {
+            slot.program.reset();  // its arena first
+            slot.program = slot.pending->finish();
+            if (slot.program) slot.pending.reset();
+        } else if (!waits && !slot.program) {
+            slot.program = slot.pending->without_kernels();
         }
-        if (pending[index] && waits) {
-            const codegen::KernelRequests requests = pending[index]->requests();
-            const auto until = pending[index]->deadline();
+        if (slot.pending && waits) {
+            const codegen::KernelRequests requests = slot.pending->requests();
+            const auto until = slot.pending->deadline();
             lock.unlock();  // others may replay, and Ctrl-C needs the Python lock
             codegen::KernelService::instance().wait(requests, until);
             lock.lock();
         }
-        compile_ms +=
-            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-                .count();
-        if (!waits && programs[index]) return programs[index];
+        compile_ms = compile_ms + std::chrono::duration<double, std::milli>(
+                                      std::chrono::steady_clock::now() - start)
+                                      .count();
+        if (!waits && slot.program) return slot;
     }
 }
 
-void Version::drop_program(uint32_t index) {
-    if (index < programs.size()) programs[index].reset();
-    if (index < pending.size()) pending[index].reset();
+std::vector<CompiledSegment> Version::all_compiled(const TraceOptions& options) {
+    std::vector<CompiledSegment> result;
+    for (uint32_t i = 0; i < record.segments; ++i) result.push_back(compiled(i, options, true));
+    return result;
+}
+
+std::vector<CompiledSegment> Version::compiled_so_far() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<CompiledSegment> result;
+    for (const Slot& slot : slots_)
+        if (slot.program) result.push_back(slot);
+    return result;
+}
+
+bool Version::add_outputs(std::span<const RecordId> values) {
+    const std::lock_guard lock(mutex_);
+    std::vector<RecordId> added;
+    for (RecordId id : values)
+        if (!record.values[id].is_output) added.push_back(id);
+    for (RecordId id : added)
+        if (record.values[id].segment + 1 != record.segments) return false;
+    if (added.empty()) return true;
+    for (RecordId id : added) record.values[id].is_output = true;
+    if (!slots_.empty()) slots_.back() = {};
     ++drops_;
+    return true;
+}
+
+Record Version::prefix(uint32_t events) const {
+    const std::lock_guard lock(mutex_);
+    return record.prefix(events, argument_slots);
 }
 
 std::string TraceFunction::reason_for(const CallKey& key) const {
-    const std::lock_guard lock(mutex);
-    if (versions.empty()) return "it was the first call";
-    const CallKey& last = versions.front()->key;
+    const std::lock_guard lock(mutex_);
+    if (versions_.empty()) return "it was the first call";
+    const CallKey& last = versions_.front()->key;
     if (last.types.size() != key.types.size())
         return runtime::cat("the call has ", key.types.size(), " tensors, not ", last.types.size());
     for (size_t i = 0; i < key.types.size(); ++i)
         if (!(key.types[i] == last.types[i]))
             return runtime::cat("argument ", i, " is ", to_string(key.types[i]), ", not ",
                                 to_string(last.types[i]));
+    for (size_t i = 0; i < key.devices.size(); ++i)
+        if (key.devices[i] != last.devices[i])
+            return runtime::cat("argument ", i, " is on ", key.devices[i]->name(), ", not on ",
+                                last.devices[i]->name());
     return "two arguments are one tensor, or no longer are";
 }
 
 std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
-    const std::lock_guard lock(mutex);
-    for (const auto& version : versions)
+    const std::lock_guard lock(mutex_);
+    for (const auto& version : versions_)
         if (version->key == key) return version;
     return nullptr;
 }
 
 std::shared_ptr<Version> TraceFunction::find_alternative(
     const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits) {
-    const std::lock_guard lock(mutex);
-    for (const auto& version : versions)
+    const std::lock_guard lock(mutex_);
+    for (const auto& version : versions_)
         if (version.get() != &like && version->record.same_prefix(like.record, event) &&
             fits(*version))
             return version;
@@ -126,37 +208,60 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
 
 void TraceFunction::add(std::shared_ptr<Version> version) {
     std::vector<std::shared_ptr<Version>> old;  // goes after the lock
-    const std::lock_guard lock(mutex);
-    versions.push_front(std::move(version));
-    while (versions.size() > options.max_versions) {
-        old.push_back(std::move(versions.back()));
-        versions.pop_back();
-        ++dropped;
+    const std::lock_guard lock(mutex_);
+    versions_.push_front(std::move(version));
+    while (versions_.size() > options.max_versions) {
+        old.push_back(std::move(versions_.back()));
+        versions_.pop_back();
+        ++dropped_;
     }
 }
 
-void TraceFunction::touch(const std::shared_ptr<Version>& version) {
-    const std::lock_guard lock(mutex);
-    auto found = std::find(versions.begin(), versions.end(), version);
-    if (found == versions.end() || found == versions.begin()) return;
-    std::rotate(versions.begin(), found, found + 1);
+void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
+    std::shared_ptr<Version> old = version;  // goes after the lock
+    const std::lock_guard lock(mutex_);
+    old.swap(latest_);
+    auto found = std::find(versions_.begin(), versions_.end(), version);
+    if (found == versions_.end() || found == versions_.begin()) return;
+    std::rotate(versions_.begin(), found, found + 1);
 }
 
 void TraceFunction::clear() {
     std::deque<std::shared_ptr<Version>> old;  // goes after the lock
-    const std::lock_guard lock(mutex);
-    old.swap(versions);
+    std::shared_ptr<Version> latest;
+    const std::lock_guard lock(mutex_);
+    old.swap(versions_);
+    latest.swap(latest_);
+}
+
+std::vector<std::shared_ptr<Version>> TraceFunction::versions() const {
+    const std::lock_guard lock(mutex_);
+    return {versions_.begin(), versions_.end()};
+}
+
+std::shared_ptr<Version> TraceFunction::latest() const {
+    const std::lock_guard lock(mutex_);
+    return latest_;
+}
+
+std::vector<CompiledSegment> TraceFunction::compiled() const {
+    const std::shared_ptr<Version> version = latest();
+    if (!version)
+        runtime::user_error(
+            {.what = "this function has not been called yet", .fix = "call it once first"},
+            runtime::ErrorKind::runtime);
+    return version->all_compiled(options);
 }
 
 std::string TraceFunction::explain() const {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_);
     std::string text =
-        runtime::cat(versions.size(), versions.size() == 1 ? " version" : " versions");
-    if (dropped)
-        text += runtime::cat(" (", dropped, " older ones were dropped; at most ",
+        runtime::cat(versions_.size(), versions_.size() == 1 ? " version" : " versions");
+    if (dropped_)
+        text += runtime::cat(" (", dropped_, " older ones were dropped; at most ",
                              options.max_versions, " are kept)");
     text += "\n";
-    for (const auto& version : versions) {
+    for (const auto& version : versions_) {
         std::string types;
         for (const Type& type : version->key.types)
             types += (types.empty() ? "" : ", ") + to_string(type);

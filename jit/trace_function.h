@@ -2,6 +2,7 @@
 // (one record for each combination of input types that was seen), newest use first.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,6 +21,7 @@ namespace megjit::jit {
 struct TraceOptions {
     std::string name = "the traced function";  // "step (train.py:41)"
     bool symbolic = false;
+    bool symbolic_shape = true;  // x.shape is a Tensor in the body
     bool capture_as_const = false;
     bool record_only = false;
     bool profiling = false;  // programs measure their steps
@@ -32,44 +34,65 @@ struct TraceOptions {
 // tensor.
 struct CallKey {
     std::vector<Type> types;
+    std::vector<const runtime::Device*> devices;
     std::vector<uint32_t> same_as;  // index of the first argument that is this very tensor
     bool operator==(const CallKey&) const = default;
+    bool describes(std::span<const TensorRef> arguments) const;  // are they such a call's?
+};
+CallKey key_of(std::span<const TensorRef> arguments);
+
+// A segment and the program that runs it.
+struct CompiledSegment {
+    std::shared_ptr<const Segment> segment;
+    std::shared_ptr<Program> program;
+
+    // Runs it on values of the record: `bound` by slot, `made` by earlier segments, by id. Takes
+    // what it reads out of `bound`, so that the program may take storage over; it is back there
+    // when the run fails.
+    std::vector<TensorRef> run(const Record& record, std::vector<TensorRef>& bound,
+                               const std::vector<TensorRef>& made = {}) const;
 };
 
-// One record and its programs.
-struct Version {
-    Version() = default;
-    Version(const Version&) = delete;  // owns programs, and has a mutex
-
-    Record record;
+// One record and its programs. Several threads may call it at once: they take programs out, which
+// stay whole while others take their place.
+class Version {
+public:
+    Record record;  // once others see the version, only is_output changes, by add_outputs()
     CallKey key;
     std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
     std::string reason;  // why it was recorded: for fn.explain()
-    std::vector<Segment> segments;
-    std::vector<std::shared_ptr<Program>> programs;  // by segment, compiled when first run
-    std::vector<std::unique_ptr<PendingProgram>>
-        pending;  // by segment: takes over when its kernels are there
     std::vector<bool> donatable;  // by outside slot, decided when recording ended
     // For dump, kept with capture_as_const only:
     std::vector<RecordId> results;  // what the body returned, flat
     std::vector<TensorRef> captured;  // by slot: what is no argument and yet varies (random keys)
     std::unordered_map<RecordId, std::string> names;  // given by the program
-    uint64_t calls = 0;
-    double compile_ms = 0;
-    // Calls from several threads record alone and replay together; segments run, and programs are
-    // made and dropped, one at a time. Never wait for the Python lock while holding it.
-    std::mutex mutex;
+    std::atomic<uint64_t> calls = 0;
+    std::atomic<double> compile_ms = 0;
 
-    // The program of segment `index`, compiled at the first use: the one that runs now, or
-    // (`final`) the one with all kernels. `lock` is of `mutex`; it is given up while memory is
-    // planned and kernels are waited for, and Ctrl-C may throw then.
-    std::shared_ptr<Program> program(uint32_t index, const TraceOptions& options,
-                                     std::unique_lock<std::mutex>& lock, bool final = false);
-    void drop_program(uint32_t index);
+    // Segment `index`, compiled at the first use, with the program that runs now, or (`final`) the
+    // one with all kernels. No lock is held while memory is planned and kernels are waited for, and
+    // Ctrl-C may throw then.
+    CompiledSegment compiled(uint32_t index, const TraceOptions& options, bool final = false);
+    std::vector<CompiledSegment> all_compiled(const TraceOptions& options);  // final ones
+    // Those that have a program now, for who does not want to wait.
+    std::vector<CompiledSegment> compiled_so_far() const;
+    // These values are results from here on, because a call keeps them. False, and nothing done,
+    // where another segment than the last would have to give one.
+    bool add_outputs(std::span<const RecordId> values);
+    // The record's first events, as another version begins that goes on differently.
+    Record prefix(uint32_t events) const;
 
 private:
+    struct Slot : CompiledSegment {
+        std::unique_ptr<PendingProgram> pending;  // takes over when its kernels are there
+    };
     void begin(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock);
+    LoweringOptions lowering_of(const Segment& segment, bool is_last,
+                                const TraceOptions& options) const;
+    std::vector<Slot> slots_;  // by segment
     uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
+    // Never wait for the Python lock while holding it.
+    mutable std::mutex mutex_;
 };
 
 class TraceFunction {
@@ -84,14 +107,22 @@ public:
     std::shared_ptr<Version> find_alternative(const Version& like, uint32_t event,
                                               const std::function<bool(const Version&)>& fits);
     void add(std::shared_ptr<Version> version);
-    void touch(const std::shared_ptr<Version>& version);
+    void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
     void clear();
     std::string explain() const;
 
-    TraceOptions options;
-    mutable std::mutex mutex;  // of `versions`; held for a moment only
-    std::deque<std::shared_ptr<Version>> versions;  // newest use first
-    uint64_t dropped = 0;  // versions that the bound pushed out
+    std::vector<std::shared_ptr<Version>> versions() const;  // newest use first
+    std::shared_ptr<Version> latest() const;  // what the last call ran, or null
+    // Of the latest version, with all kernels: waits for them. UserError before the first call.
+    std::vector<CompiledSegment> compiled() const;
+
+    const TraceOptions options;
+
+private:
+    mutable std::mutex mutex_;  // held for a moment only
+    std::deque<std::shared_ptr<Version>> versions_;  // newest use first
+    std::shared_ptr<Version> latest_;
+    uint64_t dropped_ = 0;  // versions that the bound pushed out
 };
 
 }  // namespace megjit::jit

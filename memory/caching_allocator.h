@@ -7,21 +7,11 @@
 #include <memory>
 
 #include "runtime/allocator.h"
+#include "runtime/page_source.h"
 
 namespace megjit::memory {
 
-// Where pages come from. Tests replace it to play a system that refuses.
-class PageSource {
-public:
-    virtual ~PageSource() = default;
-    virtual void* map(size_t bytes) = 0;  // page-aligned, null when the system refuses
-    virtual void unmap(void* p, size_t bytes) noexcept = 0;
-    // May a part of what map() returned be unmapped on its own?
-    virtual bool unmaps_parts() const { return false; }
-    // May the host touch the pages? If not, as on a GPU, no book is kept in a free block.
-    virtual bool is_host_memory() const { return true; }
-};
-
+using runtime::PageSource;
 std::unique_ptr<PageSource> system_pages();
 
 // Blocks up to 32 KiB come from size classes (a pair of allocate and release takes some 20 ns),

@@ -9,7 +9,7 @@ namespace {
 
 // A tensor that keeps type and identity, but not the memory.
 TensorRef without_data(const TensorRef& tensor) {
-    TensorRef stub = make_tensor(tensor->type());
+    TensorRef stub = make_placeholder(tensor->type(), tensor->device());
     stub->trace = tensor->trace;
     return stub;
 }

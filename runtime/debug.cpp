@@ -41,6 +41,8 @@ constexpr Switch kSwitches[] = {
      "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
     {"MEGJIT_ISA",
      "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
+    {"MEGJIT_EMULATED_GPUS",
+     "for tests: so many devices gpu0, gpu1, ... that compute on the host, later and apart"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
     {"OMP_NUM_THREADS",
      "threads of the host at most, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads goes before all three"},
@@ -74,6 +76,7 @@ Debug load() {
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");
     debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // of a list, "4,2", the first
+    debug.emulated_gpus = std::clamp(std::atoi(read("MEGJIT_EMULATED_GPUS").c_str()), 0, 16);
     debug.skipped = split(read("MEGJIT_SKIP"));
     std::string dump = read("MEGJIT_DUMP");
     if (const size_t sign = dump.find('@'); sign != std::string::npos) {

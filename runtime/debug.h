@@ -28,6 +28,7 @@ struct Debug {
     std::string cuda_driver;  // MEGJIT_CUDA_DRIVER
     std::string isa;  // MEGJIT_ISA; runtime/isa.h reads it once
     int omp_threads = 0;  // OMP_NUM_THREADS
+    int emulated_gpus = 0;  // MEGJIT_EMULATED_GPUS
 
     bool skips(std::string_view pass) const;  // MEGJIT_SKIP
     // MEGJIT_DUMP: when the stage is wanted, its first form goes to stderr, or each form to

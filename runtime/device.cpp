@@ -16,9 +16,25 @@ std::vector<std::unique_ptr<Device>>& devices() {
 
 void register_device(std::unique_ptr<Device> device) { devices().push_back(std::move(device)); }
 
-Device& default_device() {
+Device& host_device() {
     if (devices().empty()) throw InternalError("no device is registered");
     return *devices().front();
+}
+
+Device& find_device(std::string_view name) {
+    std::string there;
+    for (const auto& device : devices()) {
+        if (device->name() == name) return *device;
+        there += cat(there.empty() ? "" : ", ", device->name());
+    }
+    user_error({.what = cat("there is no device ", name), .fix = "there are " + there},
+               ErrorKind::runtime);
+}
+
+std::vector<Device*> all_devices() {
+    std::vector<Device*> list;
+    for (const auto& device : devices()) list.push_back(device.get());
+    return list;
 }
 
 namespace {

@@ -1,4 +1,5 @@
-// runtime/device.h -- what a backend gives: memory, and executables for ops.
+// runtime/device.h -- what a backend gives: memory, a queue of work, and executables for ops and
+// generated kernels.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,13 @@
 #include "runtime/allocator.h"
 #include "runtime/live_blocks.h"
 #include "runtime/op.h"
+#include "runtime/stream.h"
+
+namespace megjit::codegen {
+struct CompiledKernel;
+struct KernelIR;
+struct LaunchShape;
+}  // namespace megjit::codegen
 
 namespace megjit::runtime {
 
@@ -17,9 +25,11 @@ namespace megjit::runtime {
 class Executable {
 public:
     virtual ~Executable() = default;
-    // Pointers in the order of the op's inputs and outputs; `workspace` has workspace_bytes()
-    // bytes, 64-byte aligned. Outputs do not overlap inputs, except where may_alias() allows it.
-    virtual void run(void* const* inputs, void* const* outputs, void* workspace) const = 0;
+    // Queues one run. Pointers in the order of the op's inputs and outputs; `workspace` has
+    // workspace_bytes() bytes, 64-byte aligned. Outputs do not overlap inputs, except where
+    // may_alias() allows it. The arrays may change when the call returns.
+    virtual void enqueue(Stream& stream, void* const* inputs, void* const* outputs,
+                         void* workspace) const = 0;
     virtual size_t workspace_bytes() const { return 0; }
     // May output `out` lie exactly on input `in`?
     virtual bool may_alias(int out, int in) const {
@@ -30,7 +40,7 @@ public:
     // For the plan: what a reader could expect of it that this kernel does not do, and why not.
     virtual std::string_view remark() const { return {}; }
     // Where input `in` and output 0 are one block of the same bytes: the input in the output
-    // (concat), or the output in the input (slice). run() does not move what lies there already.
+    // (concat), or the output in the input (slice). A run does not move what lies there already.
     struct Part {
         bool of_output = false;
         size_t offset = 0;  // bytes
@@ -41,23 +51,39 @@ public:
     }
 };
 
+// About how fast a device is, for plans: operations, bytes of its memory, and bytes to and from the
+// host, a second.
+struct Speeds {
+    double flops = 5e10, bytes = 1e10, link_bytes = 1e10;
+    double seconds(const Cost& cost) const { return cost.flops / flops + cost.bytes / bytes; }
+};
+
+// A place where values live, and the queue of its work. "gpu0:0" and "gpu0:1" are two.
 class Device {
 public:
     virtual ~Device() = default;
     virtual std::string_view name() const = 0;  // "cpu0:0"
     virtual Allocator& allocator() = 0;
+    virtual Stream& stream() { return inline_stream(); }
+    // For copies that run beside the work of stream().
+    virtual Stream& copy_stream() { return stream(); }
+    // May the host read and write its memory?
+    virtual bool is_host() const { return true; }
     // Throws UserError when the device has no kernel for these types.
     virtual std::shared_ptr<const Executable> prepare(const OpCall& call,
                                                       std::span<const Type> outputs) = 0;
+    // One generated kernel over several spaces: the operands of all launches follow each other.
+    // Without `code` the device runs the scalar program itself, slower but to the same bits; only
+    // where codegen::runs_without_code() holds.
+    virtual std::shared_ptr<const Executable> prepare_kernel(
+        const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
+        const codegen::CompiledKernel* code) = 0;
     // How the kernel wants operand `input` to lie, if better than row-major.
     virtual Layout packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
         (void)call, (void)outputs, (void)input;
         return Layout::row_major;
     }
-    virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;
-    virtual void copy_from_host(void* to, const void* from, size_t bytes) = 0;
-    // Is what it computes on apart from the host's memory?
-    virtual bool has_own_memory() const { return false; }
+    virtual Speeds speeds() const { return {}; }  // a CPU's core and its memory
     LiveBlocks& live() { return live_; }
 
 private:
@@ -67,7 +93,11 @@ private:
 // Memory for tensors. OutOfMemory tells what is alive.
 void* allocate(Device& device, size_t bytes);
 
+// Devices live as long as the process. The first one is the host's, where numbers and keys are
+// made.
 void register_device(std::unique_ptr<Device> device);
-Device& default_device();  // the first one registered
+Device& host_device();
+Device& find_device(std::string_view name);  // UserError that lists those there are
+std::vector<Device*> all_devices();
 
 }  // namespace megjit::runtime

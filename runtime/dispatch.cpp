@@ -1,13 +1,16 @@
 #include "runtime/dispatch.h"
 
+#include <algorithm>
 #include <chrono>
 #include <unordered_map>
 
 #include "runtime/autodiff.h"
+#include "runtime/host_view.h"
 #include "runtime/leaf_mutex.h"
 #include "runtime/operand_layouts.h"
 #include "runtime/parallel.h"
 #include "runtime/rematerializer.h"
+#include "runtime/user_line.h"
 
 namespace megjit::runtime {
 namespace {
@@ -17,8 +20,9 @@ namespace {
 struct Prepared {
     size_t hash = 0;
     const OpDef* op = nullptr;
-    int threads =
-        0;  // that the executable was made for: oneDNN's run with others, but in as many parts
+    Device* device = nullptr;
+    // That the executable was made for: oneDNN's run with others, but in as many parts.
+    int threads = 0;
     Attrs attrs;
     std::vector<Type> inputs = {}, outputs = {};
     std::shared_ptr<const Executable> executable = {};  // null for views
@@ -26,19 +30,22 @@ struct Prepared {
 
 class PreparedCache {
 public:
-    const Prepared& find(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
-        size_t hash = reinterpret_cast<size_t>(&op) >> 4;
+    const Prepared& find(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                         Device& device) {
+        size_t hash = reinterpret_cast<size_t>(&op) >> 4 ^ reinterpret_cast<size_t>(&device);
         for (const TensorRef& input : inputs) hash = hash_value(input->type(), hash);
         if (!attrs.empty()) hash = hash_value(attrs, hash);
         Prepared& slot = slots_[hash % kSlots];
-        if (slot.hash == hash && slot.op == &op && slot.threads == thread_count() &&
-            same(slot.attrs, attrs) && same_types(slot.inputs, inputs))
+        if (slot.hash == hash && slot.op == &op && slot.device == &device &&
+            slot.threads == thread_count() && same(slot.attrs, attrs) &&
+            same_types(slot.inputs, inputs))
             return slot;
-        Prepared fresh{.hash = hash, .op = &op, .threads = thread_count(), .attrs = attrs};
+        Prepared fresh{
+            .hash = hash, .op = &op, .device = &device, .threads = thread_count(), .attrs = attrs};
         for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
         const OpCall call{op, fresh.attrs, fresh.inputs};
         fresh.outputs = infer(call);
-        if (!op.is_view) fresh.executable = default_device().prepare(call, fresh.outputs);
+        if (!op.is_view) fresh.executable = device.prepare(call, fresh.outputs);
         slot = std::move(fresh);
         return slot;
     }
@@ -65,7 +72,7 @@ bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
     return false;
 }
 
-Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs) {
+Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Device& device) {
     DType to = inputs[0]->dtype();
     for (const TensorRef& input : inputs) to = promote(to, input->dtype());
     const auto refuse = [&](std::string_view wanted) {
@@ -81,8 +88,14 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs) {
     if (op.promotion == Promotion::floating && !is_floating(to)) to = DType::f32;
     static const OpDef& cast = find_op("cast");
     Tensors result(inputs.begin(), inputs.end());
-    for (TensorRef& input : result)
-        if (input->dtype() != to) input = apply(cast, {std::string(info(to).name)}, {&input, 1})[0];
+    for (TensorRef& input : result) {
+        if (input->dtype() == to) continue;
+        // A constant that joins another device must after the cast, too.
+        const bool joins = input->is_constant && &input->device() != &device;
+        const Attrs attrs{std::string(info(to).name)};
+        input = (joins ? compute : apply)(cast, attrs, {&input, 1}, nullptr)[0];
+        if (joins) input->is_constant = true;
+    }
     return result;
 }
 
@@ -133,7 +146,7 @@ void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& convert
         if (converted.empty() || converted.data() != inputs.data())
             converted.assign(inputs.begin(), inputs.end());
         inputs = converted;
-        converted[i] = call(relayout, {to_string(layouts[i])}, {&converted[i], 1})[0];
+        converted[i] = call(relayout, {to_string(layouts[i])}, {&converted[i], 1}, nullptr)[0];
     }
 }
 
@@ -150,13 +163,19 @@ std::string application_text(const OpDef& op, const Attrs& attrs,
 
 void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                std::span<const TensorRef> outputs,
-               const std::shared_ptr<const Executable>& executable,
+               const std::shared_ptr<const Executable>& executable, Device& device,
                std::chrono::steady_clock::time_point begin) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
-    Rematerializer::instance().note_call({op, attrs, types}, inputs, outputs, executable,
-                                         taken.count());
+    const OpCall call{op, attrs, types};
+    double seconds = taken.count();
+    if (!device.stream().is_inline()) {  // what is only queued has no time yet
+        std::vector<Type> results;
+        for (const TensorRef& output : outputs) results.push_back(output->type());
+        seconds = device.speeds().seconds(cost_of(call, results));
+    }
+    Rematerializer::instance().note_call(call, inputs, outputs, executable, seconds);
 }
 
 }  // namespace
@@ -168,11 +187,52 @@ Context& context() {
 
 namespace {
 
+// Variables of an edited graph have no place before it runs.
+bool joins_any(const Tensor& tensor) {
+    return tensor.trace.is_edited() || (tensor.is_constant && &tensor.device() == &host_device());
+}
+
+// A constant of the host on the device; recent numbers are remembered. What lies there is itself.
+TensorRef constant_on(Device& device, const TensorRef& constant) {
+    if (&constant->device() == &device) return constant;
+    if (constant->type().numel() > 1) return copied_to(constant, device);
+    struct Slot {
+        uint64_t id = 0;
+        TensorRef there;
+    };
+    constexpr size_t kSlots = 64;
+    thread_local Slot cache[kSlots];
+    Slot& slot = cache[constant->id() % kSlots];
+    if (slot.id != constant->id() || &slot.there->device() != &device)
+        slot = {constant->id(), copied_to(constant, device)};
+    return slot.there;
+}
+
+// What comes later than the call: when the results are there, and what it costs to make them again.
+void finish_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                 std::span<const TensorRef> outputs, Device& device,
+                 const std::shared_ptr<const Executable>& executable,
+                 std::chrono::steady_clock::time_point begin) {
+    if (Stream& stream = device.stream(); !stream.is_inline())
+        for (const TensorRef& output : outputs) output->storage()->set_ready(stream.record());
+    for (const TensorRef& output : outputs)
+        if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
+    if (Rematerializer::is_on()) [[unlikely]]
+        note_call(op, attrs, inputs, outputs, executable, device, begin);
+}
+
 // Operands lie as the op knows it.
-Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) try {
+Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> given,
+            Device& device) try {
+    std::span<const TensorRef> inputs = given;
     for (const TensorRef& input : inputs)
-        if (!input->has_data()) host_data(*input);
-    const bool is_recorded = Rematerializer::is_on();
+        if (!input->has_data()) require_data(*input);
+    Tensors moved;
+    if (std::any_of(inputs.begin(), inputs.end(),
+                    [&](const TensorRef& input) { return &input->device() != &device; })) {
+        for (const TensorRef& input : inputs) moved.push_back(constant_on(device, input));
+        inputs = moved;
+    }
     const Pins pins(inputs);
     if (op.direct) {
         std::vector<Type> types;
@@ -180,11 +240,10 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inpu
         return op.direct({op, attrs, types}, inputs);
     }
     thread_local PreparedCache cache;
-    const Prepared& prepared = cache.find(op, attrs, inputs);
+    const Prepared& prepared = cache.find(op, attrs, inputs, device);
     if (prepared.outputs.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
     if (op.is_view) return {make_tensor(prepared.outputs[0], inputs[0]->storage())};
 
-    Device& device = default_device();
     Tensors outputs;
     outputs.reserve(prepared.outputs.size());
     constexpr size_t kFew = 8;
@@ -201,43 +260,63 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inpu
         outputs.push_back(empty_tensor(device, prepared.outputs[i]));
         few_out[i] = outputs[i]->data();
     }
-    const std::shared_ptr<const Executable> executable = prepared.executable;  // run() may re-enter
+    const std::shared_ptr<const Executable> executable = prepared.executable;  // may re-enter
     Ref<Storage> workspace;
     if (const size_t bytes = executable->workspace_bytes())
         workspace = Storage::make(device, bytes);
-    const auto begin =
-        is_recorded ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    executable->run(in, few_out, workspace ? workspace->data() : nullptr);
-    for (const TensorRef& output : outputs)
-        if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
-    if (is_recorded) [[unlikely]]
-        note_call(op, attrs, inputs, outputs, executable, begin);
+    Stream& stream = device.stream();
+    if (!stream.is_inline()) {
+        for (const TensorRef& input : inputs) stream.refuse_lost(input->storage()->ready());
+        stream.name_next(op.name, user_line());
+    }
+    const auto begin = Rematerializer::is_on() ? std::chrono::steady_clock::now()
+                                               : std::chrono::steady_clock::time_point();
+    executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
+    finish_call(op, attrs, inputs, outputs, device, executable, begin);
     return outputs;
 } catch (OutOfMemory& error) {
-    error.say_what_for(application_text(op, attrs, inputs));
+    error.say_what_for(application_text(op, attrs, given));
     throw;
 }
 
 }  // namespace
 
-Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wanted) {
+    Device* device = nullptr;
+    for (const TensorRef& input : inputs) {
+        Device& other = input->device();
+        if (device == &other || joins_any(*input)) continue;
+        if (device)
+            user_error({.what = cat(op.name, ": operands lie on ", device->name(), " and on ",
+                                    other.name()),
+                        .fix = "move one with .to(device)"});
+        device = &other;
+    }
+    return device ? *device : wanted ? *wanted : host_device();
+}
+
+Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                Device* wanted) {
     Tensors converted;
     if (is_laid_out(inputs)) [[unlikely]]
         relay(op, inputs, converted, compute);
-    return run(op, attrs, inputs);
+    return run(op, attrs, inputs, device_of(op, inputs, wanted));
 }
 
-Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+              Device* wanted) {
     Tensors converted;
     check_input_count(op, inputs.size());
+    Device& device = device_of(op, inputs, wanted);
     if (needs_promotion(op.promotion, inputs)) {
-        converted = promoted(op, inputs);
+        converted = promoted(op, inputs, device);
         inputs = converted;
     }
     if (is_laid_out(inputs)) [[unlikely]]
         relay(op, inputs, converted, apply);
     Tracer* tracer = tracer_for(inputs);
-    Tensors outputs = tracer ? tracer->on_op(op, attrs, inputs) : run(op, attrs, inputs);
+    Tensors outputs =
+        tracer ? tracer->on_op(op, attrs, inputs, device) : run(op, attrs, inputs, device);
     for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
 }
@@ -258,18 +337,22 @@ TensorRef row_major(const TensorRef& tensor) {
     return compute(relayout, {to_string(Layout::row_major)}, {&tensor, 1})[0];
 }
 
-const void* host_data(Tensor& tensor) {
-    if (!tensor.has_data()) {
-        Tracer* graph = edited_graph_of(tensor);
-        if (Tracer* tracer = graph ? graph : context().tracer) tracer->on_read(tensor);
-        if (!tensor.has_data() && tensor.type().numel() > 0)
-            user_error(
-                {.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
-                 .why = "it was made inside a traced function and was not part of its results",
-                 .fix = "return it from the traced function"},
-                ErrorKind::runtime);
-    }
-    return tensor.data();
+void require_data(Tensor& tensor) {
+    if (tensor.has_data()) return;
+    Tracer* graph = edited_graph_of(tensor);
+    if (Tracer* tracer = graph ? graph : context().tracer) tracer->on_read(tensor);
+    if (!tensor.has_data() && tensor.type().numel() > 0)
+        user_error({.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
+                    .why = "it was made inside a traced function and was not part of its results",
+                    .fix = "return it from the traced function"},
+                   ErrorKind::runtime);
+}
+
+TensorRef copied_to(const TensorRef& tensor, Device& device) {
+    if (&tensor->device() == &device) return tensor;
+    TensorRef copy = tensor_from_host(device, tensor->type(), HostView(tensor).data());
+    copy->is_constant = tensor->is_constant;
+    return copy;
 }
 
 }  // namespace megjit::runtime

@@ -18,8 +18,8 @@ class Tracer {
 public:
     virtual ~Tracer() = default;
     // Returns placeholders (or, in a value trace, computed tensors that are linked to the record).
-    virtual Tensors on_op(const OpDef& op, const Attrs& attrs,
-                          std::span<const TensorRef> inputs) = 0;
+    virtual Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                          Device& device) = 0;
     // A placeholder's data are wanted on the host. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
 };
@@ -54,19 +54,28 @@ private:
     std::vector<TapeRef> saved_;
 };
 
+// Where an op computes: on the device of its operands. Constants that lie on the host join any; an
+// op of nothing else computes on `wanted` (null: the host). UserError when operands lie on two
+// devices.
+Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wanted = nullptr);
+
 // `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it
-// does not know. Throws UserError.
-Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
+// does not know. `wanted`: see device_of. Throws UserError.
+Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+              Device* wanted = nullptr);
 
 // Computes now, unseen by tapes and traces. Inputs must have data; they are copied as by apply().
-Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
+Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                Device* wanted = nullptr);
 
 // The tensor with its elements in row-major order; itself where they lie so. Unseen by tapes and
 // traces.
 TensorRef row_major(const TensorRef& tensor);
 
-// Data on the host, in the tensor's layout: asks the running trace for placeholders. UserError if
-// there are none to be had.
-const void* host_data(Tensor& tensor);
+// Asks the running trace for the data of a placeholder. UserError if there are none to be had.
+void require_data(Tensor& tensor);
+
+// A copy on that device, or the value itself where it lies there. Unseen by tapes and traces.
+TensorRef copied_to(const TensorRef& tensor, Device& device);
 
 }  // namespace megjit::runtime

@@ -111,8 +111,9 @@ struct OpDef {
     Keeps keeps = Keeps::both;
     // Must-alias: output 0 has the bytes of input 0 in another shape (reshape); never copied.
     bool is_view = false;
-    // The output's shape depends on values: computed at once on host data, in a trace between two
-    // segments. Such an op has `direct` in place of `infer` and a backend's kernel.
+    // The output's shape depends on values, or it lies on another device: computed at once by the
+    // host, in a trace between two segments. Such an op has `direct` in place of `infer` and a
+    // backend's kernel.
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
     bool commutative = false;

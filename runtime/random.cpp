@@ -16,10 +16,10 @@ thread_local Remembered remembered[kRemembered];
 
 }  // namespace
 
-TensorRef RandomState::key() {
-    TensorRef tensor = empty_tensor(default_device(), {.dtype = DType::i32, .shape = {4}});
+TensorRef RandomState::key(Device* device) {
     const uint64_t words[2] = {seed_, counter_++};
-    std::memcpy(tensor->data(), words, sizeof words);
+    const TensorRef tensor = tensor_from_host(device ? *device : host_device(),
+                                              {.dtype = DType::i32, .shape = {4}}, words);
     remembered[tensor->id() % kRemembered] = {tensor->id(), this};
     return tensor;
 }

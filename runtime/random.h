@@ -18,7 +18,8 @@ public:
     uint64_t current_seed() const { return seed_; }
     uint64_t counter() const { return counter_; }
     // int32[4]: seed low, high, counter low, high; then the counter goes up.
-    TensorRef key();
+    // Null device: the host.
+    TensorRef key(Device* device = nullptr);
 
 private:
     uint64_t seed_ = 0;

@@ -179,6 +179,7 @@ void Rematerializer::bring_back(Storage& storage) {
 // Depth first, on a stack of its own: chains are longer than a thread's stack is deep.
 void Rematerializer::restore(Lineage& target) {
     if (target.data) return;
+    if (target.storage) target.device->stream().refuse_lost(target.storage->ready_);
     struct Open {
         Lineage* target = nullptr;
         Ref<LineageCall> call;
@@ -218,7 +219,11 @@ void Rematerializer::recompute(Lineage& target, LineageCall& call) {
     if (const size_t bytes = call.executable->workspace_bytes())
         workspace = Storage::make(*target.device, bytes);
     const double begin = seconds_now();
-    call.executable->run(in.data(), out.data(), workspace ? workspace->data() : nullptr);
+    Stream& stream = target.device->stream();
+    stream.name_next(call.op->name, "");
+    call.executable->enqueue(stream, in.data(), out.data(),
+                             workspace ? workspace->data() : nullptr);
+    for (const Ref<Storage>& storage : fresh) storage->set_ready(stream.record());
     stats_.recompute_seconds += seconds_now() - begin;
     ++stats_.recomputations;
     for (size_t i = 0; i < fresh.size(); ++i) {
@@ -233,6 +238,7 @@ void Rematerializer::adopt(Lineage& lineage, Storage& fresh) {
     fresh.owner_ = Storage::Owner::borrowed;
     if (lineage.storage) {
         lineage.storage->data_ = lineage.data;
+        lineage.storage->ready_ = fresh.ready_;
         if (lineage.listing.bytes)
             lineage.device->live().add(lineage.data, std::move(lineage.listing));
     }

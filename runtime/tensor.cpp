@@ -53,7 +53,7 @@ void return_inline_block(void* block) {
 }  // namespace
 
 Ref<Storage> Storage::make(Device& device, size_t bytes) {
-    if (bytes <= kInlineBytes) {
+    if (bytes <= kInlineBytes && device.is_host()) {
         auto* block = static_cast<std::byte*>(take_inline_block());
         auto* storage = new (block) Storage(device, block + kHeaderBytes, bytes);
         return Ref<Storage>(storage);
@@ -117,11 +117,22 @@ uint64_t Tensor::next_id() {
 }
 
 TensorRef make_tensor(const Type& type, Ref<Storage> storage) {
-    return TensorRef(new Tensor(type, std::move(storage)));
+    Device& device = storage->device();
+    return TensorRef(new Tensor(type, device, std::move(storage)));
+}
+
+TensorRef make_placeholder(const Type& type, Device& device) {
+    return TensorRef(new Tensor(type, device, {}));
 }
 
 TensorRef empty_tensor(Device& device, const Type& type) {
-    return make_tensor(type, Storage::make(device, type.bytes()));
+    return TensorRef(new Tensor(type, device, Storage::make(device, type.bytes())));
+}
+
+TensorRef tensor_from_host(Device& device, const Type& type, const void* data) {
+    TensorRef tensor = empty_tensor(device, type);
+    if (type.bytes()) device.stream().upload(tensor->data(), data, type.bytes());
+    return tensor;  // ready for whatever is queued behind it; an upload is never lost
 }
 
 TensorRef scalar_tensor(double value, DType dtype) {
@@ -134,7 +145,7 @@ TensorRef scalar_tensor(double value, DType dtype) {
     const auto bits = std::bit_cast<uint64_t>(value);
     Slot& slot = cache[(bits * 0x9E3779B97F4A7C15ull >> 58) ^ static_cast<size_t>(dtype)];
     if (slot.tensor && slot.bits == bits && slot.tensor->dtype() == dtype) return slot.tensor;
-    TensorRef tensor = empty_tensor(default_device(), {.dtype = dtype});
+    TensorRef tensor = empty_tensor(host_device(), {.dtype = dtype});
     void* to = tensor->data();
     const auto store = [to](auto v) { std::memcpy(to, &v, sizeof v); };
     switch (dtype) {

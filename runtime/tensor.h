@@ -11,6 +11,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/live_blocks.h"
+#include "runtime/stream.h"
 #include "runtime/type.h"
 
 namespace megjit::runtime {
@@ -87,6 +88,9 @@ public:
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
+    // On the device's stream: when what was queued last to write the data has run.
+    Ticket ready() const { return ready_; }
+    void set_ready(Ticket ticket) { ready_ = ticket; }
     // An error for want of memory names what a large block holds. `where`: the user's line; the
     // present one if empty.
     void list(std::string_view op, const Type& type, const std::string& where = {});
@@ -100,11 +104,12 @@ private:
     friend class Pins;
     Storage(Device& device, void* data, size_t bytes)
         : device_(&device), data_(data), bytes_(bytes) {}
+    enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
+    bool is_listed_ = false;  // among the device's live blocks
     Device* device_ = nullptr;
     void* data_ = nullptr;
     size_t bytes_ = 0;
-    enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
-    bool is_listed_ = false;  // among the device's live blocks
+    Ticket ready_ = 0;
     void bring_back() const;
     bool is_needed_again() const;
     std::shared_ptr<void> keep_;
@@ -121,18 +126,19 @@ struct TraceLink {
 
 class Tensor : public RefCounted {
 public:
-    Tensor(const Type& type, Ref<Storage> storage)
-        : type_(type), storage_(std::move(storage)), id_(next_id()) {}
+    Tensor(const Type& type, Device& device, Ref<Storage> storage)
+        : type_(type), device_(&device), storage_(std::move(storage)), id_(next_id()) {}
 
     const Type& type() const { return type_; }
     const Shape& shape() const { return type_.shape; }
     DType dtype() const { return type_.dtype; }
     uint64_t id() const { return id_; }  // never reused: keys of the tape and of traces
 
+    Device& device() const { return *device_; }  // where its data are, or will be
     bool has_data() const { return static_cast<bool>(storage_); }
     const Ref<Storage>& storage() const { return storage_; }
-    void* data() const { return storage_ ? storage_->data() : nullptr; }
-    template <class T>
+    void* data() const { return storage_ ? storage_->data() : nullptr; }  // on its device
+    template <class T>  // of a value on the host
     T* as() const {
         return static_cast<T*>(data());
     }
@@ -149,15 +155,19 @@ public:
 private:
     static uint64_t next_id();
     Type type_;
+    Device* device_;
     Ref<Storage> storage_;
     uint64_t id_ = 0;
 };
 
 using TensorRef = Ref<Tensor>;
 
-TensorRef make_tensor(const Type& type, Ref<Storage> storage = {});  // null storage: a placeholder
+TensorRef make_tensor(const Type& type, Ref<Storage> storage);  // on the storage's device
+TensorRef make_placeholder(const Type& type, Device& device);
 TensorRef empty_tensor(Device& device, const Type& type);  // uninitialised memory
+// A copy of `type.bytes()` bytes of the host.
+TensorRef tensor_from_host(Device& device, const Type& type, const void* data);
 TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; small cache of recent ones
-double item_as_double(const Tensor& tensor, int64_t index = 0);  // any dtype but c64
+double item_as_double(const Tensor& tensor, int64_t index = 0);  // of the host; any dtype but c64
 
 }  // namespace megjit::runtime

@@ -42,7 +42,7 @@ EXACT = {
     "wanted: object) -> list:": "wanted: object) -> list[_Tensor | None]:",
     "open_group(arg: list, /)": "open_group(arg: list[Tape], /)",
     "backward: Callable) -> list:": "backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]:",
-    "key(self) -> object:": "key(self) -> _Tensor:",
+    "key(self, device: object | None = None) -> object:": "key(self, device: str | None = None) -> _Tensor:",
     "export_model(self, inputs: list, outputs: list,": "export_model(self, inputs: list[str], outputs: list[str],",
     "inputs(self) -> list:": "inputs(self) -> list[str]:",
     "outputs(self) -> list:": "outputs(self) -> list[str]:",
@@ -72,7 +72,9 @@ EXACT = {
     "end_recompute(results: list)": "end_recompute(results: list[Any])",
     "__exit__(self, *args)": "__exit__(self, *args: object)",
     "cache_info() -> dict:": "cache_info() -> dict[str, Any]:",
-    "memory_stats() -> dict:": "memory_stats() -> dict[str, Any]:",
+    "__init__(self, **kwargs) -> None:": "__init__(self, **kwargs: Any) -> None:",
+    "memory_stats(device: str = '') -> dict:": "memory_stats(device: str = '') -> dict[str, Any]:",
+    "device_names() -> list:": "device_names() -> list[str]:",
     "dtr_stats() -> dict:": "dtr_stats() -> dict[str, Any]:",
     "backends() -> list:": "backends() -> list[str]:",
     "switches() -> dict:": "switches() -> dict[str, str]:",
@@ -86,6 +88,8 @@ def op_stub(row: dict) -> str:
         kind = KINDS[row["attrs"][parameter.name]] if parameter.name in row["attrs"] else "object"
         if parameter.name == "dtype":
             kind = "object"  # whatever numpy.dtype takes
+        if parameter.name == "device" and parameter.name not in row["attrs"]:
+            kind = "str | _core.Tensor | None"  # a place, or what lies there
         parameters.append(parameter.replace(annotation=_Verbatim(kind)))
     result = "tuple[_Tensor, ...]" if row["name"] in SEVERAL else "_Tensor"
     signature = inspect.Signature(parameters)
@@ -132,7 +136,7 @@ def core_stub() -> str:
 
 
 def ops_stub() -> str:
-    imports = "from collections.abc import Sequence\n\nfrom megengine.tensor import Tensor as _Tensor\n"
+    imports = "from collections.abc import Sequence\n\nfrom megengine import _core\nfrom megengine.tensor import Tensor as _Tensor\n"
     ops = "\n".join(op_stub(row) for row in sorted(_core.op_table(), key=lambda row: row["name"]))
     return f'{HEADER}"""{_core.ops.__doc__}"""\n\n{imports}\n{ops}'
 

@@ -91,7 +91,7 @@ public:
         align_ = align;
     }
 
-    void run(void* const* inputs, void* const* outputs, void*) const override {
+    void enqueue(Stream&, void* const* inputs, void* const* outputs, void*) const override {
         if (tasks_.empty()) return;
         if (launches_.size() == 1)
             return parallel_for(tasks_[0].hi, grain_, align_, [&](int64_t lo, int64_t hi) {
@@ -141,9 +141,10 @@ public:
         for (const codegen::LaunchShape& launch : launches)
             launches_.push_back(prepare_vm(kernel, launch));
     }
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+    void enqueue(Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
         for (size_t i = 0; i < launches_.size(); ++i)
-            launches_[i]->run(inputs + i * inputs_, outputs + i * outputs_, workspace);
+            launches_[i]->enqueue(stream, inputs + i * inputs_, outputs + i * outputs_, workspace);
     }
     bool may_alias(int out, int in) const override {
         const size_t o = static_cast<size_t>(out), i = static_cast<size_t>(in),
@@ -175,7 +176,6 @@ void register_packing(std::string_view op, Packing packing) {
 
 CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {
     register_all_kernels();
-    codegen::set_launcher(name(), launch_kernel);
 }
 
 std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
@@ -197,18 +197,11 @@ Layout CpuDevice::packed_layout(const OpCall& call, std::span<const Type> output
                                                    : found->second(call, outputs);
 }
 
-void CpuDevice::copy_to_host(void* to, const void* from, size_t bytes) {
-    std::memcpy(to, from, bytes);
-}
-void CpuDevice::copy_from_host(void* to, const void* from, size_t bytes) {
-    std::memcpy(to, from, bytes);
-}
-
-std::shared_ptr<const Executable> launch_kernel(codegen::KernelFn fn,
-                                                const codegen::KernelIR& kernel,
-                                                std::vector<codegen::LaunchShape> launches) {
-    if (!fn) return std::make_shared<const VmLaunches>(kernel, launches);
-    return std::make_shared<const KernelLaunch>(fn, kernel, std::move(launches));
+std::shared_ptr<const Executable> CpuDevice::prepare_kernel(
+    const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
+    const codegen::CompiledKernel* code) {
+    if (!code) return std::make_shared<const VmLaunches>(kernel, launches);
+    return std::make_shared<const KernelLaunch>(code->fn, kernel, std::move(launches));
 }
 
 }  // namespace megjit::cpu

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "codegen/launcher.h"
+#include "codegen/compiler.h"
 #include "runtime/device.h"
 
 namespace megjit::cpu {
@@ -32,16 +32,13 @@ public:
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
     runtime::Layout packed_layout(const runtime::OpCall& call,
                                   std::span<const runtime::Type> outputs, int input) override;
-    void copy_to_host(void* to, const void* from, size_t bytes) override;
-    void copy_from_host(void* to, const void* from, size_t bytes) override;
+    // Over all threads of the host.
+    std::shared_ptr<const runtime::Executable> prepare_kernel(
+        const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
+        const codegen::CompiledKernel* code) override;
 
 private:
     std::unique_ptr<runtime::Allocator> allocator_;
 };
-
-// A generated kernel over all host threads; what codegen::launcher("cpu0:0") is.
-std::shared_ptr<const runtime::Executable> launch_kernel(
-    codegen::KernelFn fn, const codegen::KernelIR& kernel,
-    std::vector<codegen::LaunchShape> launches);
 
 }  // namespace megjit::cpu

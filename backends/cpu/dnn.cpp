@@ -79,7 +79,8 @@ public:
     size_t workspace_bytes() const override { return workspace_; }
     std::string_view remark() const override { return remark_; }
 
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
         with_helpers(threads_, [&] { execute(inputs, outputs, static_cast<char*>(workspace)); });
     }
 

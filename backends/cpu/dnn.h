@@ -41,7 +41,8 @@ template <class Run>
 class KernelExecutable final : public runtime::Executable {
 public:
     KernelExecutable(Run run, size_t workspace) : run_(std::move(run)), workspace_(workspace) {}
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
         run_(inputs, outputs, workspace);
     }
     size_t workspace_bytes() const override { return workspace_; }

@@ -85,7 +85,8 @@ public:
     }
     size_t workspace_bytes() const override { return workspace_; }
 
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
         constexpr size_t kMost = 8;
         void *in[kMost], *out[kMost];
         char* const work = static_cast<char*>(workspace);
@@ -97,7 +98,7 @@ public:
         }
         for (size_t i = 0; i < outputs_.size(); ++i)
             out[i] = outputs_[i].converts() ? work + outputs_[i].buffer : outputs[i];
-        inner_->run(in, out, workspace);
+        inner_->enqueue(stream, in, out, workspace);
         for (size_t i = 0; i < outputs_.size(); ++i) {
             const Route& route = outputs_[i];
             if (route.converts())

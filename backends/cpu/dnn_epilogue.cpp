@@ -73,8 +73,10 @@ class AddOntoExecutable final : public runtime::Executable {
 public:
     AddOntoExecutable(Prepared apart, Prepared onto, size_t addend)
         : apart_(std::move(apart)), onto_(std::move(onto)), addend_(addend) {}
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
-        (inputs[addend_] == outputs[0] ? onto_ : apart_)->run(inputs, outputs, workspace);
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        (inputs[addend_] == outputs[0] ? onto_ : apart_)
+            ->enqueue(stream, inputs, outputs, workspace);
     }
     size_t workspace_bytes() const override {
         return std::max(apart_->workspace_bytes(), onto_->workspace_bytes());
@@ -126,7 +128,7 @@ Prepared epilogue_after(Prepared product, const OpCall& call, const memory::desc
     const size_t workspace = product->workspace_bytes();
     const auto run = [product, steps = runtime::epilogue_of(call), rows = rows_of(result, channel)](
                          void* const* in, void* const* out, void* work) {
-        product->run(in, out, work);
+        product->enqueue(runtime::inline_stream(), in, out, work);
         const int64_t grain =
             std::max<int64_t>(1, 32768 / std::max<int64_t>(1, rows.channels * rows.inner));
         runtime::parallel_for(rows.outer, grain, 1, [&](int64_t lo, int64_t hi) {

@@ -113,10 +113,10 @@ Prepared unpacking(const OpCall& call, std::span<const Type> outputs, Prepare pr
         [=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
         char* const work = static_cast<char*>(workspace);
         void* dense = work;
-        unpack->run(in + 1, &dense, work + weights);
+        unpack->enqueue(runtime::inline_stream(), in + 1, &dense, work + weights);
         std::vector<void*> operands(in, in + count);
         operands[1] = dense;
-        inner->run(operands.data(), out, work + weights);
+        inner->enqueue(runtime::inline_stream(), operands.data(), out, work + weights);
     }, weights + scratch);
 }
 

@@ -108,7 +108,8 @@ public:
           workspace_(workspace),
           aliases_(aliases),
           parts_(std::move(parts)) {}
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
         run_(inputs, outputs, workspace);
     }
     size_t workspace_bytes() const override { return workspace_; }

@@ -113,7 +113,8 @@ public:
     }
     size_t workspace_bytes() const override { return x_bytes_ + y_bytes_; }
 
-    void run(void* const* in, void* const* out, void* workspace) const override {
+    void enqueue(runtime::Stream&, void* const* in, void* const* out,
+                 void* workspace) const override {
         IntegerRun run{in[0], static_cast<const int16_t*>(in[1]), static_cast<const float*>(in[2]),
                        static_cast<const float*>(in[3]), out[0]};
         if (x_bytes_) {

@@ -53,14 +53,15 @@ public:
         return std::max(conv_->workspace_bytes(), pack_->workspace_bytes());
     }
 
-    void run(void* const* inputs, void* const* outputs, void* workspace) const override {
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
         std::shared_ptr<const Weights> weights = last_.load();
         if (!weights || std::memcmp(weights->dense.get(), inputs[1], dense_bytes_) != 0) {
             weights = packed(inputs[1], workspace);
             last_.store(weights);
         }
         void* const operands[] = {inputs[0], weights->packed.get(), inputs[2], inputs[3]};
-        conv_->run(operands, outputs, workspace);
+        conv_->enqueue(stream, operands, outputs, workspace);
     }
 
 private:
@@ -86,7 +87,7 @@ private:
         std::memcpy(made->dense.get(), dense, dense_bytes_);
         void* from = made->dense.get();
         void* to = made->packed.get();
-        pack_->run(&from, &to, workspace);
+        pack_->enqueue(runtime::inline_stream(), &from, &to, workspace);
         return made;
     }
 

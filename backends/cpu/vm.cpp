@@ -91,7 +91,8 @@ public:
         fill_constants(words);
     }
 
-    void run(void* const* inputs, void* const* outputs, void*) const override {
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void*) const override {
         // A few elements: no thread, no lambda, no division.
         if (numel_ == 0) return;
         if (numel_ * weight_ <= kGrain) return run_range(inputs, outputs, 0, numel_);

@@ -87,7 +87,8 @@ public:
         });
     }
 
-    void run(void* const* in, void* const* out, void* workspace) const override {
+    void enqueue(runtime::Stream&, void* const* in, void* const* out,
+                 void* workspace) const override {
         WinogradEpilogue epilogue;
         for (const EpilogueStep& step : steps_) {
             if (step.kind == EpilogueStep::Kind::bias)

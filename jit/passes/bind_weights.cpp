@@ -45,6 +45,7 @@ public:
           copied_(graph.value_count()),
           bound_(graph.value_count()),
           rewrite_(graph) {
+        prologue_.set_device(graph.device());
         std::vector<int> others(graph.value_count());  // readers that take it as it is
         for (ValueId output : graph.outputs) ++others[at(output)];
         for (const Node& node : graph.nodes()) {

@@ -23,7 +23,7 @@ public:
     GraphWriter(const GraphWriter&) = delete;
 
     TensorRef placeholder(ValueId value) {
-        TensorRef tensor = runtime::make_tensor(graph_.type(value));
+        TensorRef tensor = runtime::make_placeholder(graph_.type(value), graph_.device());
         values_[tensor->id()] = value;
         return tensor;
     }
@@ -34,8 +34,8 @@ public:
         return found->second;
     }
 
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs,
-                           std::span<const TensorRef> inputs) override {
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                           runtime::Device&) override {
         Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_, .role = role_};
         for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
         const std::vector<Type> types = graph_.types(node.inputs);

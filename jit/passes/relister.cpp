@@ -13,6 +13,7 @@ Relister::Relister(const Graph& graph)
       has_run_(graph.value_count()),
       now_(graph.value_count()),
       viewed_(graph.value_count()) {
+    to_.set_device(graph.device());
     for (ValueId output : graph.outputs) is_output_[at(viewed_by(graph, output))] = true;
     for (const Node& node : graph.nodes()) {
         if (node.kind == NodeKind::input)

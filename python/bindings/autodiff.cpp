@@ -60,23 +60,22 @@ public:
         if (ys.size() != dys.size())
             runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ",
                                                       dys.size(), " gradients dy")});
-        jit::Session* session = running_session();
+        jit::Session* session = jit::Session::running();
         if (!session) return list_from(tape->backward(ys, dys, wanted));
-        if (auto replayed = session->replay_backward(ys, dys, wanted)) {
+        if (auto replayed = session->begin_backward(ys, dys, wanted)) {
             tape->clear();
             return list_from(*replayed);
         }
-        if (session->is_recording()) session->begin_backward(ys, dys, wanted);
         Tensors grads;
         try {
             grads = tape->backward(ys, dys, wanted);
         } catch (...) {
             // The body may catch this and go on: replayed calls run this backward op by op.
-            session->note_open_backward();
-            session->end_backward({});
+            session->now().note_open_backward();
+            session->now().end_backward({});
             throw;
         }
-        session->end_backward(grads);
+        session->now().end_backward(grads);
         return list_from(grads);
     }
     std::shared_ptr<Tape> tape = std::make_shared<Tape>();
@@ -111,7 +110,8 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
             for (const TensorRef& grad : out_grads) grads.append(grad ? wrap(grad) : nb::none());
             return tensors_from((*call)(grads));
         });
-    if (jit::Session* session = running_session(); session && !runtime::context().tapes.empty())
+    if (jit::Session* session = jit::Session::running();
+        session && !runtime::context().tapes.empty())
         session->note_open_backward();
     return list_from(outputs);
 }
@@ -121,9 +121,9 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
 void bind_autodiff(nb::module_& m) {
     nb::class_<PyTape>(m, "Tape", "What a GradManager records.")
         .def(nb::init<>())
-        .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value); })
+        .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value()); })
         .def("watches",
-             [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value); })
+             [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value()); })
         .def("open", [](PyTape& self) { self.open(0); })
         .def("close", &PyTape::close)
         .def("clear", [](PyTape& self) { self.tape->clear(); })
@@ -153,8 +153,12 @@ void bind_autodiff(nb::module_& m) {
             capture->note_unrepeatable("the body makes a random stream");
         new (self) RandomState(seed);
     }, nb::arg("seed") = 0)
-        .def("key", [](RandomState& self) { return wrap(self.key()); },
-             "int32[4] Tensor; the counter goes up by one.")
+        .def("key",
+             [](RandomState& self, nb::handle device) {
+        return wrap(self.key(device.is_none() ? &default_device()
+                                              : &device_named(nb::cast<std::string>(device))));
+    }, nb::arg("device").none() = nb::none(),
+             "int32[4] Tensor on the device; the counter goes up by one.")
         .def("seed",
              [](RandomState& self, uint64_t seed) {
         if (Capture* capture = Capture::current())

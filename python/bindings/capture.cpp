@@ -60,7 +60,8 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
                 source = {.from = SlotSource::From::argument, .argument = i};
         if (source.from == SlotSource::From::argument) continue;
         if (runtime::RandomState* stream = runtime::stream_of(*tensor)) {
-            source = {.from = SlotSource::From::stream, .stream = stream};
+            source = {
+                .from = SlotSource::From::stream, .stream = stream, .device = &tensor->device()};
         } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
             source = {.from = SlotSource::From::getter, .object = getter->second};
         } else if (auto handle = handles_.find(tensor->id()); handle != handles_.end()) {
@@ -79,7 +80,7 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
 std::vector<std::pair<nb::object, uint32_t>> Capture::updates(const jit::Session& session) const {
     std::vector<std::pair<nb::object, uint32_t>> result;
     for (const auto& [address, object] : rebound_) {
-        const TensorRef& value = handle_of(object.ptr()).value;
+        const TensorRef& value = handle_of(object.ptr()).value();
         if (session.is_placeholder(*value)) result.emplace_back(object, value->trace.value);
     }
     return result;

@@ -13,17 +13,13 @@
 
 namespace megjit::python {
 
-// The trace that runs in this thread, or null.
-inline jit::Session* running_session() {
-    return dynamic_cast<jit::Session*>(runtime::context().tracer);
-}
-
 // Where the value of an outside slot comes from in a call without the body.
 struct SlotSource {
     enum class From : uint8_t { argument, handle, stream, getter, constant } from = From::constant;
     size_t argument = 0;
     nb::object object = {};  // handle: a Tensor; getter: a callable that gives a Tensor
-    runtime::RandomState* stream = nullptr;
+    runtime::RandomState* stream = nullptr;  // gives a key, on `device`
+    runtime::Device* device = nullptr;
     TensorRef constant = {};
 };
 
@@ -60,7 +56,6 @@ public:
     std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
 
 private:
-    static uint64_t id_of(PyObject* tensor) { return handle_of(tensor).value->id(); }
     static void remember(std::unordered_map<uint64_t, nb::object>& map, uint64_t key,
                          PyObject* object) {
         map.emplace(key, nb::borrow(object));

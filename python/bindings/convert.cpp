@@ -6,7 +6,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
-#include "runtime/rematerializer.h"
+#include "runtime/host_view.h"
 
 namespace megjit::python {
 namespace {
@@ -54,8 +54,11 @@ DType default_dtype(runtime::Category category) {
                                                     : DType::f32;
 }
 
-TensorRef number_tensor(PyObject* object, DType dtype, bool constant) {
-    TensorRef cached = runtime::scalar_tensor(number_value(object), dtype);
+runtime::Device* default_place = nullptr;
+
+TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::Device& device) {
+    const TensorRef cached =
+        runtime::copied_to(runtime::scalar_tensor(number_value(object), dtype), device);
     if (constant) return cached;
     return runtime::make_tensor(cached->type(), cached->storage());
 }
@@ -63,6 +66,18 @@ TensorRef number_tensor(PyObject* object, DType dtype, bool constant) {
 bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(object); }
 
 }  // namespace
+
+runtime::Device& default_device() {
+    return default_place ? *default_place : runtime::host_device();
+}
+
+void set_default_device(const std::string& name) { default_place = &device_named(name); }
+
+runtime::Device& device_named(const std::string& name) {
+    if (name.empty()) return default_device();
+    if (name.starts_with("cpu") || name.starts_with("multithread")) return runtime::host_device();
+    return runtime::find_device(name);
+}
 
 void set_tensor_class(nb::handle type) {
     result_class = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
@@ -88,14 +103,9 @@ const TensorRef& value_of(PyObject* object) {
                               nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(object)))))},
             runtime::ErrorKind::type);
     // Instances of the base alone begin as raw memory; those of Python classes as zeros.
-    static const TensorRef none;
-    const TensorRef& value = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object))
-                                 ? handle_of(object).value
-                                 : none;
-    if (!value)
-        runtime::user_error({.what = "this Tensor has no value: its __init__ did not run"},
-                            runtime::ErrorKind::type);
-    return value;
+    static const Handle none;
+    const bool is_made = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object));
+    return (is_made ? handle_of(object) : none).value();
 }
 
 Tensors values_of(nb::handle list) {
@@ -152,9 +162,9 @@ DType dtype_from(nb::handle dtype) {
 
 namespace {
 
-TensorRef new_tensor(const Type& type) {
+TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device) {
     try {
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), type);
+        TensorRef tensor = runtime::tensor_from_host(device, type, data);
         if (tensor->storage()->is_worth_listing()) tensor->storage()->list("Tensor", type);
         return tensor;
     } catch (runtime::OutOfMemory& error) {
@@ -165,7 +175,7 @@ TensorRef new_tensor(const Type& type) {
 
 }  // namespace
 
-TensorRef tensor_from_numpy(nb::handle value, bool constant) {
+TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& device) {
     nb::object array = numpy().attr("asarray")(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
     if (name == "object" &&
@@ -188,47 +198,46 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant) {
                 .attr("reshape")(array.attr("shape"));
     Type type{.dtype = dtype};
     for (nb::handle extent : array.attr("shape")) type.shape.push_back(nb::cast<int64_t>(extent));
-    TensorRef tensor = new_tensor(type);
-    if (type.bytes()) std::memcpy(tensor->data(), ArrayBytes(array, false).data(), type.bytes());
+    const TensorRef tensor =
+        new_tensor(type, type.bytes() ? ArrayBytes(array, false).data() : nullptr, device);
     tensor->is_constant = constant;
     return tensor;
 }
 
-TensorRef tensor_from(nb::handle value, bool constant) {
+TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device) {
     if (is_tensor(value.ptr())) return value_of(value.ptr());
     if (is_number(value.ptr()))
-        return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant);
+        return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant,
+                             device);
     if (value.is_none())
         runtime::user_error(
             {.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"},
             runtime::ErrorKind::type);
-    return tensor_from_numpy(value, constant);
+    return tensor_from_numpy(value, constant, device);
 }
 
-const void* host_read(runtime::Tensor& tensor) {
-    if (Capture* capture = Capture::current()) capture->note_read(tensor);
-    if (runtime::Tracer* tracer = runtime::context().tracer) {
-        nb::gil_scoped_release release;  // a segment may run
-        tracer->on_read(tensor);
-    }
-    return runtime::host_data(tensor);
+TensorRef host_row_major(TensorRef tensor) {
+    if (Capture* capture = Capture::current()) capture->note_read(*tensor);
+    runtime::Tracer* tracer = runtime::context().tracer;
+    const auto read = [&] {
+        if (tracer) tracer->on_read(*tensor);
+        runtime::require_data(*tensor);
+        return runtime::copied_to(runtime::row_major(tensor), runtime::host_device());
+    };
+    if (!tracer && tensor->device().stream().is_inline()) return read();
+    nb::gil_scoped_release release;  // a segment may run, work may have to be waited for
+    return read();
 }
 
-TensorRef host_row_major(const TensorRef& tensor) {
-    host_read(*tensor);
-    return runtime::row_major(tensor);
-}
-
-nb::object to_numpy(const TensorRef& given) {
-    const TensorRef value = host_row_major(given);
-    const runtime::Pins pins({&value, 1});
-    const void* data = value->data();
+nb::object to_numpy(TensorRef given) {
+    const TensorRef value = host_row_major(std::move(given));
+    const runtime::HostView data(value);
     const Type& type = value->type();
     nb::object shape = nb::steal(PyTuple_New(type.rank()));
     for (int axis = 0; axis < type.rank(); ++axis)
         PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(type.shape[axis]));
     nb::object array = numpy().attr("empty")(shape, numpy_dtype(type.dtype));
-    if (type.bytes()) std::memcpy(ArrayBytes(array, true).data(), data, type.bytes());
+    if (type.bytes()) std::memcpy(ArrayBytes(array, true).data(), data.data(), type.bytes());
     return array;
 }
 
@@ -259,7 +268,7 @@ void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op
             any_number = true;
             result.emplace_back();
         } else {
-            result.push_back(tensor_from(nb::handle(arg), true));
+            result.push_back(tensor_from(nb::handle(arg), true, runtime::host_device()));
             if (op.promotion != runtime::Promotion::none) meet(result.back());
         }
     }
@@ -282,7 +291,7 @@ void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op
                                       op.promotion == runtime::Promotion::none
                                           ? default_dtype(category_of_number(args[i]))
                                           : dtype,
-                                      true);
+                                      true, runtime::host_device());
         }
 }
 

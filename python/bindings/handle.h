@@ -22,20 +22,41 @@ using runtime::Tensors;
 using runtime::Type;
 
 // A rebindable name for an immutable value: in-place writes of the API rebind it.
-struct Handle {
-    TensorRef value;
+class Handle {
+public:
+    Handle() = default;
+    explicit Handle(TensorRef value) : value_(std::move(value)) {}
+    // Waits while a program runs that rebinds the handle (loan.h). TypeError where no __init__ ran.
+    const TensorRef& value() const {
+        if (!value_) [[unlikely]]
+            wait_for_value();
+        return value_;
+    }
+    void set(TensorRef value) { value_ = std::move(value); }
+
+private:
+    friend class Loan;
+    void wait_for_value() const;
+    TensorRef value_;
 };
+
+// Where new tensors go, and ops without operands compute: what Python's set_default_device said.
+runtime::Device& default_device();
+void set_default_device(const std::string& name);
+// By its physical name, "gpu0:0"; every name of a CPU is the host, "" the default device.
+runtime::Device& device_named(const std::string& name);
 
 // The Python class that results are made of (megengine.Tensor); set once by tensor.py.
 void set_tensor_class(nb::handle type);
 PyTypeObject* tensor_class();
 bool is_tensor(PyObject* object);
 Handle& handle_of(PyObject* object);  // unchecked
-// The value of a Tensor; TypeError for anything else, and for one whose __init__ did not run.
+// The value of a Tensor, as Handle::value; TypeError for anything else. The reference is good until
+// other Python code may run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);  // of a sequence of Tensors
 // An in-place write: the object holds another value from here. A running traced call takes note.
-void rebind(PyObject* tensor, const TensorRef& value);
+void rebind(PyObject* tensor, TensorRef value);
 nb::object wrap(TensorRef value);  // a new megengine.Tensor
 PyObject* wrap_new(TensorRef value);  // the same, for slots
 PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
@@ -45,12 +66,12 @@ nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
 
 // Any Python value as a tensor of the default dtype for it (int -> int32, float -> float32, bool;
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
-TensorRef tensor_from(nb::handle value, bool constant);
-TensorRef tensor_from_numpy(nb::handle array, bool constant);  // anything np.asarray takes
-const void* host_read(
-    runtime::Tensor& tensor);  // data on the host, in its layout; a running trace is told
-TensorRef host_row_major(const TensorRef& tensor);  // the same, and its elements in row-major order
-nb::object to_numpy(const TensorRef& value);  // copies
+TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device);
+TensorRef tensor_from_numpy(nb::handle array, bool constant,
+                            runtime::Device& device);  // anything np.asarray takes
+// The value with its elements in row-major order, on the host; a running trace is told of the read.
+TensorRef host_row_major(TensorRef tensor);
+nb::object to_numpy(TensorRef value);  // copies
 TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by traces
 
 // The operands of one op: tensors as they are, Python scalars in the dtype that promotion gives.

@@ -4,7 +4,7 @@
 
 #include "jit/export.h"
 #include "jit/pipeline.h"
-#include "jit/session.h"
+#include "jit/recorder.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 
@@ -120,9 +120,10 @@ std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, i
     std::vector<size_t> wanted;
     for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
     nb::gil_scoped_release release;
-    const jit::Graph graph = jit::graph_for(model, wanted);
+    jit::Graph graph = jit::graph_for(model, wanted);
+    graph.set_device(default_device());
     return std::make_unique<jit::Program>(run_pipeline(graph, {.opt_level = opt_level}), graph,
-                                          runtime::default_device(), jit::LoweringOptions{});
+                                          jit::LoweringOptions{});
 }
 
 nb::list run_program(jit::Program& program, nb::list tensors) {
@@ -130,6 +131,7 @@ nb::list run_program(jit::Program& program, nb::list tensors) {
     for (nb::handle tensor : tensors) inputs.push_back(host_row_major(value_of(tensor.ptr())));
     {
         nb::gil_scoped_release release;
+        for (TensorRef& input : inputs) input = runtime::copied_to(input, program.graph().device());
         outputs = program.run(inputs);
     }
     nb::list result;
@@ -193,13 +195,14 @@ void bind_model(nb::module_& m) {
     m.def("note_results", [](nb::list results) {
         Tensors tensors;
         for (nb::handle result : results) tensors.push_back(value_of(result.ptr()));
-        if (jit::Session* session = running_session()) session->note_results(tensors);
+        if (jit::Recorder* recorder = jit::Recorder::running()) recorder->note_results(tensors);
     });
     m.def("set_name", [](const Handle& tensor, const std::string& name) {
-        if (jit::Session* session = running_session()) session->note_name(tensor.value, name);
+        if (jit::Recorder* recorder = jit::Recorder::running())
+            recorder->note_name(tensor.value(), name);
     });
     m.def("set_scope", [](const std::string& scope) {
-        if (jit::Session* session = running_session()) session->set_scope(scope);
+        if (jit::Session* session = jit::Session::running()) session->set_scope(scope);
     });
 }
 

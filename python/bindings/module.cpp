@@ -1,5 +1,6 @@
 // The extension module megengine._core.
 #include "backends/cpu/cpu_device.h"
+#include "backends/emulated/emulated_device.h"
 #include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
 #include "codegen/gpu_service.h"
@@ -27,6 +28,18 @@ void start() {
         false);  // what a program still holds when the interpreter ends is no leak of its making
     runtime::register_device(
         std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    for (int i = 0; i < runtime::debug().emulated_gpus; ++i)
+        runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
+            runtime::cat("gpu", i, ":0"), runtime::host_device(),
+            [](std::unique_ptr<runtime::PageSource> pages) -> std::unique_ptr<runtime::Allocator> {
+            return std::make_unique<memory::CachingAllocator>(std::move(pages));
+        }, static_cast<uint64_t>(i)));
+    std::atexit([] {  // no stream works while the process takes itself down
+        for (runtime::Device* device : runtime::all_devices())
+            for (runtime::Stream* stream : {&device->stream(), &device->copy_stream()}) try {
+                    stream->synchronize();
+                } catch (...) {}
+    });
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
     codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
@@ -42,8 +55,25 @@ void start() {
 }  // namespace
 
 void bind_system(nb::module_& m) {
-    m.def("memory_stats", [] {
-        const runtime::MemoryStats stats = runtime::default_device().allocator().stats();
+    // Devices go by their physical names; "" is the default one.
+    const auto on = nb::arg("device") = "";
+    m.def("device_names", [] {
+        nb::list names;
+        for (const runtime::Device* device : runtime::all_devices())
+            names.append(std::string(device->name()));
+        return names;
+    });
+    m.def("set_default_device", &set_default_device);
+    m.def("synchronize", [] {
+        nb::gil_scoped_release release;
+        std::exception_ptr error;
+        for (runtime::Device* device : runtime::all_devices()) try {
+                device->stream().synchronize();
+            } catch (...) { error = std::current_exception(); }
+        if (error) std::rethrow_exception(error);
+    }, "Waits for all queued work, and raises the last error of it.");
+    m.def("memory_stats", [](const std::string& device) {
+        const runtime::MemoryStats stats = device_named(device).allocator().stats();
         nb::dict result;
         result["in_use"] = stats.in_use;
         result["reserved"] = stats.reserved;
@@ -53,22 +83,25 @@ void bind_system(nb::module_& m) {
         result["cap"] =
             stats.cap == runtime::kNoCap ? nb::object(nb::none()) : nb::object(nb::int_(stats.cap));
         return result;
-    });
-    m.def("reset_peak_memory", [] { runtime::default_device().allocator().reset_peak(); });
-    m.def("trim_memory", [] { runtime::default_device().allocator().trim(); });
-    m.def("set_memory_cap", [](size_t bytes) {
-        runtime::default_device().allocator().set_cap(bytes ? bytes : runtime::kNoCap);
-    });
-    m.def("set_memory_growth", [](size_t least, size_t overhead, double factor) {
-        runtime::default_device().allocator().set_growth(
+    }, on);
+    m.def("reset_peak_memory",
+          [](const std::string& device) { device_named(device).allocator().reset_peak(); }, on);
+    m.def("trim_memory", [](const std::string& device) { device_named(device).allocator().trim(); },
+          on);
+    m.def("set_memory_cap", [](size_t bytes, const std::string& device) {
+        device_named(device).allocator().set_cap(bytes ? bytes : runtime::kNoCap);
+    }, nb::arg("bytes"), on);
+    m.def("set_memory_growth",
+          [](size_t least, size_t overhead, double factor, const std::string& device) {
+        device_named(device).allocator().set_growth(
             {.least = least, .overhead = overhead, .factor = factor});
-    });
+    }, nb::arg("least"), nb::arg("overhead"), nb::arg("factor"), on);
     m.def(
         "fail_allocation",
-        [](int64_t after) {
-        runtime::default_device().allocator().fail_after(after < 0 ? runtime::Allocator::kNever
-                                                                   : static_cast<uint64_t>(after));
-    }, nb::arg("after"),
+        [](int64_t after, const std::string& device) {
+        device_named(device).allocator().fail_after(after < 0 ? runtime::Allocator::kNever
+                                                              : static_cast<uint64_t>(after));
+    }, nb::arg("after"), on,
         "For tests: `after` more allocations succeed and the next one fails, once; -1 takes it back.");
     m.def("set_dtr", [](bool is_on, size_t threshold, size_t least_bytes, bool samples) {
         runtime::Rematerializer::instance().configure({.is_on = is_on,

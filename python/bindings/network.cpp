@@ -78,11 +78,11 @@ nb::object variable(const GraphEditor& editor, uint32_t id, nb::type_object type
 
 // A placeholder keeps the type that it was made with: after an edit the object gets another.
 void refresh(const GraphEditor& editor, Handle& variable) {
-    TensorRef& value = variable.value;
+    const TensorRef& value = variable.value();
     if (value->trace.session != editor.id())
         runtime::user_error({.what = "refresh: the variable belongs to another graph"});
     const auto id = static_cast<ValueId>(value->trace.value);
-    if (!(value->type() == editor.value(id).type)) value = editor.placeholder(id);
+    if (!(value->type() == editor.value(id).type)) variable.set(editor.placeholder(id));
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ void bind_network(nb::module_& m) {
              nb::arg("shape"), nb::arg("dtype"), nb::arg("name"))
         .def("add_constant",
              [](GraphEditor& self, const Handle& data, const std::string& name, bool is_parameter) {
-        return static_cast<uint32_t>(self.add_constant(data.value, name, is_parameter));
+        return static_cast<uint32_t>(self.add_constant(data.value(), name, is_parameter));
     }, nb::arg("data"), nb::arg("name"), nb::arg("is_parameter"))
         .def_prop_rw("roots",
                      [](const GraphEditor& self) {
@@ -133,7 +133,7 @@ void bind_network(nb::module_& m) {
     }, nb::arg("node"), nb::arg("operand"), nb::arg("value"))
         .def("set_constant",
              [=](GraphEditor& self, uint32_t node, const Handle& data) {
-        self.set_constant(node_of(node), data.value);
+        self.set_constant(node_of(node), data.value());
     }, nb::arg("node"), nb::arg("data"))
         .def("reset_batch",
              [](GraphEditor& self, const Numbers& inputs, int64_t from, int64_t to) {
@@ -198,7 +198,7 @@ void bind_network(nb::module_& m) {
              nb::arg("of"), nb::arg("optimize"), nb::arg("half_storage"),
              nb::arg("keep_value_names"), nb::arg("keep_op_names"), nb::arg("keep_param_names"));
     m.def("variable_link", [](const Handle& tensor) {
-        return std::pair(tensor.value->trace.session, tensor.value->trace.value);
+        return std::pair(tensor.value()->trace.session, tensor.value()->trace.value);
     }, "The edited graph and the number of a variable.");
     m.def(
         "_set_variables", [](nb::object of_link) { set_variables(std::move(of_link)); },

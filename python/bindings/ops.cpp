@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 
@@ -33,6 +34,10 @@ int64_t integer_from(PyObject* object) {
     return value;
 }
 
+bool is_text(PyObject* object, std::string_view text) {
+    return text == PyUnicode_AsUTF8AndSize(object, nullptr);
+}
+
 Attr attr_from(PyObject* object, const AttrSpec& spec) {
     switch (spec.kind) {
         case AttrKind::integer: return integer_from(object);
@@ -61,16 +66,27 @@ Attr attr_from(PyObject* object, const AttrSpec& spec) {
     throw runtime::InternalError("unknown attribute kind");
 }
 
-Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names) {
+// `place`: set by the argument `device`, which ops without operands take beside their attributes:
+// a name, or a Tensor that lies there.
+Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names,
+                 runtime::Device** place = nullptr) {
     Attrs attrs;
     attrs.reserve(op.attrs.size());
     Py_ssize_t used = 0;
     const Py_ssize_t given = names ? PyTuple_Size(names) : 0;
+    if (op.inputs.empty() && place)
+        for (Py_ssize_t i = 0; i < given; ++i) {
+            if (!is_text(PyTuple_GetItem(names, i), "device")) continue;
+            ++used;
+            if (values[i] == Py_None) continue;
+            *place = is_tensor(values[i])
+                         ? &value_of(values[i])->device()
+                         : &device_named(nb::cast<std::string>(nb::handle(values[i])));
+        }
     for (const AttrSpec& spec : op.attrs) {
         PyObject* value = nullptr;
         for (Py_ssize_t i = 0; i < given && !value; ++i)
-            if (spec.name == PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), nullptr))
-                value = values[i];
+            if (is_text(PyTuple_GetItem(names, i), spec.name)) value = values[i];
         if (value) {
             attrs.push_back(attr_from(value, spec));
             ++used;
@@ -99,9 +115,13 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
         Tensors operands;
         operands.reserve(static_cast<size_t>(count));
         operands_from(args, static_cast<size_t>(count), op, operands);
+        runtime::Device* place = &default_device();
         const Attrs attrs =
-            op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names);
-        Tensors results = runtime::apply(op, attrs, operands);
+            op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names, &place);
+        if (op.is_data_dependent())
+            if (Capture* capture = Capture::current())
+                capture->note_unrepeatable(runtime::cat("the body runs ", op.name, " at once"));
+        Tensors results = runtime::apply(op, attrs, operands, place);
         if (results.size() == 1) return wrap_new(std::move(results[0]));
         return wrap_all(results).release().ptr();
     });
@@ -128,11 +148,11 @@ void pack_operand(const std::string& name, nb::list operands, size_t index, nb::
     }
     const runtime::OpCall call{op, attrs, types};
     const runtime::Layout layout =
-        runtime::default_device().packed_layout(call, infer(call), static_cast<int>(index));
+        tensors[index]->device().packed_layout(call, infer(call), static_cast<int>(index));
     if (!is_packed(layout) || layout == types.at(index).layout) return;
     const TensorRef dense = runtime::row_major(tensors[index]);
-    handle_of(operands[index].ptr()).value =
-        runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0];
+    handle_of(operands[index].ptr())
+        .set(runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0]);
 }
 
 // "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.
@@ -145,6 +165,7 @@ std::string doc_with_signature(const OpDef& op) {
         if (!parts.empty()) parts.emplace_back("/");
         if (!op.attrs.empty()) parts.emplace_back("*");
     }
+    if (op.inputs.empty()) parts.emplace_back("device=None");
     for (const AttrSpec& spec : op.attrs) {
         std::string part(spec.name);
         if (spec.fallback)

@@ -26,7 +26,7 @@ PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t cou
         Tensors operands;
         operands.reserve(count);
         operands_from(args, count, op, operands);
-        return wrap_new(runtime::apply(op, {}, operands)[0]);
+        return wrap_new(runtime::apply(op, {}, operands, &default_device())[0]);
     });
 }
 
@@ -67,9 +67,11 @@ template <PyObject* (*binary)(PyObject*, PyObject*)>
 PyObject* in_place(PyObject* a, PyObject* b) {
     PyObject* result = binary(a, b);
     if (!result || result == Py_NotImplemented) return result;
-    rebind(a, handle_of(result).value);
-    Py_DECREF(result);
-    return Py_NewRef(a);
+    const nb::object made = nb::steal(result);
+    return guard([&] {
+        rebind(a, handle_of(result).value());
+        return Py_NewRef(a);
+    });
 }
 PyObject* in_place_pow(PyObject* a, PyObject* b, PyObject*) { return in_place<slot_pow2>(a, b); }
 
@@ -123,7 +125,7 @@ PyType_Slot kSlots[] = {
 
 // The same bytes under an identity of their own, so that attaching one tensor does not attach the
 // other. What records sees an op: gradients flow through the copy.
-TensorRef copy_of(const TensorRef& value) {
+TensorRef copy_of(TensorRef value) {
     const auto& here = runtime::context();
     if (!here.tracer && here.tapes.empty() && !value->trace.is_edited())
         return runtime::make_tensor(value->type(), value->storage());
@@ -134,7 +136,7 @@ TensorRef copy_of(const TensorRef& value) {
 }
 
 // channels_last is for activations: anything else stays row-major.
-TensorRef in_layout(const TensorRef& value, runtime::Layout layout) {
+TensorRef in_layout(TensorRef value, runtime::Layout layout) {
     const Type& type = value->type();
     const bool has_spatial_axes =
         type.rank() >= 3 && type.rank() <= 5 && runtime::is_floating(type.dtype);
@@ -145,7 +147,9 @@ TensorRef in_layout(const TensorRef& value, runtime::Layout layout) {
     return runtime::apply(relayout, {to_string(layout)}, {&value, 1})[0];
 }
 
-TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
+TensorRef construct(nb::handle data, nb::handle dtype, nb::handle device, bool is_const) {
+    runtime::Device& place =
+        device.is_none() ? default_device() : device_named(nb::cast<std::string>(device));
     TensorRef value;
     if (is_tensor(data.ptr())) {
         value = value_of(data.ptr());
@@ -155,13 +159,19 @@ TensorRef construct(nb::handle data, nb::handle dtype, bool is_const) {
                                      " tensor was given with dtype=", info(dtype_from(dtype)).name),
                                  .fix = "convert with astype"},
                                 runtime::ErrorKind::runtime);
-        return copy_of(value);
+        if (!device.is_none() && !value->is_constant && &place != &value->device())
+            runtime::user_error(
+                {.what = runtime::cat("Tensor: a tensor on ", value->device().name(),
+                                      " was given with device=", place.name()),
+                 .fix = "move it with .to(device)"},
+                runtime::ErrorKind::runtime);
+        return copy_of(value->is_constant ? runtime::copied_to(value, place) : value);
     }
-    value = tensor_from(data, is_const);
+    value = tensor_from(data, is_const, place);
     return dtype.is_none() ? value : cast_now(value, dtype_from(dtype));
 }
 
-nb::object item_of(const TensorRef& given) {
+nb::object item_of(TensorRef given) {
     if (given->type().numel() != 1)
         runtime::user_error({.what = runtime::cat("item() needs one element, this tensor is ",
                                                   to_string(given->type())),
@@ -177,11 +187,11 @@ nb::object item_of(const TensorRef& given) {
     return to_numpy(tensor).attr("item")();
 }
 
-nb::tuple shape_of(const TensorRef& tensor) {
-    nb::object shape = nb::steal(PyTuple_New(tensor->shape().rank()));
-    for (int axis = 0; axis < tensor->shape().rank(); ++axis)
-        PyTuple_SetItem(shape.ptr(), axis, PyLong_FromLongLong(tensor->shape()[axis]));
-    return nb::cast<nb::tuple>(shape);
+nb::tuple shape_of(runtime::Shape shape) {
+    nb::object result = nb::steal(PyTuple_New(shape.rank()));
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        PyTuple_SetItem(result.ptr(), axis, PyLong_FromLongLong(shape[axis]));
+    return nb::cast<nb::tuple>(result);
 }
 
 // An op's result with the dtype that the tensor's own values have.
@@ -212,70 +222,74 @@ void bind_tensor(nb::module_& m) {
     nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots),
                        "Base of megengine.Tensor: a handle to an immutable value.")
         .def("__init__",
-             [](Handle* self, nb::handle data, nb::handle dtype, nb::handle, bool is_const, bool,
-                nb::handle, nb::handle) { new (self) Handle{construct(data, dtype, is_const)}; },
+             [](Handle* self, nb::handle data, nb::handle dtype, nb::handle device, bool is_const,
+                bool, nb::handle,
+                nb::handle) { new (self) Handle{construct(data, dtype, device, is_const)}; },
              nb::arg("data"), nb::arg("dtype").none() = nb::none(),
              nb::arg("device").none() = nb::none(), nb::arg("is_const") = false,
              nb::arg("no_cache") = false, nb::arg("name").none() = nb::none(),
              nb::arg("format").none() = "default")
-        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value->dtype()); },
+        .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value()->dtype()); },
                      nb::sig("def dtype(self) -> numpy.dtype"))
-        .def_prop_ro("ndim", [](const Handle& self) { return self.value->shape().rank(); })
-        .def_prop_ro("_tuple_shape", [](const Handle& self) { return shape_of(self.value); })
+        .def_prop_ro("ndim", [](const Handle& self) { return self.value()->shape().rank(); })
+        .def_prop_ro("_tuple_shape",
+                     [](const Handle& self) { return shape_of(self.value()->shape()); })
         .def_prop_ro("_device_name",
-                     [](const Handle&) { return std::string(runtime::default_device().name()); })
-        .def("numpy", [](const Handle& self) { return to_numpy(self.value); },
+                     [](const Handle& self) { return std::string(self.value()->device().name()); })
+        .def("numpy", [](const Handle& self) { return to_numpy(self.value()); },
              nb::sig("def numpy(self) -> numpy.ndarray"),
              "The value as a NumPy array of the same dtype; a copy.")
-        .def("_item", [](const Handle& self) { return item_of(self.value); })
+        .def("_item", [](const Handle& self) { return item_of(self.value()); })
         .def("detach",
              [](const Handle& self) {
         // A new value of the same bytes: no tape knows it.
         static const runtime::OpDef& reshape = op_named("reshape");
-        const auto& shape = self.value->shape();
+        const TensorRef value = self.value();
+        const auto& shape = value->shape();
         const runtime::WithoutTapes pause;
         return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())},
-                                   {&self.value, 1})[0]);
+                                   {&value, 1})[0]);
     }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset",
              [](nb::handle_t<Handle> self, const Handle& other) {
-        rebind(self.ptr(), other.value);
+        rebind(self.ptr(), other.value());
     }, nb::arg("other"))
         .def("_assign",
              [](nb::handle_t<Handle> self, const Handle& other) {
         const auto& here = runtime::context();
-        rebind(self.ptr(), here.tracer || !here.tapes.empty() ? other.value : copy_of(other.value));
+        rebind(self.ptr(),
+               here.tracer || !here.tapes.empty() ? other.value() : copy_of(other.value()));
     }, nb::arg("other"),
              "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def(
             "to_mkldnn",
             [](const Handle& self) {
-        return wrap(in_layout(self.value, runtime::Layout::channels_last));
+        return wrap(in_layout(self.value(), runtime::Layout::channels_last));
     }, nb::sig("def to_mkldnn(self) -> Tensor"),
             "The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.\n"
             "Functions that do not know the order work on a copy; shape and values are the same in any case.")
         .def("to_dense",
              [](const Handle& self) {
-        return wrap(in_layout(self.value, runtime::Layout::row_major));
+        return wrap(in_layout(self.value(), runtime::Layout::row_major));
     }, nb::sig("def to_dense(self) -> Tensor"), "The same value in row-major order.")
         .def_prop_ro("is_mkldnn",
                      [](const Handle& self) {
-        return self.value->type().layout != runtime::Layout::row_major;
+        return self.value()->type().layout != runtime::Layout::row_major;
     }, "Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.")
-        .def("_value_id", [](const Handle& self) { return self.value->id(); })
-        .def("_has_data", [](const Handle& self) { return self.value->has_data(); })
-        .def("_data_ptr",
-             [](const Handle& self) { return reinterpret_cast<uintptr_t>(host_read(*self.value)); })
+        .def("_value_id", [](const Handle& self) { return self.value()->id(); })
+        .def("_has_data", [](const Handle& self) { return self.value()->has_data(); })
         .def_prop_ro("_layout",
-                     [](const Handle& self) { return to_string(self.value->type().layout); },
+                     [](const Handle& self) { return to_string(self.value()->type().layout); },
                      "Order of memory: row_major, channels_last, or one of the backend's own.")
         .def_prop_ro("_is_packed", [](const Handle& self) {
-        return runtime::is_packed(self.value->type().layout);
+        return runtime::is_packed(self.value()->type().layout);
     });
 
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
-    m.def("apply_const", [](nb::handle value) { return wrap(tensor_from_numpy(value, true)); },
-          nb::arg("value"), nb::sig("def apply_const(value: object) -> Tensor"),
+    m.def("apply_const",
+          [](nb::handle value) {
+        return wrap(tensor_from_numpy(value, true, runtime::host_device()));
+    }, nb::arg("value"), nb::sig("def apply_const(value: object) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");
     m.def("convert_inputs", &convert_inputs,
           nb::sig("def convert_inputs(*args: object) -> list[Tensor]"),

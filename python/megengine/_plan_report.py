@@ -35,7 +35,7 @@ class CallPlanner:
 
     def __init__(self, report: Callable[[str, MemoryPlan], None], limit: int | None, repeats: int):
         self._report = report
-        self._options = {"with_curve": True, **({"memory_limit": limit} if limit else {})}
+        self._options: dict[str, Any] = {"with_curve": True, **({"memory_limit": limit} if limit else {})}
         self._repeats = self._left = repeats
         self._results: dict[_Call, tuple[Any, _Types]] = {}  # by function and types: shape of the result, its tensors
 

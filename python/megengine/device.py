@@ -8,7 +8,7 @@ import operator
 import os
 import re
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _core
 from .core._sizes import to_bytes
@@ -36,12 +36,6 @@ class DeviceType(Enum):
     CAMBRICON = "cambricon"
     ATLAS = "atlas"
     MULTITHREAD = "multithread"
-
-
-def _native(name: str, *args: Any, default: Any = None) -> Any:
-    """Result of the extension's function, or ``default`` in a build without it."""
-    function = getattr(_core, name, None)
-    return default if function is None else function(*args)
 
 
 def physical_name(name: str) -> str:
@@ -114,11 +108,13 @@ def device_of(physical: str) -> Device:
 
 
 def require(name: str) -> str:
-    """Physical name of a device that this process can use. RuntimeError when it cannot."""
+    """Physical name of the place that is meant; every CPU is "cpu0:0". RuntimeError without it."""
     physical = physical_name(name)
-    if not physical.startswith(("cpu", "multithread")) and not physical.startswith("gpu"):
+    if physical.startswith(("cpu", "multithread")):
+        return _core.device_names()[0]
+    if not physical.startswith("gpu"):
         raise RuntimeError(f"device: {name} is not supported by this build; use a cpu or a gpu")
-    if physical.startswith("gpu") and int(physical[3:].split(":")[0]) >= get_device_count("gpu"):
+    if int(physical[3:].split(":")[0]) >= get_device_count("gpu"):
         raise RuntimeError(
             f"device: {name} does not exist; this machine has {get_device_count('gpu')} GPUs"
         )
@@ -131,17 +127,18 @@ def get_default_device() -> str:
 
 
 def set_default_device(device: str = "xpux") -> None:
-    """Where new tensors go. ValueError for a malformed name."""
+    """Where new tensors go. ValueError for a malformed name, RuntimeError for a device that does
+    not exist.
+    """
     global _default
     name = str(device)
-    physical = physical_name(name)
-    _native("set_default_device", physical)
+    _core.set_default_device(require(name))
     _default = name
 
 
 def is_cuda_available() -> bool:
     """Whether there is an NVIDIA GPU that this build can use."""
-    return get_device_count("gpu") > 0
+    return _count("gpu") > 0
 
 
 def is_cambricon_available() -> bool:
@@ -164,7 +161,7 @@ def get_device_count(device_type: str | DeviceType) -> int:
     kind = device_type.value if isinstance(device_type, DeviceType) else str(device_type).lower()
     kind = {
         "cuda": "gpu",
-        "xpu": "gpu" if _native("device_count", "gpu", default=0) else "cpu",
+        "xpu": "gpu" if is_cuda_available() else "cpu",
     }.get(kind, kind)
     if kind not in _KINDS:
         raise ValueError(
@@ -172,7 +169,11 @@ def get_device_count(device_type: str | DeviceType) -> int:
         )
     if kind in ("cpu", "multithread"):
         return os.cpu_count() or 1
-    return int(_native("device_count", kind, default=0)) if kind == "gpu" else 0
+    return _count(kind)
+
+
+def _count(kind: str) -> int:
+    return len({name.split(":")[0] for name in _core.device_names() if name.startswith(kind)})
 
 
 def _where(device: str | None) -> str:
@@ -181,8 +182,7 @@ def _where(device: str | None) -> str:
 
 def _memory(device: str | None) -> dict[str, int]:
     """Counters of one device, in bytes."""
-    _where(device)
-    stats = _core.memory_stats()
+    stats = _core.memory_stats(_where(device))
     return {
         "allocated": stats["in_use"],
         "reserved": stats["reserved"],
@@ -193,9 +193,6 @@ def _memory(device: str | None) -> dict[str, int]:
 
 def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
     """(total, free) bytes of a device, as `set_memory_cap` leaves them."""
-    known = _native("memory_status", _where(device))
-    if known is not None:
-        return tuple(known)
     page = os.sysconf("SC_PAGE_SIZE")
     total, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     cap = get_memory_cap(device)
@@ -226,8 +223,7 @@ def get_max_allocated_memory(device: str | None = None) -> int:
 
 def reset_max_memory_stats(device: str | None = None) -> None:
     """Peaks count from now on."""
-    _where(device)
-    _core.reset_peak_memory()
+    _core.reset_peak_memory(_where(device))
 
 
 def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
@@ -237,21 +233,19 @@ def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
     MemoryError, after cached memory was given back. The variable ``MEGJIT_MEMORY_CAP`` sets it from the
     start. Raises ValueError for a text that is no size and for 0, TypeError for other types.
     """
-    _where(device)
-    _set_cap(cap, "set_memory_cap")
+    _set_cap(cap, "set_memory_cap", _where(device))
 
 
-def _set_cap(cap: int | str | None, what: str) -> None:
+def _set_cap(cap: int | str | None, what: str, place: str) -> None:
     size = 0 if cap is None else to_bytes(cap, what)
     if cap is not None and size == 0:
         raise ValueError(f"{what}: {cap!r} leaves no memory; None lifts the cap")
-    _core.set_memory_cap(size)
+    _core.set_memory_cap(size, place)
 
 
 def get_memory_cap(device: str | None = None) -> int | None:
     """What `set_memory_cap` was given, in bytes; None without a cap."""
-    _where(device)
-    return _core.memory_stats()["cap"]
+    return _core.memory_stats(_where(device))["cap"]
 
 
 def set_prealloc_config(
@@ -271,47 +265,47 @@ def set_prealloc_config(
     assert min_req > 0, f"set_prealloc_config: min_req {min_req} is not positive"
     assert max_overhead >= 0, f"set_prealloc_config: max_overhead {max_overhead} is negative"
     assert growth_factor >= 1, f"set_prealloc_config: growth_factor {growth_factor} is below 1"
-    if DeviceType(device_type) is DeviceType.CPU:
-        _core.set_memory_growth(min_req, max_overhead, growth_factor)
+    kind = DeviceType(device_type).value
+    for place in _core.device_names():
+        if place.startswith(kind):
+            _core.set_memory_growth(min_req, max_overhead, growth_factor, place)
 
 
 def coalesce_free_memory() -> None:
     """Gives free blocks back to the system, also those between blocks that are in use."""
-    _core.trim_memory()
+    for place in _core.device_names():
+        _core.trim_memory(place)
 
 
-def _cuda(what: str, *args: Any) -> Any:
-    value = _native(what, *args)
-    if value is None:
-        raise RuntimeError(
-            f"{what}: there is no CUDA device; check megengine.is_cuda_available() first"
-        )
-    return value
+def _no_cuda(what: str) -> NoReturn:
+    raise RuntimeError(
+        f"{what}: there is no CUDA device; check megengine.is_cuda_available() first"
+    )
 
 
 def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceType.CUDA) -> int:
     """Compute capability of a GPU, 90 for 9.0. RuntimeError without one."""
-    return _cuda("cuda_compute_capability", device)
+    _no_cuda("cuda_compute_capability")
 
 
 def get_cuda_device_property(device: int, device_type: DeviceType = DeviceType.CUDA) -> Any:
     """Name, compute capability and memory of a GPU. RuntimeError without one."""
-    return _cuda("cuda_device_property", device)
+    _no_cuda("cuda_device_property")
 
 
 def get_cuda_version() -> int:
     """CUDA version as 1000 * major + 10 * minor; 0 without CUDA."""
-    return int(_native("cuda_version", default=0))
+    return 0
 
 
 def get_cuda_driver_version() -> int:
     """Driver's CUDA version; 0 without a driver."""
-    return int(_native("cuda_driver_version", default=0))
+    return 0
 
 
 def get_cudnn_version() -> int:
     """cuDNN version; 0 without cuDNN."""
-    return int(_native("cudnn_version", default=0))
+    return 0
 
 
 def get_tensorrt_version() -> int:
@@ -324,8 +318,9 @@ def what_is_xpu() -> str:
     return physical_name("xpux").rstrip("0123456789:")
 
 
+_core.set_default_device(require(_default))
 if os.environ.get("MEGJIT_MEMORY_CAP"):
-    _set_cap(os.environ["MEGJIT_MEMORY_CAP"], "MEGJIT_MEMORY_CAP")
+    _set_cap(os.environ["MEGJIT_MEMORY_CAP"], "MEGJIT_MEMORY_CAP", require(_default))
 
 
 def set_num_threads(count: int | None) -> None:

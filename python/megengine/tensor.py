@@ -167,20 +167,14 @@ class Tensor(ArrayMethodMixin):
 
     def reset_zero(self) -> None:
         """Deprecated: write ``x[...] = 0`` of the same shape."""
-        self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name))
+        self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name, device=self))
 
     def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
         """The value on another device. ValueError for a malformed name, RuntimeError for a missing
         device.
         """
-        target = physical_name(str(device))
-        if target == self._device_name:
-            return ops.identity(self)
-        move = getattr(_core, "copy_to", None)
-        require(target)
-        if move is None:
-            return ops.identity(self)  # one host device: its other names are the same memory
-        return move(self, target)
+        target = require(physical_name(str(device)))
+        return ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
 
     def __repr__(self) -> str:
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"

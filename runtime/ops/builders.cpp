@@ -36,8 +36,9 @@ TensorRef reduce_sum(const TensorRef& x, const Axes& axes, bool keepdims) {
     return op("reduce_sum", {x}, {axes, int64_t{keepdims}});
 }
 
-TensorRef full(const Shape& shape, double value, DType dtype) {
-    return op("full", {}, {extents_of(shape), value, std::string(info(dtype).name)});
+TensorRef full(const Shape& shape, double value, DType dtype, Device& device) {
+    const Attrs attrs{extents_of(shape), value, std::string(info(dtype).name)};
+    return apply(find_op("full"), attrs, {}, &device)[0];
 }
 
 TensorRef reduce_to(const TensorRef& x, const Shape& shape) {

@@ -39,8 +39,10 @@ TensorRef reshape(const TensorRef& x, const Shape& shape);  // x itself when it 
 TensorRef broadcast_to(const TensorRef& x, const Shape& shape);
 TensorRef transpose(const TensorRef& x, const Axes& perm);
 TensorRef reduce_sum(const TensorRef& x, const Axes& axes, bool keepdims);
-TensorRef full(const Shape& shape, double value, DType dtype);
-inline TensorRef zeros_like(const TensorRef& x) { return full(x->shape(), 0, x->dtype()); }
+TensorRef full(const Shape& shape, double value, DType dtype, Device& device);
+inline TensorRef zeros_like(const TensorRef& x) {
+    return full(x->shape(), 0, x->dtype(), x->device());
+}
 // Sums over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting.
 TensorRef reduce_to(const TensorRef& x, const Shape& shape);
 

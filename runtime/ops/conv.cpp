@@ -7,8 +7,9 @@
 // Rules (cited by messages and tests):
 //   C1 one floating dtype          C2 rank 3 to 5, the same for both operands
 //   C3 groups divides the channels of both sides, and w has c / groups input channels
-//   C4 one stride, padding and dilation per spatial axis    C5 the window fits into the padded
-//   extent C6 dy has the batch, channels and extents that conv would give
+//   C4 one stride, padding and dilation per spatial axis
+//   C5 the window fits into the padded extent
+//   C6 dy has the batch, channels and extents that conv would give
 #include "runtime/ops/builders.h"
 #include "runtime/ops/epilogue.h"
 #include "runtime/ops/window.h"

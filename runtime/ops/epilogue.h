@@ -4,10 +4,13 @@
 //   add    adds the next operand, a tensor of the result's type
 //   relu   max(x, 0), or NaN; -inf may become NaN, and a denormal x a smaller one
 // Made by the fuse_epilogues passes, and called by layers that are laid out for inference.
-// Gradients are those of the product and of its steps; relu must be the last one. Rules: E1 float32
-// E2 known words, each once at most    E3 one operand for each word that takes one
-//        E4 a bias has one element a channel, along the channel's axis    E5 an addend has the
-//        result's shape
+// Gradients are those of the product and of its steps; relu must be the last one.
+// Rules:
+//   E1 float32
+//   E2 known words, each once at most
+//   E3 one operand for each word that takes one
+//   E4 a bias has one element a channel, along the channel's axis
+//   E5 an addend has the result's shape
 #pragma once
 
 #include <vector>

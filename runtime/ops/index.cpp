@@ -1,17 +1,22 @@
-// runtime/ops/index.cpp -- reading and writing at places that int32 tensors name. Places below zero
-// count from the end; one outside of its axis is an IndexError when the op runs, before anything is
-// written. Rules: index I1 one int32 tensor per axis, axes distinct     I2 the index tensors
-// broadcast together
-//        index I3 value has the shape that index_get gives, and x's dtype
-//        gather G1 index is int32 of x's rank                  G2 besides the axis, index is not
-//        longer than x scatter G3 source has the shape of index and x's dtype mask M1 the mask is
-//        bool of x's shape                 one_hot O1 an integer tensor, at least one class nms N1
-//        boxes f32[n, 4] and scores f32[n]
+// runtime/ops/index.cpp -- reading and writing at places that int32 tensors name. Places below
+// zero count from the end; one outside of its axis is an IndexError when the op runs, before
+// anything is written.
+// Rules:
+//   index I1 one int32 tensor per axis, axes distinct
+//   I2 the index tensors broadcast together
+//   index I3 value has the shape that index_get gives, and x's dtype
+//   gather G1 index is int32 of x's rank
+//   G2 besides the axis, index is not longer than x
+//   scatter G3 source has the shape of index and x's dtype
+//   mask M1 the mask is bool of x's shape
+//   one_hot O1 an integer tensor, at least one class
+//   nms N1 boxes f32[n, 4] and scores f32[n]
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "runtime/device.h"
+#include "runtime/host_view.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 #include "runtime/parallel.h"
@@ -85,14 +90,14 @@ TensorRef apply_indexed(std::string_view name, Tensors leading, std::span<const 
 Grads grad_index_get(const GradCall& g) {
     const Ints& axes = g.call.integers("axes");
     Grads grads(g.inputs.size());
-    const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
+    const TensorRef zeros = build::zeros_like(g.inputs[0]);
     grads[0] = apply_indexed("index_add", {zeros, g.out_grads[0]}, g.inputs.subspan(1), axes);
     return grads;
 }
 
 // 0, 1, 2... in the given shape.
-TensorRef counted(const Shape& shape) {
-    const TensorRef ones = build::full(Shape{shape.numel()}, 1, DType::i32);
+TensorRef counted(const Shape& shape, Device& device) {
+    const TensorRef ones = build::full(Shape{shape.numel()}, 1, DType::i32, device);
     return build::reshape(build::op("cumsum", {ones}, {int64_t{0}, int64_t{1}, int64_t{0}}), shape);
 }
 
@@ -102,12 +107,13 @@ Grads grad_index_set(const GradCall& g) {
     const TensorRef &dy = g.out_grads[0], &value = g.inputs[1];
     const auto indices = g.inputs.subspan(2);
     Grads grads(g.inputs.size());
-    const TensorRef zeros = build::full(value->shape(), 0, value->dtype());
+    const TensorRef zeros = build::zeros_like(value);
     if (g.needs[0]) grads[0] = apply_indexed("index_set", {dy, zeros}, indices, axes);
     if (g.needs[1]) {
-        const TensorRef own = counted(value->shape());
+        const TensorRef own = counted(value->shape(), value->device());
         const TensorRef last = apply_indexed(
-            "index_set", {build::full(dy->shape(), -1, DType::i32), own}, indices, axes);
+            "index_set", {build::full(dy->shape(), -1, DType::i32, dy->device()), own}, indices,
+            axes);
         const TensorRef wins =
             build::op("equal", {apply_indexed("index_get", {last}, indices, axes), own});
         grads[1] = build::where(wins, apply_indexed("index_get", {dy}, indices, axes), zeros);
@@ -157,7 +163,7 @@ std::vector<Type> infer_scatter(const OpCall& call) {
 }
 
 Grads grad_gather(const GradCall& g) {
-    const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
+    const TensorRef zeros = build::zeros_like(g.inputs[0]);
     return {
         build::op("scatter_add", {zeros, g.inputs[1], g.out_grads[0]}, {g.call.integer("axis")}),
         {}};
@@ -166,13 +172,13 @@ Grads grad_gather(const GradCall& g) {
 Grads grad_scatter(const GradCall& g) {
     const TensorRef &dy = g.out_grads[0], &index = g.inputs[1];
     const Attrs axis = {g.call.integer("axis")};
-    const TensorRef zeros = build::full(index->shape(), 0, dy->dtype());
+    const TensorRef zeros = build::full(index->shape(), 0, dy->dtype(), dy->device());
     Grads grads(3);
     if (g.needs[0]) grads[0] = build::op("scatter", {dy, index, zeros}, axis);
     if (g.needs[2]) {
-        const TensorRef own = counted(index->shape());
-        const TensorRef last =
-            build::op("scatter", {build::full(dy->shape(), -1, DType::i32), index, own}, axis);
+        const TensorRef own = counted(index->shape(), index->device());
+        const TensorRef last = build::op(
+            "scatter", {build::full(dy->shape(), -1, DType::i32, dy->device()), index, own}, axis);
         const TensorRef wins = build::op("equal", {build::op("gather", {last, index}, axis), own});
         grads[2] = build::where(wins, build::op("gather", {dy, index}, axis), zeros);
     }
@@ -262,13 +268,14 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
                cat("mask_select M1: the mask is ", to_string(Type{DType::b8, x.shape}), ", not ",
                    to_string(mask)),
                "broadcast the mask, or compare to make it bool");
-    const auto* flags = inputs[1]->as<uint8_t>();
+    const HostView data(inputs[0]), flag_data(inputs[1]);
+    const auto* flags = flag_data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, x.numel());
     const Shape shape{offsets.back()};
-    const TensorRef values = empty_tensor(default_device(), {x.dtype, shape}),
-                    places = empty_tensor(default_device(), {DType::i32, shape});
+    const TensorRef values = empty_tensor(host_device(), {x.dtype, shape}),
+                    places = empty_tensor(host_device(), {DType::i32, shape});
     const size_t bytes = size_of(x.dtype);
-    const char* from = inputs[0]->as<char>();
+    const char* from = data.as<char>();
     char* to = values->as<char>();
     auto* at = places->as<int32_t>();
     for_each_true(flags, x.numel(), offsets, [=](int64_t k, int64_t i) {
@@ -276,13 +283,15 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
         std::memcpy(to + static_cast<size_t>(k) * bytes, from + static_cast<size_t>(i) * bytes,
                     bytes);
     });
-    return {values, places};
+    Device& device = inputs[0]->device();
+    return {copied_to(values, device), copied_to(places, device)};
 }
 
 Grads grad_mask_select(const GradCall& g) {
     if (!g.out_grads[0]) return Grads(2);
     const Shape& shape = g.inputs[0]->shape();
-    const TensorRef zeros = build::full(Shape{shape.numel()}, 0, g.inputs[0]->dtype());
+    const TensorRef zeros =
+        build::full(Shape{shape.numel()}, 0, g.inputs[0]->dtype(), g.inputs[0]->device());
     return {
         build::reshape(apply_indexed("index_add", {zeros, g.out_grads[0]}, {&g.outputs[1], 1}, {0}),
                        shape),
@@ -294,11 +303,11 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
     if (mask.dtype != DType::b8)
         refuse(call, cat("nonzero M1: the mask is bool, not ", info(mask.dtype).name),
                "compare with 0", ErrorKind::type);
-    const auto* flags = inputs[0]->as<uint8_t>();
+    const HostView data(inputs[0]);
+    const auto* flags = data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, mask.numel());
     const int rank = mask.rank();
-    const TensorRef places =
-        empty_tensor(default_device(), {DType::i32, Shape{offsets.back(), rank}});
+    const TensorRef places = empty_tensor(host_device(), {DType::i32, Shape{offsets.back(), rank}});
     auto* at = places->as<int32_t>();
     for_each_true(flags, mask.numel(), offsets, [=, &mask](int64_t k, int64_t i) {
         for (int axis = rank - 1; axis >= 0; --axis) {
@@ -306,7 +315,7 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
             i /= mask.shape[axis];
         }
     });
-    return {places};
+    return {copied_to(places, inputs[0]->device())};
 }
 
 // --- boxes ----------------------------------------------------------------------------------
@@ -330,8 +339,9 @@ std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> in
         refuse(call, "nms N1: boxes are f32[n, 4] and scores f32[n]");
     const auto limit = call.integer("max_output");
     const auto threshold = static_cast<float>(call.real("iou_thresh"));
-    const Box* box = inputs[0]->as<Box>();
-    const float* score = inputs[1]->as<float>();
+    const HostView box_data(inputs[0]), score_data(inputs[1]);
+    const Box* box = box_data.as<Box>();
+    const float* score = score_data.as<float>();
     std::vector<int32_t> order(static_cast<size_t>(boxes.shape[0])), kept;
     std::iota(order.begin(), order.end(), 0);
     const auto key = [=](int32_t i) {
@@ -345,10 +355,8 @@ std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> in
                          [&](int32_t k) { return overlap(box[k], box[i]) > threshold; }))
             kept.push_back(i);
     }
-    const TensorRef result =
-        empty_tensor(default_device(), {DType::i32, Shape{static_cast<int64_t>(kept.size())}});
-    if (!kept.empty()) std::memcpy(result->data(), kept.data(), kept.size() * sizeof(int32_t));
-    return {result};
+    const Type type{DType::i32, Shape{static_cast<int64_t>(kept.size())}};
+    return {tensor_from_host(inputs[0]->device(), type, kept.data())};
 }
 
 std::vector<Type> infer_one_hot(const OpCall& call) {

@@ -52,8 +52,8 @@ TensorRef transposed(const TensorRef& x) {
     std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
     return build::transpose(x, perm);
 }
-TensorRef identity_matrix(int64_t n) {
-    const TensorRef ones = build::full({n}, 1, DType::i32);
+TensorRef identity_matrix(int64_t n, Device& device) {
+    const TensorRef ones = build::full({n}, 1, DType::i32, device);
     const TensorRef labels = build::op("cumsum", {ones}, {int64_t{0}, int64_t{1}, int64_t{0}});
     return build::op("one_hot", {labels}, {n, std::string("float32")});
 }
@@ -87,7 +87,7 @@ Grads grad_svd(const GradCall& g) {
         u = first(u, with_last(u->shape(), m, k));
         vh = first(vh, with_last(vh->shape(), k, n));
     }
-    const TensorRef eye = identity_matrix(k);
+    const TensorRef eye = identity_matrix(k, s->device());
     TensorRef middle;  // of dx = u middle vh + what lies outside of u and v
     const auto accumulate = [](TensorRef& to, const TensorRef& more) {
         to = to ? build::add(to, more) : more;

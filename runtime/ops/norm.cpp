@@ -3,11 +3,13 @@
 // + eps), M elements in a group, <v> the sum over the group.
 //   dx = s * r * (dy - <dy> / M - xh * <dy xh> / M)      dscale = <dy xh>      dbias = <dy>
 // Source: Ioffe and Szegedy 2015, "Batch Normalization", section 3; Ba et al. 2016, "Layer
-// Normalization". Rules: N1 x has a floating dtype    N2 x has a channel axis (batch), or at least
-// `axes` axes (layer)
-//        N3 scale and bias have one element per channel (batch), or the trailing shape (layer)
-//        N4 scale and bias are float32 or of x's dtype    N5 dy has x's type, mean and var the
-//        statistics' type N6 a group is not empty
+// Normalization". Rules:
+//   N1 x has a floating dtype
+//   N2 x has a channel axis (batch), or at least `axes` axes (layer)
+//   N3 scale and bias have one element per channel (batch), or the trailing shape (layer)
+//   N4 scale and bias are float32 or of x's dtype
+//   N5 dy has x's type, mean and var the statistics' type
+//   N6 a group is not empty
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -182,7 +184,7 @@ SecondOrder second_order(const Groups& groups, const TensorRef& x0, const Tensor
                          const TensorRef& g0, const TensorRef& gs0, const TensorRef& gb0) {
     const TensorRef x = as_f32(x0), dy = as_f32(dy0), mean = build::reshape(mean0, groups.stats);
     const TensorRef s = scale0 ? build::reshape(as_f32(scale0), groups.affine)
-                               : build::full(groups.affine, 1, DType::f32);
+                               : build::full(groups.affine, 1, DType::f32, x->device());
     const TensorRef g = g0 ? as_f32(g0) : build::zeros_like(x);
     const TensorRef gs = gs0 ? build::reshape(as_f32(gs0), groups.affine) : build::zeros_like(s);
     const TensorRef gb = gb0 ? build::reshape(as_f32(gb0), groups.affine) : build::zeros_like(s);

@@ -1,9 +1,13 @@
 // runtime/ops/pool.cpp -- max and average pooling over [n, c, spatial...], with given windows or
 // adaptive ones (output place o of out covers input [floor(o * in / out), ceil((o + 1) * in /
-// out))). Rules: P1 a floating dtype    P2 rank 3 to 5    P3 one kernel, stride and padding per
-// spatial axis
-//        P4 padding is smaller than the kernel, so that every window holds an element
-//        P5 the window fits into the padded extent    P6 dy has the shape that the forward op gives
+// out))).
+// Rules:
+//   P1 a floating dtype
+//   P2 rank 3 to 5
+//   P3 one kernel, stride and padding per spatial axis
+//   P4 padding is smaller than the kernel, so that every window holds an element
+//   P5 the window fits into the padded extent
+//   P6 dy has the shape that the forward op gives
 // Max: a NaN in the window wins; the gradient goes to the first largest element in row-major order.
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"

@@ -1,9 +1,12 @@
-// runtime/ops/random.cpp -- random numbers as pure functions of a key: int32[4], the seed and the
-// counter of the draw, low half first. Source of the bits: runtime/philox.h. Rules: key K1 the key
-// is int32[4]          gamma, beta, poisson D1 float32 parameters of one shape
-//        dropout_mask P1 0 <= drop_prob < 1  permutation N1 0 <= n < 2^31
-//        multinomial W1 float32 weights [n] or [rows, n], and between 1 and n samples without
-//        replacement
+// runtime/ops/random.cpp -- random numbers as pure functions of a key: int32[4], the seed and
+// the counter of the draw, low half first. Source of the bits: runtime/philox.h.
+// Rules:
+//   key K1 the key is int32[4]
+//   gamma, beta, poisson D1 float32 parameters of one shape
+//   dropout_mask P1 0 <= drop_prob < 1
+//   permutation N1 0 <= n < 2^31
+//   multinomial W1 float32 weights [n] or [rows, n], and between 1 and n samples without
+//      replacement
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 

@@ -84,7 +84,8 @@ Grads grad_prod(const GradCall& g) {
     const TensorRef& x = g.inputs[0];
     const Ints& axes = g.call.integers("axes");
     const TensorRef zero = build::number(0, x), is_zero = build::op("equal", {x, zero});
-    const TensorRef safe = build::where(is_zero, build::full(x->shape(), 1, x->dtype()), x);
+    const TensorRef safe =
+        build::where(is_zero, build::full(x->shape(), 1, x->dtype(), x->device()), x);
     const TensorRef product = build::op("reduce_prod", {safe}, {axes, int64_t{1}});
     const TensorRef zeros = build::broadcast_to(
         build::reduce_sum(build::cast(is_zero, DType::f32), axes, true), x->shape());

@@ -1,10 +1,16 @@
 // runtime/ops/shape.cpp -- ops that move elements and compute nothing: views, broadcasting, slices,
 // concatenation, padding; constants; parts of complex numbers.
-// Rules: reshape R1 equal element counts              broadcast_to B1 trailing extents equal or 1
-//        transpose T1 perm names every axis once      slice L1 one begin, end, step per axis
-//        slice L2 begin lies inside the axis          slice_set L3 value has the region's shape and
-//        dtype concat C1 equal ranks  C2 equal extents besides the axis pad P1 one width per axis,
-//        none negative     pad P2 reflect: widths below the extent, edge: not empty
+// Rules:
+//   reshape R1 equal element counts
+//   broadcast_to B1 trailing extents equal or 1
+//   transpose T1 perm names every axis once
+//   slice L1 one begin, end, step per axis
+//   slice L2 begin lies inside the axis
+//   slice_set L3 value has the region's shape and dtype
+//   concat C1 equal ranks
+//   C2 equal extents besides the axis
+//   pad P1 one width per axis, none negative
+//   pad P2 reflect: widths below the extent, edge: not empty
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -197,7 +203,9 @@ std::vector<Type> infer_part(const OpCall& call) {
     return {{DType::f32, call.inputs[0].shape}};
 }
 
-TensorRef zero_part(const TensorRef& like) { return build::full(like->shape(), 0, DType::f32); }
+TensorRef zero_part(const TensorRef& like) {
+    return build::full(like->shape(), 0, DType::f32, like->device());
+}
 
 std::vector<AttrSpec> region_specs() {
     return {
@@ -248,7 +256,7 @@ std::vector<OpDef> moving_ops() {
          .attrs = region_specs(),
          .infer = infer_slice,
          .grad = [](const GradCall& g) -> Grads {
-        const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
+        const TensorRef zeros = build::zeros_like(g.inputs[0]);
         return {build::op("slice_set", {zeros, g.out_grads[0]}, region_attrs(g.call))};
     },
          .keeps = Keeps::nothing,
@@ -263,9 +271,9 @@ std::vector<OpDef> moving_ops() {
         const TensorRef& dy = g.out_grads[0];
         Grads grads(2);
         if (g.needs[0])
-            grads[0] =
-                build::op("slice_set", {dy, build::full(g.inputs[1]->shape(), 0, dy->dtype())},
-                          region_attrs(g.call));
+            grads[0] = build::op(
+                "slice_set", {dy, build::full(g.inputs[1]->shape(), 0, dy->dtype(), dy->device())},
+                region_attrs(g.call));
         if (g.needs[1]) grads[1] = build::op("slice", {dy}, region_attrs(g.call));
         return grads;
     },
@@ -314,6 +322,20 @@ std::vector<OpDef> making_ops() {
     },
          .keeps = Keeps::nothing,
          .cost = moves},
+        // Alone of all ops it has its result on another device than its operand.
+        {.name = "copy_to",
+         .doc = "x on another device, by its physical name.",
+         .inputs = {"x"},
+         .attrs = {{"device", AttrKind::text}},
+         .grad = [](const GradCall& g) -> Grads {
+        return {
+            build::op("copy_to", {g.out_grads[0]}, {std::string(g.inputs[0]->device().name())})};
+    },
+         .keeps = Keeps::nothing,
+         .direct = [](const OpCall& call, std::span<const TensorRef> inputs) -> Tensors {
+        const TensorRef there = copied_to(inputs[0], find_device(call.text("device")));
+        return {make_tensor(there->type(), there->storage())};
+    }},
         {.name = "full",
          .doc = "A tensor of one value.",
          .attrs = {{"shape", AttrKind::integers},

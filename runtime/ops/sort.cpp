@@ -1,5 +1,7 @@
 // runtime/ops/sort.cpp -- order along one axis: sort, topk, and cumulative sums.
-// Rules: S1 the dtype has an order (not complex)     topk K1 1 <= k <= extent of the axis
+// Rules:
+//   S1 the dtype has an order (not complex)
+//   topk K1 1 <= k <= extent of the axis
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -37,7 +39,7 @@ std::vector<Type> infer_cumsum(const OpCall& call) {
 // Each element goes back to where it came from.
 Grads grad_sort(const GradCall& g) {
     if (!g.out_grads[0]) return Grads(1);
-    const TensorRef zeros = build::full(g.inputs[0]->shape(), 0, g.inputs[0]->dtype());
+    const TensorRef zeros = build::zeros_like(g.inputs[0]);
     return {build::op("scatter", {zeros, g.outputs[1], g.out_grads[0]}, {g.call.integer("axis")})};
 }
 

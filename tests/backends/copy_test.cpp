@@ -165,7 +165,7 @@ TEST(Copy, ComplexNumbersKeepTheirPartsThroughCopies) {
     std::vector<std::complex<float>> y(6);
     void* in[] = {const_cast<std::complex<float>*>(x.data())};
     void* out[] = {y.data()};
-    cpu.prepare(call, outputs)->run(in, out, nullptr);
+    cpu.prepare(call, outputs)->enqueue(runtime::inline_stream(), in, out, nullptr);
     EXPECT_EQ(y, (std::vector<std::complex<float>>{x[0], x[3], x[1], x[4], x[2], x[5]}));
 }
 

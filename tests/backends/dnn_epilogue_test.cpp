@@ -114,9 +114,9 @@ TEST_P(AddOnto, TheResultOnItsAddendHasTheBitsOfOneApart) {
                        onto = floats(addend), kept = onto;
     const Aligned workspace(executable->workspace_bytes());
     void *in[] = {fa.data(), fb.data(), kept.data()}, *out[] = {apart.data()};
-    executable->run(in, out, workspace.p);
+    executable->enqueue(runtime::inline_stream(), in, out, workspace.p);
     in[2] = out[0] = onto.data();
-    executable->run(in, out, workspace.p);
+    executable->enqueue(runtime::inline_stream(), in, out, workspace.p);
     EXPECT_EQ(onto, apart);
 }
 

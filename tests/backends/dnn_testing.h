@@ -87,7 +87,7 @@ inline runtime::Device& device() {
         return true;
     }();
     (void)once;
-    return runtime::default_device();
+    return runtime::host_device();
 }
 
 // Infers, prepares and runs. The layout pass may ask for other layouts of results than infer gives.
@@ -116,7 +116,7 @@ inline std::vector<Values> run(std::string_view name, const std::vector<Values>&
     }
     const Aligned workspace(executable->workspace_bytes());
     std::memset(workspace.p, 0x7F, executable->workspace_bytes());
-    executable->run(in.data(), out.data(), workspace.p);
+    executable->enqueue(runtime::inline_stream(), in.data(), out.data(), workspace.p);
     std::vector<Values> results;
     for (size_t o = 0; o < outputs.size(); ++o) {
         Values result{outputs[o], std::vector<double>(static_cast<size_t>(outputs[o].numel()))};

@@ -58,7 +58,7 @@ inline std::vector<Values> run_any(std::string_view name, const std::vector<Valu
     }
     const Aligned workspace(executable->workspace_bytes());
     std::memset(workspace.p, 0x7F, executable->workspace_bytes());
-    executable->run(in.data(), out.data(), workspace.p);
+    executable->enqueue(runtime::inline_stream(), in.data(), out.data(), workspace.p);
     std::vector<Values> results;
     for (size_t o = 0; o < outputs.size(); ++o) {
         Values& result = results.emplace_back(

@@ -31,7 +31,8 @@ void expect_like_interpreter(const Shape& a, const Shape& b, const Shape& c) {
     for (auto& values : data) inputs.push_back(values.data());
     std::vector<float> got(static_cast<size_t>(output.numel())), wanted = got;
     void *got_out[] = {got.data()}, *wanted_out[] = {wanted.data()};
-    prepare_vm(bound.kernel, bound.launch)->run(inputs.data(), got_out, nullptr);
+    prepare_vm(bound.kernel, bound.launch)
+        ->enqueue(runtime::inline_stream(), inputs.data(), got_out, nullptr);
     codegen::interpret(bound.kernel, bound.launch, inputs.data(), wanted_out);
     EXPECT_EQ(got, wanted) << to_string(a) << " * " << to_string(b) << " + " << to_string(c);
 }
@@ -58,8 +59,8 @@ TEST(Vm, LetsTheOutputLieOnAnInput) {
     const auto vm = prepare_vm(kernel, {{5000}, {1}});
     void *in[] = {data.data()}, *out[] = {apart.data()};
     ASSERT_TRUE(vm->may_alias(0, 0));
-    vm->run(in, out, nullptr);
-    vm->run(in, in, nullptr);
+    vm->enqueue(runtime::inline_stream(), in, out, nullptr);
+    vm->enqueue(runtime::inline_stream(), in, in, nullptr);
     EXPECT_EQ(data, apart);
 }
 

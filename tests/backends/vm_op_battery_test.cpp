@@ -21,7 +21,8 @@ TEST_P(VmOpBattery, HasTheInterpretersBits) {
                     outputs.emplace_back(c.output_bytes(k) + 1);
                 for (auto& output : outputs) pointers.push_back(output.data());
                 prepare_vm(c.kernel, c.launch)
-                    ->run(c.input_pointers().data(), pointers.data(), nullptr);
+                    ->enqueue(runtime::inline_stream(), c.input_pointers().data(), pointers.data(),
+                              nullptr);
                 ASSERT_EQ(battery_fault_of(c, outputs, c.expected()), "")
                     << entry.name << "of " << c.launch.numel() << " elements";
             }

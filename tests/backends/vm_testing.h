@@ -32,7 +32,8 @@ std::vector<Out> run_program(const std::function<Expr(std::vector<Expr>)>& build
     std::vector<Out> result(static_cast<size_t>(n));
     void* outputs[] = {result.data()};
     const codegen::LaunchShape launch{{n}, std::vector<int64_t>(in_types.size(), 1)};
-    prepare_vm(kernel, launch)->run(const_cast<void**>(pointers), outputs, nullptr);
+    prepare_vm(kernel, launch)
+        ->enqueue(runtime::inline_stream(), const_cast<void**>(pointers), outputs, nullptr);
     return result;
 }
 
@@ -59,7 +60,8 @@ inline std::vector<float> run_op(const OpDef& op, const Attrs& attrs,
     for (const auto& input : inputs) pointers.push_back(const_cast<float*>(input.data()));
     std::vector<float> result(static_cast<size_t>(n));
     void* outputs[] = {result.data()};
-    prepare_vm(bound.kernel, bound.launch)->run(pointers.data(), outputs, nullptr);
+    prepare_vm(bound.kernel, bound.launch)
+        ->enqueue(runtime::inline_stream(), pointers.data(), outputs, nullptr);
     return result;
 }
 

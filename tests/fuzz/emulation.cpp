@@ -125,7 +125,7 @@ std::vector<TensorRef> Emulation::run(const Graph& graph, std::span<const Tensor
             case jit::NodeKind::fused:
                 for (ValueId output : node.outputs)
                     results.push_back(
-                        runtime::empty_tensor(runtime::default_device(), graph.type(output)));
+                        runtime::empty_tensor(runtime::host_device(), graph.type(output)));
                 for_each_launch(node, [&](const KernelIR& kernel, const LaunchShape& shape,
                                           size_t in, size_t out) {
                     launch(kernel, shape,

@@ -17,7 +17,7 @@ using runtime::cat;
 using runtime::Tensor;
 
 TensorRef copy_of(const TensorRef& tensor) {
-    TensorRef copy = runtime::empty_tensor(runtime::default_device(), tensor->type());
+    TensorRef copy = runtime::empty_tensor(runtime::host_device(), tensor->type());
     std::memcpy(copy->data(), tensor->data(), tensor->type().bytes());
     return copy;
 }
@@ -65,7 +65,7 @@ Graph optimized(const Graph& graph, Temper temper,
 
 std::vector<TensorRef> run_program(const Graph& graph, const Subject& subject) {
     jit::Program program(
-        graph, subject.graph, runtime::default_device(),
+        graph, subject.graph,
         {.check = true, .donatable = std::vector<bool>(subject.inputs.size(), true)});
     const auto run = [&] {
         std::vector<TensorRef> inputs = copies_of(subject.inputs);
@@ -101,7 +101,7 @@ Footprint footprint_of(const Graph& graph, const Graph& recorded) {
             footprint.traffic += graph.type(id).bytes();
         for (ValueId id : node.outputs) footprint.traffic += graph.type(id).bytes();
     }
-    const jit::Program program(graph, recorded, runtime::default_device(), {});
+    const jit::Program program(graph, recorded, {});
     footprint.arena = program.plan().arena_bytes;
     footprint.peak_live = program.plan().peak_live_bytes;
     return footprint;

@@ -34,7 +34,7 @@ Shape resized(const Shape& shape, const Edit& edit) {
 // The first elements along each axis.
 TensorRef corner(const TensorRef& tensor, const Shape& shape) {
     if (shape == tensor->shape()) return tensor;
-    TensorRef result = runtime::empty_tensor(runtime::default_device(), {tensor->dtype(), shape});
+    TensorRef result = runtime::empty_tensor(runtime::host_device(), {tensor->dtype(), shape});
     const auto strides = tensor->shape().row_major_strides();
     const size_t size = size_of(tensor->dtype());
     for (int64_t i = 0; i < shape.numel(); ++i) {

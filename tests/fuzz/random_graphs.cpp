@@ -80,7 +80,7 @@ private:
     }
 
     TensorRef draw(const Type& of) {
-        TensorRef tensor = runtime::empty_tensor(runtime::default_device(), of);
+        TensorRef tensor = runtime::empty_tensor(runtime::host_device(), of);
         if (temper_ == Temper::wild) {
             random_.fill(of.dtype, tensor->data(), of.numel());
             return tensor;

@@ -42,7 +42,7 @@ enum class Signs { all_up, all_down, mixed, to_zero };  // to_zero: what may be 
 TensorRef moved(const TensorRef& tensor, double by, bool relative, Signs signs,
                 std::minstd_rand& random) {
     if (!is_floating(tensor->dtype()) || (by == 0 && !relative)) return tensor;
-    TensorRef result = runtime::empty_tensor(runtime::default_device(), tensor->type());
+    TensorRef result = runtime::empty_tensor(runtime::host_device(), tensor->type());
     for (int64_t i = 0; i < tensor->type().numel(); ++i) {
         const double x = item_as_double(*tensor, i),
                      step = by + (relative ? kBackward * std::fabs(x) : 0);

@@ -22,7 +22,7 @@ constexpr std::string_view kBlock =
     "return %9\n";
 
 PipelineOptions options_for(std::vector<bool> fixed) {
-    return {.opt_level = 3, .device = &runtime::default_device(), .fixed = std::move(fixed)};
+    return {.opt_level = 3, .device = &runtime::host_device(), .fixed = std::move(fixed)};
 }
 const std::vector<bool> kAllButX{false, true, true, true, true};
 
@@ -48,20 +48,18 @@ TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
     const TensorRef want = interpret(recorded, inputs)[0];
-    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded,
-                    runtime::default_device(), {.check = true});
+    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded, {.check = true});
     for (int i = 0; i < 2; ++i) expect_near(program.run(inputs)[0], want);
 }
 
 TEST_F(BindWeights, OtherWeightsArePackedAgain) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
-    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded,
-                    runtime::default_device(), {.check = true});
+    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded, {.check = true});
     program.run(inputs);
     for (const size_t slot : {1u, 2u, 3u, 4u}) {
         const TensorRef before = inputs[slot];
-        inputs[slot] = runtime::empty_tensor(runtime::default_device(), before->type());
+        inputs[slot] = runtime::empty_tensor(runtime::host_device(), before->type());
         for (int64_t i = 0; i < before->type().numel(); ++i)
             inputs[slot]->as<float>()[i] = 0.5f - before->as<float>()[i];
         expect_near(program.run(inputs)[0], interpret(recorded, inputs)[0]);
@@ -73,9 +71,7 @@ TEST_F(BindWeights, WhatThePlanCountsHoldsThePackedWeights) {
     const Graph plain = run_pipeline(recorded, options_for({})),
                 bound = run_pipeline(recorded, options_for(kAllButX));
     const auto planned = [&](const Graph& graph) {
-        return Program(graph, recorded, runtime::default_device(), {.only_plan = true})
-            .plan()
-            .planned_bytes;
+        return plan_of(graph, recorded, {}).planned_bytes;
     };
     EXPECT_GE(planned(bound), recorded.type(static_cast<ValueId>(1)).bytes() +
                                   recorded.type(static_cast<ValueId>(0)).bytes());

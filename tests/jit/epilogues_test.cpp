@@ -32,7 +32,7 @@ std::vector<TensorRef> inputs_of(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::input) continue;
         TensorRef tensor =
-            runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+            runtime::empty_tensor(runtime::host_device(), graph.type(node.outputs[0]));
         for (int64_t i = 0; i < tensor->type().numel(); ++i)
             tensor->as<float>()[i] =
                 static_cast<float>((i * 37 + node.slot * 11) % 101) / 64.0f - 0.77f;
@@ -149,7 +149,7 @@ constexpr std::string_view kMlpBlock =
     "%11: f32[64, 128] = matmul %10 %1 {transpose_a=0, transpose_b=0}\nreturn %11\n";
 
 size_t peak_of(const Graph& graph) {
-    return Program(graph, graph, runtime::default_device(), {.check = true}).plan().peak_live_bytes;
+    return Program(graph, graph, {.check = true}).plan().peak_live_bytes;
 }
 
 void expect_less_traffic_and_no_more_memory(const Graph& graph) {
@@ -177,7 +177,7 @@ struct Needs {
 };
 Needs needs_of(std::string_view text) {
     const Graph graph = parse_graph(text);
-    Program program(graph, graph, runtime::default_device(), {.check = true});
+    Program program(graph, graph, {.check = true});
     std::vector<TensorRef> inputs = inputs_of(graph);
     const auto expected = values_of(interpret(graph, inputs)[0]);
     EXPECT_EQ(values_of(program.run(inputs)[0]), expected);

@@ -28,7 +28,7 @@ std::vector<TensorRef> random_inputs(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::input) continue;
         TensorRef tensor =
-            runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+            runtime::empty_tensor(runtime::host_device(), graph.type(node.outputs[0]));
         for (int64_t i = 0; i < tensor->type().numel(); ++i) tensor->as<float>()[i] = draw(random);
         inputs.push_back(std::move(tensor));
     }

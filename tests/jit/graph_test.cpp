@@ -22,7 +22,7 @@ TEST_F(GraphText, ParseUndoesPrint) { EXPECT_EQ(print(parse_graph(kLinear)), kLi
 
 TEST_F(GraphText, LargeConstantsKeepEveryBit) {
     Graph graph;
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(),
+    TensorRef tensor = runtime::empty_tensor(runtime::host_device(),
                                              {.dtype = runtime::DType::f32, .shape = {40}});
     for (int i = 0; i < 40; ++i) tensor->as<float>()[i] = 1.0f / static_cast<float>(i);
     graph.outputs = {graph.add_constant(tensor)};

@@ -18,7 +18,7 @@ inline std::vector<TensorRef> inputs_for(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::input) continue;
         TensorRef tensor =
-            runtime::empty_tensor(runtime::default_device(), graph.type(node.outputs[0]));
+            runtime::empty_tensor(runtime::host_device(), graph.type(node.outputs[0]));
         for (int64_t i = 0; i < tensor->type().numel(); ++i)
             tensor->as<float>()[i] =
                 static_cast<float>((i * 37 + node.slot * 11) % 17) / 8.0f - 1.0f;

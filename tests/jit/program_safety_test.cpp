@@ -8,8 +8,8 @@ namespace megjit::jit { namespace {
 using ProgramSafetyTest = World;
 
 TensorRef indices(int32_t value) {
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(),
-                                             {.dtype = runtime::DType::i32, .shape = {1}});
+    TensorRef tensor =
+        runtime::empty_tensor(runtime::host_device(), {.dtype = runtime::DType::i32, .shape = {1}});
     *tensor->as<int32_t>() = value;
     return tensor;
 }
@@ -18,8 +18,8 @@ TensorRef indices(int32_t value) {
 TEST_F(ProgramSafetyTest, TemporaryValuesDoNotOverwriteWhatSomebodyReads) {
     const Graph graph = parse_graph(
         "%0: f32[64] = input 0\n%1: f32[64] = relu %0\n%2: f32[] = reduce_sum %1 {axes=[0], keepdims=0}\nreturn %2\n");
-    Program program(graph, graph, runtime::default_device(), {.check = true, .donatable = {true}});
-    const TensorRef x = runtime::empty_tensor(runtime::default_device(),
+    Program program(graph, graph, {.check = true, .donatable = {true}});
+    const TensorRef x = runtime::empty_tensor(runtime::host_device(),
                                               {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, -1.0f);
     std::vector<TensorRef> inputs = {x};
@@ -31,9 +31,8 @@ TEST_F(ProgramSafetyTest, TemporaryValuesDoNotOverwriteWhatSomebodyReads) {
 TEST_F(ProgramSafetyTest, AFailedRunLeavesItsInputsAsTheyWere) {
     const Graph graph = parse_graph(
         "%0: f32[64] = input 0\n%1: i32[1] = input 1\n%2: f32[64] = neg %0\n%3: f32[1] = index_get %2 %1 {axes=[0]}\nreturn %2 %3\n");
-    Program program(graph, graph, runtime::default_device(),
-                    {.check = true, .donatable = {true, false}});
-    TensorRef x = runtime::empty_tensor(runtime::default_device(),
+    Program program(graph, graph, {.check = true, .donatable = {true, false}});
+    TensorRef x = runtime::empty_tensor(runtime::host_device(),
                                         {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, 2.0f);
     std::vector<TensorRef> inputs = {std::move(x), indices(64)};
@@ -45,9 +44,9 @@ TEST_F(ProgramSafetyTest, AFailedRunLeavesItsInputsAsTheyWere) {
 
 TEST_F(ProgramSafetyTest, AnInputWithoutAValueIsRefused) {
     const Graph graph = parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %0\nreturn %1\n");
-    Program program(graph, graph, runtime::default_device(), {.check = true});
+    Program program(graph, graph, {.check = true});
     std::vector<TensorRef> inputs = {
-        runtime::make_tensor({.dtype = runtime::DType::f32, .shape = {2}})};
+        runtime::make_placeholder({.shape = {2}}, runtime::host_device())};
     EXPECT_THROW(program.run(inputs), runtime::UserError);
 }
 

@@ -4,10 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/emulated/emulated_device.h"
 #include "jit/graph.h"
 #include "memory/caching_allocator.h"
+#include "runtime/host_view.h"
 #include "runtime/op.h"
-#include "runtime/rematerializer.h"
 
 namespace megjit::jit {
 
@@ -18,6 +19,13 @@ protected:
             runtime::register_all_ops();
             runtime::register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
+                "gpu0:0", runtime::host_device(),
+                [](std::unique_ptr<runtime::PageSource> pages)
+                    -> std::unique_ptr<runtime::Allocator> {
+                return std::make_unique<memory::CachingAllocator>(std::move(pages));
+            },
+                1));
             return true;
         }();
         (void)once;
@@ -25,15 +33,15 @@ protected:
 };
 
 inline TensorRef floats(const runtime::Shape& shape, std::initializer_list<float> values) {
-    TensorRef tensor = runtime::empty_tensor(runtime::default_device(),
+    TensorRef tensor = runtime::empty_tensor(runtime::host_device(),
                                              {.dtype = runtime::DType::f32, .shape = shape});
     std::copy(values.begin(), values.end(), tensor->as<float>());
     return tensor;
 }
 
 inline std::vector<float> values_of(const TensorRef& tensor) {
-    const runtime::Pins pins({&tensor, 1});  // another thread may evict it meanwhile
-    return {tensor->as<float>(), tensor->as<float>() + tensor->type().numel()};
+    const runtime::HostView view(tensor);
+    return {view.as<float>(), view.as<float>() + tensor->type().numel()};
 }
 
 }  // namespace megjit::jit

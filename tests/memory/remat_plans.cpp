@@ -1,7 +1,9 @@
 // Problems of recomputation and their plans as text, for the judge in test_optimal_plans.py.
-//     remat_plans problem FILE   the problem of a recorded graph
-//     (MEGJIT_DUMP=drop_dead_again@folder) remat_plans plans          problems from stdin; for each
-//     its plans, one a line: peak, cost, steps; then an empty line
+//     remat_plans problem FILE
+//         the problem of a recorded graph (MEGJIT_DUMP=drop_dead_again@folder)
+//     remat_plans plans
+//         problems from stdin; for each its plans, one a line (peak, cost, steps), and an empty
+//         line
 // A problem is one number after the other: count of values; of each bytes, is_kept, must_stay;
 // count of steps; of each cost, repeatable, in_place, scratch, and three lists, each behind its
 // length: reads, writes, overwrites.
@@ -60,7 +62,7 @@ bool read(RematProblem& problem) {
 
 // As a traced function has it whose parameters are updated where they lie.
 void print_problem_of(const jit::Graph& graph) {
-    jit::PipelineOptions options{.device = &runtime::default_device()};
+    jit::PipelineOptions options{.device = &runtime::host_device()};
     options.donatable.assign(graph.nodes().size(), true);
     options.choose_plan = [](const RematProblem& problem) {
         print(problem);

@@ -81,7 +81,7 @@ Floats compute(const char* name, const KernelIR& kernel, const std::vector<const
     for (const Floats* input : inputs) in.push_back(const_cast<float*>(input->data()));
     Floats result(inputs[0]->size()), other(result.size());
     void* out[] = {result.data()};
-    cpu::prepare_vm(kernel, launch)->run(in.data(), out, nullptr);
+    cpu::prepare_vm(kernel, launch)->enqueue(runtime::inline_stream(), in.data(), out, nullptr);
     out[0] = other.data();
     auto& service = codegen::KernelService::instance();
     for (std::string_view backend : service.backends()) {

@@ -88,6 +88,29 @@ def test_sync_waits_and_off_compiles_nothing(environment, fake_compiler):
     run("call(); assert f.kernels() == []", {**slow, "MEGJIT_COMPILE": "off"})
 
 
+def test_a_signal_s_handler_does_not_wait_for_the_call_that_it_interrupts(environment, fake_compiler):
+    program = """
+import signal
+w, told = mge.Parameter(x.numpy()), ""
+step = trace(lambda: w._reset(w * 2 + 1), symbolic=True, opt_level=3)
+def on_alarm(*_):
+    global told
+    try:
+        w.numpy()
+    except RuntimeError as error:
+        told = str(error)
+    if "this very thread" in told:
+        open_gate()
+    else:  # the body still runs
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+signal.signal(signal.SIGALRM, on_alarm)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+step()
+np.testing.assert_array_equal(w.numpy(), right)
+"""
+    run(program, {**with_fake(environment, fake_compiler, "slow"), "MEGJIT_COMPILE": "sync"})
+
+
 def test_an_unknown_mode_is_an_error(environment):
     done = run("call()", {**environment, "MEGJIT_COMPILE": "later"}, status=1)
     assert "async, sync and off" in done.stderr

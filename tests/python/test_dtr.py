@@ -229,6 +229,7 @@ def test_values_outlive_disable():
     assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(values, plain))
 
 
+@pytest.mark.host("numbers that an accelerator has used stay there for a while")
 def test_nothing_is_kept_when_all_is_gone():
     before, known = in_use(), _core.dtr_stats()["values"]
     budget(4 * MIB)
@@ -275,6 +276,7 @@ def test_a_traced_function_reads_evicted_values_and_overwrites_none():
     assert all(np.array_equal(v.numpy(), p) for v, p in zip(values, plain))
 
 
+@pytest.mark.host("a device that is in use does not survive a fork")
 def test_a_forked_child_goes_on():
     plain = [value.numpy() for value in chain(12)]
     budget(4 * MIB)

@@ -7,7 +7,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import jit
+from megengine import _core, jit
 from megengine.autodiff import GradManager
 from megengine.jit import TraceError, exclude_from_trace, trace
 
@@ -479,3 +479,14 @@ def test_wrong_options_are_refused():
         trace(lambda x: x, opt_level=7)
     with pytest.raises(TypeError):
         trace(3)
+
+
+def test_options_are_fields_and_others_are_refused():
+    options = _core.TraceOptions(name="f", pipeline=_core.PipelineOptions(opt_level=3))
+    other = options.copy()
+    other.pipeline.memory.limit = 5
+    assert (options.name, options.pipeline.opt_level, options.pipeline.memory.limit, other.pipeline.memory.limit) == ("f", 3, 0, 5)
+    with pytest.raises(AttributeError, match="level"):
+        _core.PipelineOptions(level=3)
+    with pytest.raises(TypeError):
+        _core.TraceOptions(symbolic="yes")

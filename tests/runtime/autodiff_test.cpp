@@ -15,7 +15,7 @@ protected:
     void SetUp() override { context().tapes = {&tape_}; }
     void TearDown() override { context().tapes.clear(); }
     Tensors backward(const TensorRef& y, std::initializer_list<TensorRef> wanted) {
-        const TensorRef dy = build::full(y->shape(), 1, y->dtype());
+        const TensorRef dy = build::full(y->shape(), 1, y->dtype(), y->device());
         return tape_.backward({&y, 1}, {&dy, 1}, {wanted.begin(), wanted.size()});
     }
     Tape tape_;
@@ -63,7 +63,8 @@ TEST_F(TapeTest, AnOuterTapeSeesTheBackwardOfAnInnerOne) {
     tape_.watch(x);
     inner.watch(x);
     context().tapes.push_back(&inner);
-    const TensorRef y = build::mul(build::mul(x, x), x), dy = build::full({1}, 1, DType::f32);
+    const TensorRef y = build::mul(build::mul(x, x), x),
+                    dy = build::full({1}, 1, DType::f32, host_device());
     const TensorRef first = inner.backward({&y, 1}, {&dy, 1}, {&x, 1})[0];
     context().tapes.pop_back();
     EXPECT_EQ(values_of(first), (std::vector<float>{27}));

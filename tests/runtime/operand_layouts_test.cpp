@@ -13,7 +13,7 @@ using jit::values_of;
 class LayoutsTest : public jit::World {
 protected:
     static TensorRef counted(const Shape& shape) {
-        TensorRef tensor = empty_tensor(default_device(), {.dtype = DType::f32, .shape = shape});
+        TensorRef tensor = empty_tensor(host_device(), {.dtype = DType::f32, .shape = shape});
         std::iota(tensor->as<float>(), tensor->as<float>() + shape.numel(), 1.0f);
         return tensor;
     }
@@ -27,7 +27,7 @@ protected:
     static TensorRef packed(const TensorRef& x, const TensorRef& w, const Attrs& attrs) {
         const std::vector<Type> types{x->type(), w->type()};
         const OpCall call{find_op("conv"), attrs, types};
-        return in(default_device().packed_layout(call, infer(call), 1), w);
+        return in(host_device().packed_layout(call, infer(call), 1), w);
     }
     const Attrs plain_{std::vector<int64_t>{1}, std::vector<int64_t>{0}, std::vector<int64_t>{1},
                        int64_t{1}};

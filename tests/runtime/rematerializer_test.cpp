@@ -22,12 +22,12 @@ constexpr int64_t kNumel = 1024;
 constexpr size_t kBytes = kNumel * sizeof(float);
 
 TensorRef numbers(int64_t numel = kNumel) {
-    TensorRef tensor = empty_tensor(default_device(), {.dtype = DType::f32, .shape = {numel}});
+    TensorRef tensor = empty_tensor(host_device(), {.dtype = DType::f32, .shape = {numel}});
     for (int64_t i = 0; i < numel; ++i) tensor->as<float>()[i] = static_cast<float>(i) / 512 - 1;
     return tensor;
 }
 
-size_t bytes_in_use() { return default_device().allocator().stats().in_use; }
+size_t bytes_in_use() { return host_device().allocator().stats().in_use; }
 
 class RematerializerTest : public jit::World {
 protected:
@@ -42,7 +42,7 @@ protected:
     }
     void TearDown() override {
         here().configure({});
-        default_device().allocator().set_cap(kNoCap);
+        host_device().allocator().set_cap(kNoCap);
         EXPECT_EQ(here().stats().values, 0u);
         EXPECT_EQ(bytes_in_use(), before_);
     }
@@ -53,7 +53,7 @@ protected:
     }
     static void evict_all() {
         bound(1);
-        EXPECT_THROW(here().allocate(default_device(), 2), OutOfMemory);
+        EXPECT_THROW(here().allocate(host_device(), 2), OutOfMemory);
         bound(0);
     }
     // Data that went elsewhere in memory and back.
@@ -204,20 +204,20 @@ TEST_F(RematerializerTest, WhatIsReadAgainIsNotOverwritten) {
 TEST_F(RematerializerTest, TheThresholdIsKeptOverAChainTenTimesAsLarge) {
     std::vector<TensorRef> chain{numbers()};
     bound(bytes_in_use() + 5 * kBytes);
-    default_device().allocator().reset_peak();
+    host_device().allocator().reset_peak();
     for (int i = 0; i < 60; ++i) chain.push_back(build::op("tanh", {chain.back()}));
     for (size_t i = chain.size() - 1; i > 0; --i) {
         const std::vector<float> later = values_of(chain[i]);
         EXPECT_EQ(values_of(build::op("tanh", {chain[i - 1]})), later) << i;
     }
-    EXPECT_LE(default_device().allocator().stats().peak_in_use, before_ + 6 * kBytes);
+    EXPECT_LE(host_device().allocator().stats().peak_in_use, before_ + 6 * kBytes);
 }
 
 TEST_F(RematerializerTest, SmallValuesOfTensorsStay) {
     bound(0, kBytes + 1);
     const TensorRef x = numbers(), y = build::op("exp", {x});
     here().configure({.is_on = true, .threshold = 1, .least_bytes = kBytes + 1});
-    EXPECT_THROW(here().allocate(default_device(), 1), OutOfMemory);
+    EXPECT_THROW(here().allocate(host_device(), 1), OutOfMemory);
     EXPECT_EQ(bytes_in_use(), before_ + 2 * kBytes);
 }
 
@@ -235,9 +235,9 @@ TEST_F(RematerializerTest, WhatCannotBeKeptIsToldInBytes) {
 
 TEST_F(RematerializerTest, ACapOfTheDeviceEvictsToo) {
     constexpr int64_t kLarge = int64_t{1} << 20;
-    default_device().allocator().trim();
-    default_device().allocator().set_cap(default_device().allocator().stats().reserved +
-                                         6 * kLarge * sizeof(float));
+    host_device().allocator().trim();
+    host_device().allocator().set_cap(host_device().allocator().stats().reserved +
+                                      6 * kLarge * sizeof(float));
     std::vector<TensorRef> chain{numbers(kLarge)};
     for (int i = 0; i < 20; ++i) chain.push_back(build::op("tanh", {chain.back()}));
     EXPECT_EQ(values_of(build::op("tanh", {chain[2]})), values_of(chain[3]));
@@ -299,7 +299,7 @@ void on_a_small_stack(std::function<void()> body) {
 
 TEST_F(RematerializerTest, ChainsOfAnyLengthFitASmallStack) {
     on_a_small_stack([&] {
-        const TensorRef x = build::full({kNumel}, 0, DType::f32);
+        const TensorRef x = build::full({kNumel}, 0, DType::f32, host_device());
         TensorRef y = x;
         for (int i = 0; i < 10000; ++i) y = build::add(y, 1);
         evict_all();
@@ -340,7 +340,7 @@ void train_some() {
 }
 
 TEST_F(RematerializerTest, TwoThreadsShareOneThreshold) {
-    default_device().allocator().reset_peak();
+    host_device().allocator().reset_peak();
     const size_t threshold = bytes_in_use() + 24 * kBytes;
     bound(threshold);
     std::thread other([] {
@@ -348,7 +348,7 @@ TEST_F(RematerializerTest, TwoThreadsShareOneThreshold) {
     });
     for (int i = 0; i < 20; ++i) train_some();
     other.join();
-    EXPECT_LE(default_device().allocator().stats().peak_in_use, threshold);
+    EXPECT_LE(host_device().allocator().stats().peak_in_use, threshold);
 }
 
 TEST_F(RematerializerTest, AForkedChildGoesOnWhileAnotherThreadWorks) {

@@ -58,7 +58,7 @@ class GradScaler:
         else:
             ys = [y]
         if dy is None:
-            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name) for v in ys]
+            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name, device=v) for v in ys]
         else:
             dys = list(dy) if isinstance(dy, (tuple, list)) else [dy]
         gm.backward(y=ys, dy=[ops.mul(d, self.scale_factor) for d in dys])
@@ -150,7 +150,7 @@ class Xla_GradScaler(GradScaler):
         """``gm.backward`` with dy times ``scale_factor``; gradients are divided by it."""
         ys = list(y) if isinstance(y, (tuple, list)) else [y]
         if dy is None:
-            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name) for v in ys]
+            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name, device=v) for v in ys]
         else:
             dys = list(dy) if isinstance(dy, (tuple, list)) else [dy]
         gm.backward(y=ys, dy=[ops.mul(d, scale_factor) for d in dys])

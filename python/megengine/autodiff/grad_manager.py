@@ -138,8 +138,12 @@ class GradManager:
             )
         self._tape = _core.Tape()
         self._recording = True
-        for spec in list(self._attach_specs.values()):
-            self._watch(spec)
+        try:
+            for spec in list(self._attach_specs.values()):
+                self._watch(spec)
+        except BaseException:
+            self.release()
+            raise
 
     def release(self) -> None:
         """End the recording, if one is on, and free its history."""
@@ -253,7 +257,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     if dy is None:
-        return [ops.full(shape=y._tuple_shape, value=1.0, dtype=y.dtype.name) for y in ys]
+        return [ops.full(shape=y._tuple_shape, value=1.0, dtype=y.dtype.name, device=y) for y in ys]
     dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy", "Tensors")
     if len(dys) != len(ys):
         raise ValueError(f"backward: {len(ys)} tensors y but {len(dys)} gradients dy")

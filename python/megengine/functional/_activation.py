@@ -75,7 +75,7 @@ def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
     if axis is None:
         axis = 0 if ndim in (0, 1, 3) else 1
     if ndim == 0:
-        return ops.full(shape=(), value=1.0, dtype=inp.dtype.name)
+        return ops.full(shape=(), value=1.0, dtype=inp.dtype.name, device=inp)
     if isinstance(axis, (list, tuple)):
         axes = normalize_axes(axis, ndim, "softmax")
         shifted = ops.exp(ops.sub(inp, ops.reduce_max(inp, axes=axes, keepdims=True)))
@@ -101,7 +101,7 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
     axes = normalize_axes(axis, inp.ndim, "logsumexp")
     shift = ops.reduce_max(inp.detach(), axes=axes, keepdims=True)
     shift = ops.where(
-        ops.isfinite(shift), shift, ops.full(shape=(), value=0.0, dtype=shift.dtype.name)
+        ops.isfinite(shift), shift, ops.full(shape=(), value=0.0, dtype=shift.dtype.name, device=shift)
     )
     total = ops.reduce_sum(ops.exp(ops.sub(inp, shift)), axes=axes, keepdims=True)
     y = ops.add(ops.log(total), shift)
@@ -121,7 +121,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     if not training or drop_prob == 0:
         return inp
     mask = ops.dropout_mask(
-        default_random_state().key(), shape=inp._tuple_shape, drop_prob=float(drop_prob)
+        default_random_state().key(inp._device_name), shape=inp._tuple_shape, drop_prob=float(drop_prob)
     )
     if inp.dtype.name != "float32":
         mask = ops.cast(mask, dtype=inp.dtype.name)

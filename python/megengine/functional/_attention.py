@@ -130,7 +130,7 @@ def _extend(
                         ops.reshape(more, shape=(1, 1, size)), shape=(n, 1, size)
                     )
                 else:
-                    more = ops.full(shape=(n, 1, size), value=more, dtype=x.dtype.name)
+                    more = ops.full(shape=(n, 1, size), value=more, dtype=x.dtype.name, device=x)
                 x = ops.concat(x, more, axis=1)
             pair.append(x)
         k, v = pair

@@ -11,7 +11,7 @@ from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import IntsLike, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
-from ..device import Device
+from ..device import Device, require
 from ..tensor import Tensor
 
 __all__ = [
@@ -46,47 +46,48 @@ def full(
         return on(device, _broadcast_to(value, extents))
     if dtype is None:
         dtype = np.asarray(value).dtype
-    return on(
-        device, ops.full(shape=_checked(extents), value=float(value), dtype=dtype_name(dtype))
-    )
+    return _filled(extents, float(value), dtype, device)
 
 
-def _checked(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _filled(
+    shape: tuple[int, ...], value: float, dtype: DTypeLike, device: str | Device | None
+) -> Tensor:
     for extent in shape:
         if extent < 0:
             raise ValueError(f"shape {list(shape)} has a negative extent")
-    return shape
+    place = None if device is None else require(str(device))
+    return ops.full(shape=shape, value=value, dtype=dtype_name(dtype), device=place)
 
 
 def zeros(
     shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
 ) -> Tensor:
     """Every element is 0."""
-    return on(device, ops.full(shape=_checked(as_ints(shape)), value=0.0, dtype=dtype_name(dtype)))
+    return _filled(as_ints(shape), 0.0, dtype, device)
 
 
 def ones(
     shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
 ) -> Tensor:
     """Every element is 1."""
-    return on(device, ops.full(shape=_checked(as_ints(shape)), value=1.0, dtype=dtype_name(dtype)))
+    return _filled(as_ints(shape), 1.0, dtype, device)
 
 
 def full_like(inp: Tensor, value: int | float) -> Tensor:
     """``value`` in the shape, dtype and device of ``inp``."""
     if isinstance(value, Tensor):
         return _broadcast_to(ops.cast(value, dtype=inp.dtype.name), inp._tuple_shape)
-    return ops.full(shape=inp._tuple_shape, value=float(value), dtype=inp.dtype.name)
+    return ops.full(shape=inp._tuple_shape, value=float(value), dtype=inp.dtype.name, device=inp)
 
 
 def zeros_like(inp: Tensor) -> Tensor:
     """0 in the shape, dtype and device of ``inp``."""
-    return ops.full(shape=inp._tuple_shape, value=0.0, dtype=inp.dtype.name)
+    return ops.full(shape=inp._tuple_shape, value=0.0, dtype=inp.dtype.name, device=inp)
 
 
 def ones_like(inp: Tensor) -> Tensor:
     """1 in the shape, dtype and device of ``inp``."""
-    return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name)
+    return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name, device=inp)
 
 
 def eye(

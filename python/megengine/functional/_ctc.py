@@ -109,6 +109,6 @@ def _shifted(alpha: Tensor, by: int) -> Tensor:
     """alpha[:, s - by], never reached for s < by."""
     batch, states = alpha._tuple_shape
     if by >= states:
-        return ops.full(shape=(batch, states), value=_NEVER, dtype="float32")
+        return ops.full(shape=(batch, states), value=_NEVER, dtype="float32", device=alpha)
     kept = ops.slice(alpha, begin=(0, 0), end=(batch, states - by), step=(1, 1))
     return ops.pad(kept, before=(0, by), after=(0, 0), mode="constant", value=_NEVER)

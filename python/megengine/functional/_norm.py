@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..distributed import Group
 
 
-def _channels(x: Tensor | None, c: int, fallback: float) -> Tensor:
+def _channels(x: Tensor | None, c: int, fallback: float, near: Tensor) -> Tensor:
     """A per-channel term as [c]."""
     if x is None:
-        return ops.full(shape=(c,), value=fallback, dtype="float32")
+        return ops.full(shape=(c,), value=fallback, dtype="float32", device=near)
     if x.size != c:
         raise ValueError(f"batch_norm: a term of shape {list(x._tuple_shape)} for {c} channels")
     return x if x._tuple_shape == (c,) else ops.reshape(x, shape=(c,))
@@ -54,7 +54,7 @@ def batch_norm(
         (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
     out, mean, var = ops.batch_norm(
-        inp, _channels(weight, c, 1.0), _channels(bias, c, 0.0), eps=float(eps)
+        inp, _channels(weight, c, 1.0, inp), _channels(bias, c, 0.0, inp), eps=float(eps)
     )
     if inp._format != "default":
         out._format = inp._format
@@ -85,12 +85,12 @@ def _normalize_by(
     """The affine map of given statistics, as one multiply-add over the input."""
     c = inp._tuple_shape[1]
     across = (1, c) + (1,) * (inp.ndim - 2)
-    scale = ops.rsqrt(ops.add(_channels(var, c, 1.0), float(eps)))
+    scale = ops.rsqrt(ops.add(_channels(var, c, 1.0, inp), float(eps)))
     if weight is not None:
-        scale = ops.mul(scale, _channels(weight, c, 1.0))
-    shift = ops.neg(ops.mul(_channels(mean, c, 0.0), scale))
+        scale = ops.mul(scale, _channels(weight, c, 1.0, inp))
+    shift = ops.neg(ops.mul(_channels(mean, c, 0.0, inp), scale))
     if bias is not None:
-        shift = ops.add(shift, _channels(bias, c, 0.0))
+        shift = ops.add(shift, _channels(bias, c, 0.0, inp))
     scale, shift = ops.reshape(scale, shape=across), ops.reshape(shift, shape=across)
     if inp.dtype != scale.dtype:
         scale, shift = (ops.cast(t, dtype=inp.dtype.name) for t in (scale, shift))
@@ -186,12 +186,14 @@ def _layer_norm(
     if weight is None and bias is None:
         return ops.layer_norm(x, axes=axes, eps=float(eps), affine=False)[0]
     weight = (
-        ops.full(shape=inner, value=1.0, dtype="float32")
+        ops.full(shape=inner, value=1.0, dtype="float32", device=x)
         if weight is None
         else _shaped(weight, inner)
     )
     bias = (
-        ops.full(shape=inner, value=0.0, dtype="float32") if bias is None else _shaped(bias, inner)
+        ops.full(shape=inner, value=0.0, dtype="float32", device=x)
+        if bias is None
+        else _shaped(bias, inner)
     )
     return ops.layer_norm(x, weight, bias, axes=axes, eps=float(eps), affine=True)[0]
 

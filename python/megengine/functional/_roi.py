@@ -122,11 +122,11 @@ def roi_pooling(
     maps = ops.index_get(inp, ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,)), axes=(0,))
     if kind == "average":
         return _mean_of_bins(maps, rows, cols)
-    low = ops.full(shape=(), value=-3e38, dtype=maps.dtype.name)
+    low = ops.full(shape=(), value=-3e38, dtype=maps.dtype.name, device=maps)
     bands = _joined([_masked_max(maps, rows, i, 2, low) for i in range(ph)], 2)  # [m, c, ph, w]
     bins = _joined([_masked_max(bands, cols, j, 3, low) for j in range(pw)], 3)
     empty = ops.less_equal(bins, -2e38)
-    return ops.where(empty, ops.full(shape=(), value=0.0, dtype=maps.dtype.name), bins)
+    return ops.where(empty, ops.full(shape=(), value=0.0, dtype=maps.dtype.name, device=maps), bins)
 
 
 def _joined(parts: list[Tensor], axis: int) -> Tensor:

@@ -75,11 +75,11 @@ def _lanczos4(t: Tensor) -> list[tuple[int, Tensor]]:
     for offset in range(-3, 5):
         d = ops.mul(ops.sub(t, float(offset)), np.pi)
         near = ops.less(ops.abs(d), 1e-4)
-        safe = ops.where(near, ops.full(shape=(), value=1.0, dtype="float32"), d)
+        safe = ops.where(near, ops.full(shape=(), value=1.0, dtype="float32", device=d), d)
         w = ops.true_div(
             ops.mul(ops.sin(safe), ops.sin(ops.mul(safe, 0.25))), ops.mul(ops.square(safe), 0.25)
         )
-        taps.append((offset, ops.where(near, ops.full(shape=(), value=1.0, dtype="float32"), w)))
+        taps.append((offset, ops.where(near, ops.full(shape=(), value=1.0, dtype="float32", device=w), w)))
     total = taps[0][1]
     for _, w in taps[1:]:
         total = ops.add(total, w)
@@ -133,7 +133,7 @@ def _accumulate(
         if value == 0 and weight is not None:
             weight = ops.mul(weight, ops.cast(inside, dtype=weight.dtype.name))
         else:
-            outside = ops.full(shape=(), value=float(value), dtype=pixel.dtype.name)
+            outside = ops.full(shape=(), value=float(value), dtype=pixel.dtype.name, device=pixel)
             pixel = ops.where(_last_axis(inside), pixel, outside)
     if weight is None:
         return pixel

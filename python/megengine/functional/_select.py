@@ -150,7 +150,7 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
     if len(shape) == 1:
         n = shape[0] + abs(k)
         rows = np.arange(shape[0], dtype=np.int32) + max(-k, 0)
-        zero = ops.full(shape=(n, n), value=0.0, dtype=inp.dtype.name)
+        zero = ops.full(shape=(n, n), value=0.0, dtype=inp.dtype.name, device=inp)
         return ops.index_set(
             zero, inp, apply_const(rows), apply_const(rows + np.int32(k)), axes=(0, 1)
         )

@@ -135,7 +135,7 @@ def sliding_window_transpose(
             f"sliding_window_transpose: inp has shape {list(inp._tuple_shape)}\n"
             f"  why: an output of {h} by {w} has windows {[n, c, len(rows), len(cols), kh, kw]}"
         )
-    zero = ops.full(shape=(n, c, h + 2 * ph, w + 2 * pw), value=0.0, dtype=inp.dtype.name)
+    zero = ops.full(shape=(n, c, h + 2 * ph, w + 2 * pw), value=0.0, dtype=inp.dtype.name, device=inp)
     index = apply_const(rows[:, None, :, None]), apply_const(cols[None, :, None, :])
     y = ops.index_add(zero, inp, *index, axes=(2, 3))
     if (ph, pw) == (0, 0):

@@ -50,10 +50,10 @@ def conv_8_bit(
 ) -> QuantizedTensor:
     """weight: [oc, c / groups, kernel...]. dtype: of the result, symmetric 8-bit."""
     scale = get_scale(inp.dtype) * get_scale(weight.dtype) / get_scale(dtype)
-    scales = ops.full(shape=(1,), value=scale, dtype="float32")
+    scales = ops.full(shape=(1,), value=scale, dtype="float32", device=inp)
     channels = weight._tuple_shape[0]
     if bias is None:
-        shift = ops.full(shape=(channels,), value=0.0, dtype="float32")
+        shift = ops.full(shape=(channels,), value=0.0, dtype="float32", device=inp)
     else:
         shift = _rounded_bias(bias, inp, weight) * scale
     y = ops.quantized_conv(inp, weight, scales, shift, relu=int(use_relu), dtype="int8", **window)

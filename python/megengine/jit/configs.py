@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import Any
 
+from .. import _core
 from ..core._sizes import to_bytes
 from ..device import get_device_count
 
@@ -40,6 +43,12 @@ class SublinearMemoryConfig:
     variable ``MGB_SUBLINEAR_MEMORY_<FIELD>``. Raises AssertionError for a value
     below its minimum, TypeError for what is no int.
     """
+
+    thresh_nr_try: int
+    genetic_nr_iter: int
+    genetic_pool_size: int
+    lb_memory_mb: int
+    num_worker: int
 
     def __init__(
         self,
@@ -121,3 +130,41 @@ class GraphOptimizationConfig:
             f"GraphOptimizationConfig {{ jit_fuse_dimshuffle = {self.jit_fuse_dimshuffle}, "
             f"jit_fuse_reduce = {self.jit_fuse_reduce} }}"
         )
+
+
+def _memory_options(limit: int, sublinear: SublinearMemoryConfig | None, dtr: DTRConfig | None) -> _core.MemoryOptions:
+    """limit: bytes of a call, or 0."""
+    options = _core.MemoryOptions(
+        limit=limit,
+        is_sublinear=sublinear is not None or dtr is not None,
+        enough_bytes=0 if dtr is None else dtr.eviction_threshold,
+    )
+    if sublinear is not None:
+        options.enough_bytes = max(options.enough_bytes, min(sublinear.lb_memory_mb << 20, sys.maxsize))
+        options.search = _core.RematSearch(
+            thresholds=min(sublinear.thresh_nr_try, 1 << 20),
+            genetic_rounds=min(sublinear.genetic_nr_iter, 1 << 20),
+            genetic_pool=min(sublinear.genetic_pool_size, 1 << 20),
+            workers=min(sublinear.num_worker, 1 << 20),
+        )
+    return options
+
+
+def trace_options(
+    *,
+    opt_level: int,
+    exact: bool,
+    fusion: GraphOptimizationConfig | None,
+    memory_limit: int,
+    sublinear: SublinearMemoryConfig | None,
+    dtr: DTRConfig | None,
+    **fields: Any,
+) -> _core.TraceOptions:
+    """What the compiler is told of a traced function; ``fields`` are those of `_core.TraceOptions`."""
+    pipeline = _core.PipelineOptions(
+        opt_level=opt_level,
+        exact=exact,
+        memory=_memory_options(memory_limit, sublinear, dtr),
+        **(fusion or GraphOptimizationConfig())._choices(opt_level),
+    )
+    return _core.TraceOptions(pipeline=pipeline, **fields)

@@ -12,7 +12,13 @@ import numpy as np
 from .. import _core
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
-from .configs import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig, memory_limit_bytes
+from .configs import (
+    DTRConfig,
+    GraphOptimizationConfig,
+    SublinearMemoryConfig,
+    memory_limit_bytes,
+    trace_options,
+)
 from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
 from .report import GeneratedKernel, MemoryPlan, measured_run, merge_plans, merge_profiles
@@ -163,23 +169,21 @@ class trace(ManualSteps, Dumping):
         self._imperative = imperative
         self._guards: Guards | None = None
         self._guard_reason: str | None = None
-        fusion = (graph_opt_config or GraphOptimizationConfig())._choices(self._opt_level)
-        self._compiled_as: dict[str, Any] = dict(
+        self._options = trace_options(
             name=self._name_and_line(),
             symbolic=self._symbolic,
+            symbolic_shape=symbolic_shape,
             capture_as_const=self._capture_as_const,
             record_only=record_only,
             profiling=self._profiling,
             opt_level=self._opt_level,
             exact=numerics == "exact",
-            **fusion,
-            symbolic_shape=symbolic_shape,
-            max_versions=16,
+            fusion=graph_opt_config,
             memory_limit=limit,
             sublinear=sublinear_memory_config,
-            enough_bytes=0 if dtr_config is None else dtr_config.eviction_threshold,
+            dtr=dtr_config,
         )
-        self._function = _core.TraceFunction(**self._compiled_as)
+        self._function = _core.TraceFunction(self._options)
         functools.update_wrapper(self, function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -312,9 +316,19 @@ class trace(ManualSteps, Dumping):
         """As `plan`, with the curve of what recomputation could save, also where nothing is recomputed."""
         return self._plan_call(args, kwargs, with_curve=True)[0]
 
-    def _plan_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> tuple[MemoryPlan, Any]:
-        """The plan of a call that is not run, and what the call would return, on placeholders without values."""
-        planner = _core.TraceFunction(**{**self._compiled_as, "symbolic": True, "only_plan": True, **options})
+    def _plan_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None
+    ) -> tuple[MemoryPlan, Any]:
+        """The plan of a call that is not run, and what the call would return, on placeholders without values.
+
+        memory_limit: bytes, in place of the function's own.
+        """
+        options = self._options.copy()
+        options.symbolic = options.only_plan = True
+        options.pipeline.memory.only_looks = with_curve
+        if memory_limit is not None:
+            options.pipeline.memory.limit = memory_limit
+        planner = _core.TraceFunction(options)
         leaves = self.flatten_inputs(*args, **kwargs)
         try:
             planner.begin(leaves)

@@ -56,7 +56,8 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
 
 
 def _write(tensor: Tensor, value: Tensor) -> None:
-    tensor._reset(value if value.dtype == tensor.dtype else value.astype(tensor.dtype))
+    value = value if value.dtype == tensor.dtype else value.astype(tensor.dtype)
+    tensor._reset(value.to(tensor.device))
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

@@ -27,7 +27,7 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     if not grads:
         return Tensor(0.0)
     norm = _norm_of(grads, ord)
-    scale = ops.minimum(scalar(max_norm) / (norm + 1e-6), 1.0)
+    scale = ops.minimum(scalar(max_norm, norm) / (norm + 1e-6), 1.0)
     for grad in grads:
         write(grad, grad * scale)
     return norm
@@ -53,8 +53,11 @@ def _norm_of(grads: list[Tensor], ord: float) -> Tensor:
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
     """Limit every element of the gradients of ``tensors`` to [lower, upper]."""
-    low, high = scalar(lower), scalar(upper)
-    for grad in _grads_of(tensors):
+    grads = _grads_of(tensors)
+    if not grads:
+        return
+    low, high = scalar(lower, grads[0]), scalar(upper, grads[0])
+    for grad in grads:
         write(grad, ops.minimum(ops.maximum(grad, low), high))
 
 

@@ -52,7 +52,7 @@ class LAMB(Adam):
         decays = param_group["weight_decay"] != 0.0 or is_tracing()
         decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for step, params in counted(self._state, param_group["params"]):
-            inverse, root_correction = None, scalar(1.0)
+            inverse, root_correction = None, scalar(1.0, param_group["params"][0])
             if self.bias_correction:
                 correction, root_correction = moments.corrections(step)
                 inverse = 1.0 / correction

@@ -27,14 +27,14 @@ class _Required:
 required = _Required()  # the default of an option that has none
 
 
-def scalar(value: float) -> Tensor:
-    """An option as a float32 Tensor; in a trace an input."""
-    return Tensor(np.float32(value))
+def scalar(value: float, near: Tensor) -> Tensor:
+    """An option as a float32 Tensor where ``near`` lies; in a trace an input."""
+    return Tensor(np.float32(value), device=near._device_name)
 
 
 def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float]) -> Tensor:
     """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew."""
-    tensor = scalar(read(group))
+    tensor = scalar(read(group), group["params"][0])
     if _core.is_capturing():
         _core.note_getter(tensor, _reader(group, read))
     return tensor
@@ -49,7 +49,7 @@ def _reader(group: dict[str, Any], read: Callable[[dict[str, Any]], float]) -> C
         nonlocal digits, tensor
         number = float(read(group))
         if number.hex() != digits:  # unlike ==, tells -0.0 from 0.0
-            digits, tensor = number.hex(), scalar(number)
+            digits, tensor = number.hex(), scalar(number, group["params"][0])
         return tensor
 
     return current

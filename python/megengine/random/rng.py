@@ -68,23 +68,23 @@ def _shape(size: IntsLike | None, default: Shape = (1,)) -> Shape:
 
 def _parameter(value: ArrayLike, name: str, positive: bool) -> Tensor:
     if not isinstance(value, Tensor):
-        value = apply_const(np.asarray(value, np.float32))
-    elif value.dtype != np.float32:
-        value = ops.cast(value, dtype="float32")
+        parameter = apply_const(np.asarray(value, np.float32))
+    else:
+        parameter = (value if value.dtype == np.float32 else ops.cast(value, dtype="float32")).detach()
     if positive and not _is_recording():
-        assert bool((value.numpy() > 0).all()), f"random: {name} must be positive"
-    return value.detach()
+        assert bool((parameter.numpy() > 0).all()), f"random: {name} must be positive"
+    return parameter
 
 
 def _is_recording() -> bool:
     return _core.is_tracing()
 
 
-def _broadcast_parameters(size: IntsLike | None, *parameters: Tensor) -> list[Tensor]:
-    """Parameters at the shape of the result: size + their broadcast shape."""
+def _broadcast_parameters(key: Tensor, size: IntsLike | None, *parameters: Tensor) -> list[Tensor]:
+    """Parameters at the shape of the result, size + their broadcast shape, and where the key lies."""
     common = np.broadcast_shapes(*(p._tuple_shape for p in parameters))
     shape = _shape(size, default=()) + common
-    return [_broadcast_to(p, shape) for p in parameters]
+    return [_broadcast_to(p.to(key.device), shape) for p in parameters]
 
 
 class RNG:
@@ -105,8 +105,12 @@ class RNG:
         """The seed that the stream was started with."""
         return self._state.current_seed if self._seed is None else self._seed
 
-    def _key(self) -> Tensor:
-        return self._state.key()
+    def _key(self, *given: object) -> Tensor:
+        """The next key: where the first Tensor of ``given`` lies, else on the stream's device."""
+        for value in given:
+            if isinstance(value, Tensor):
+                return self._state.key(value._device_name)
+        return self._state.key(None if self._device is None else require(self._device))
 
     def _placed(self, x: Tensor) -> Tensor:
         return x if self._device is None else x.to(self._device)
@@ -121,7 +125,7 @@ class RNG:
 
     def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
         """Normal of the given mean and standard deviation, float32; size None is (1,)."""
-        x = ops.random_normal(self._key(), shape=_shape(size))
+        x = ops.random_normal(self._key(mean, std), shape=_shape(size))
         if isinstance(std, Tensor) or std != 1:
             x = ops.mul(x, std)
         if isinstance(mean, Tensor) or mean != 0:
@@ -138,8 +142,9 @@ class RNG:
         AssertionError unless positive.
         """
         parameters = _parameter(shape, "shape", True), _parameter(scale, "scale", True)
+        key = self._key(shape, scale)
         return self._placed(
-            ops.random_gamma(self._key(), *_broadcast_parameters(size, *parameters))
+            ops.random_gamma(key, *_broadcast_parameters(key, size, *parameters))
         )
 
     def beta(
@@ -152,21 +157,24 @@ class RNG:
         positive.
         """
         parameters = _parameter(alpha, "alpha", True), _parameter(beta, "beta", True)
-        return self._placed(ops.random_beta(self._key(), *_broadcast_parameters(size, *parameters)))
+        key = self._key(alpha, beta)
+        return self._placed(ops.random_beta(key, *_broadcast_parameters(key, size, *parameters)))
 
     def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
         """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless
         positive.
         """
-        parameters = _broadcast_parameters(size, _parameter(lam, "lam", True))
-        return self._placed(ops.random_poisson(self._key(), *parameters))
+        key = self._key(lam)
+        parameters = _broadcast_parameters(key, size, _parameter(lam, "lam", True))
+        return self._placed(ops.random_poisson(key, *parameters))
 
     def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
         """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError
         unless positive.
         """
-        (rates,) = _broadcast_parameters(size, _parameter(rate, "rate", True))
-        u = ops.random_uniform(self._key(), shape=rates._tuple_shape)
+        key = self._key(rate)
+        (rates,) = _broadcast_parameters(key, size, _parameter(rate, "rate", True))
+        u = ops.random_uniform(key, shape=rates._tuple_shape)
         return self._placed(ops.true_div(ops.neg(ops.log1p(ops.neg(u))), rates))
 
     def multinomial(
@@ -197,7 +205,7 @@ class RNG:
             )
         return self._placed(
             ops.random_multinomial(
-                self._key(), weights, num_samples=count, replacement=bool(replacement)
+                self._key(input), weights, num_samples=count, replacement=bool(replacement)
             )
         )
 
@@ -214,7 +222,7 @@ class RNG:
         )
 
     def _shuffled(self, x: Tensor) -> Tensor:
-        order = ops.random_permutation(self._key(), n=x._tuple_shape[0])
+        order = ops.random_permutation(self._key(x), n=x._tuple_shape[0])
         return ops.index_get(x, order, axes=(0,))
 
     def shuffle(self, inp: Tensor) -> None:

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from megengine import _core
 from megengine.tensor import Tensor as _Tensor
 
 def abs(x: object, /) -> _Tensor:
@@ -116,8 +117,11 @@ def conv_backward_filter(x: object, dy: object, /, *, stride: int | Sequence[int
 def conv_epilogue(x: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, epilogue: str) -> _Tensor:
     """conv, then the steps of `epilogue` (bias, add, relu) on its result."""
 
-def coordinates(*, shape: int | Sequence[int], axis: int) -> _Tensor:
+def coordinates(*, device: str | _core.Tensor | None = None, shape: int | Sequence[int], axis: int) -> _Tensor:
     """int32: each element's place along the axis."""
+
+def copy_to(x: object, /, *, device: str) -> _Tensor:
+    """x on another device, by its physical name."""
 
 def cos(x: object, /) -> _Tensor:
     """Cosine; exact to 2 ulp for every finite x."""
@@ -170,7 +174,7 @@ def floor_div(x: object, y: object, /) -> _Tensor:
 def fma3(a: object, b: object, c: object, /) -> _Tensor:
     """a * b + c, rounded twice."""
 
-def full(*, shape: int | Sequence[int], value: float, dtype: object = 'float32') -> _Tensor:
+def full(*, device: str | _core.Tensor | None = None, shape: int | Sequence[int], value: float, dtype: object = 'float32') -> _Tensor:
     """A tensor of one value."""
 
 def gather(x: object, index: object, /, *, axis: int) -> _Tensor:

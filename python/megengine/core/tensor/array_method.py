@@ -143,7 +143,7 @@ class ArrayMethodMixin(_Tensor):
         name = dtype_name(dtype)
         if name == "complex64" and self.dtype.kind != "c":
             real = ops.cast(self, dtype="float32")
-            return ops.complex(real, ops.full(shape=self._tuple_shape, value=0.0, dtype="float32"))
+            return ops.complex(real, ops.full(shape=self._tuple_shape, value=0.0, dtype="float32", device=self))
         if self.dtype.kind == "c":
             return (
                 ops.identity(self) if name == "complex64" else ops.cast(ops.real(self), dtype=name)

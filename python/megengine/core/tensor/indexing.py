@@ -375,7 +375,7 @@ def as_operand(value: Any, x: _Tensor) -> "Tensor":
     """``value`` as a tensor of x's dtype, to be written into x."""
     if not isinstance(value, _Tensor):
         if type(value) in (int, float, bool):
-            return ops.full(shape=(), value=value, dtype=x.dtype.name)
+            return ops.full(shape=(), value=value, dtype=x.dtype.name, device=x)
         value = apply_const(np.asarray(value).astype(x.dtype))
     elif value.dtype != x.dtype:
         value = ops.cast(value, dtype=x.dtype.name)

@@ -1,0 +1,55 @@
+#include "jit/direct_call.h"
+
+#include <algorithm>
+
+#include "runtime/error.h"
+
+namespace megjit::jit {
+
+using runtime::Tensors;
+
+DirectCall::DirectCall(const TraceFunction& function, std::shared_ptr<Version> version,
+                       std::vector<RecordId> wanted, const std::string& read_at)
+    : function_(function), version_(std::move(version)), wanted_(std::move(wanted)) {
+    const auto& events = version_->record.events;
+    const auto barrier = std::find_if(events.begin(), events.end(), [](const Event& event) {
+        return event.kind == EventKind::barrier;
+    });
+    if (barrier == events.end() && read_at.empty()) return;
+    runtime::user_error(
+        {.what =
+             "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
+         .why = "later calls do not run the body, so it could not read them again",
+         .fix = "return the tensors and read them outside, or drop without_host",
+         .at = read_at.empty() ? barrier->where : read_at},
+        runtime::ErrorKind::runtime);
+}
+
+bool DirectCall::fits(const Tensors& arguments, const Tensors& captured) const {
+    const Record& record = version_->record;
+    for (size_t slot = 0; slot < captured.size(); ++slot) {
+        const TensorRef& tensor = captured[slot];
+        if (!tensor) continue;
+        const RecordedValue& then = record.values[record.outside[slot]];
+        if (!(tensor->type() == then.type) || &tensor->device() != then.device) return false;
+        for (const TensorRef& argument : arguments)
+            if (argument->id() == tensor->id()) return false;  // recorded as two
+    }
+    return true;
+}
+
+Tensors DirectCall::run(const CompiledSegment& compiled, Tensors& bound) const {
+    const Record& record = version_->record;
+    const Tensors outputs = compiled.run(record, bound);
+    ++version_->calls;
+    const std::vector<RecordId>& given = compiled.segment->outputs;
+    std::vector<size_t> place(record.values.size());
+    for (size_t i = 0; i < given.size(); ++i) place[given[i]] = i;
+    Tensors values;
+    values.reserve(wanted_.size());
+    for (RecordId id : wanted_)
+        values.push_back(record.values[id].tensor ? record.values[id].tensor : outputs[place[id]]);
+    return values;
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,39 @@
+// jit/direct_call.h -- DirectCall: a call of a traced function that does not run its body
+// (without_host=True). Tensors from outside come in by slot of the record, values of the record
+// come out; where the tensors are from, and who gets the values, only the caller knows.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/session.h"
+
+namespace megjit::jit {
+
+class DirectCall {
+public:
+    // `wanted`: values of the version's record that each call gives. `read_at`: the line where the
+    // body read a value from outside, or "". UserError where the body reads values or leaves the
+    // trace: later calls could not.
+    DirectCall(const TraceFunction& function, std::shared_ptr<Version> version,
+               std::vector<RecordId> wanted, const std::string& read_at);
+
+    // Is it a call like the recorded one, by its arguments?
+    bool takes(const runtime::Tensors& arguments) const {
+        return version_->key.describes(arguments);
+    }
+    // And by what it captures: by slot, null where that is not said yet.
+    bool fits(const runtime::Tensors& arguments, const runtime::Tensors& captured) const;
+    // What it runs; compiles at the first use. Never wait for it while a handle is empty.
+    CompiledSegment compiled() const { return version_->compiled(0, function_.options); }
+    // The wanted values. `bound`: by slot, taken as CompiledSegment::run does.
+    runtime::Tensors run(const CompiledSegment& compiled, runtime::Tensors& bound) const;
+
+private:
+    const TraceFunction& function_;
+    std::shared_ptr<Version> version_;
+    std::vector<RecordId> wanted_;
+};
+
+}  // namespace megjit::jit

@@ -1,0 +1,154 @@
+#include "jit/memory_plan.h"
+
+#include <algorithm>
+
+#include "jit/host_copy.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+namespace {
+
+std::string describe(const Graph& graph, ValueId id) {
+    const Node& node = graph.producer(id);
+    std::string name = node.kind == NodeKind::input      ? "input"
+                       : node.kind == NodeKind::constant ? "const"
+                       : node.kind == NodeKind::fused    ? "fused"
+                                                         : node.op->name;
+    return runtime::cat("%", at(id), " ", name, " ", to_string(graph.type(id)),
+                        node.where.empty() ? "" : " ", node.where);
+}
+
+BufferUse use_of(const Graph& graph, ValueId id, const std::vector<bool>& is_parameter) {
+    const Node& node = graph.producer(id);
+    if (node.kind == NodeKind::constant) return BufferUse::constant;
+    if (node.kind == NodeKind::input) {
+        const auto slot = static_cast<size_t>(node.slot);
+        return slot < is_parameter.size() && is_parameter[slot] ? BufferUse::parameter
+                                                                : BufferUse::input;
+    }
+    if (node.role.is_recomputed) return BufferUse::recomputed;
+    return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
+}
+
+// What runs again, as a part of what runs once; a kernel's flops are its instructions.
+double recompute_flops_ratio(const Graph& graph) {
+    double once = 0, again = 0;
+    for (const Node& node : graph.nodes()) {
+        double flops = 0;
+        if (node.kind == NodeKind::op && !node.op->is_view) {
+            const std::vector<Type> inputs = graph.types(node.inputs);
+            flops =
+                runtime::cost_of({*node.op, node.attrs, inputs}, graph.types(node.outputs)).flops;
+        } else if (node.kind == NodeKind::fused) {
+            for (const codegen::LaunchShape& launch : launches_of(node))
+                flops += static_cast<double>(launch.numel()) * node.kernel->kernel.program.size();
+        }
+        (node.role.is_recomputed ? again : once) += flops;
+    }
+    return once > 0 ? again / once : 0;
+}
+
+size_t recorded_bytes(const Graph& recorded) {
+    size_t bytes = 0;
+    for (const Node& node : recorded.nodes())
+        if (node.kind != NodeKind::constant)
+            for (ValueId output : node.outputs) bytes += recorded.type(output).bytes();
+    return bytes;
+}
+
+// A row for each prepared node.
+std::vector<std::string> step_texts(const PreparedGraph& prepared) {
+    std::vector<std::string> texts;
+    for (size_t s = 0; s < prepared.nodes.size(); ++s) {
+        texts.push_back(describe(prepared.graph, prepared.node(s).outputs[0]));
+        const auto& executable = prepared.nodes[s].executable;
+        const std::string_view remark = executable ? executable->remark() : "";
+        if (!remark.empty()) texts.back() += runtime::cat(" (", remark, ")");
+    }
+    return texts;
+}
+
+void fill_buffers(MemoryPlan& plan, const PreparedGraph& prepared, const BufferPlan& buffers,
+                  const std::vector<bool>& is_parameter) {
+    const memory::Aliasing& aliasing = buffers.aliasing;
+    for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
+        const memory::SharedBuffer& buffer = aliasing.buffers[b];
+        plan.buffers.push_back({.place = buffer.place,
+                                .offset = buffers.offsets[b],
+                                .bytes = buffer.bytes,
+                                .live = buffer.live});
+    }
+    for (size_t value = 0; value < prepared.graph.value_count(); ++value) {
+        PlannedBuffer& buffer = plan.buffers[aliasing.buffer_of[value]];
+        const auto id = static_cast<ValueId>(value);
+        if (buffer.values.empty()) buffer.use = use_of(prepared.graph, id, is_parameter);
+        buffer.values.push_back(describe(prepared.graph, id));
+    }
+    for (size_t s = 0; s < buffers.workspaces.size(); ++s) {
+        const uint32_t workspace = buffers.workspaces[s];
+        if (workspace == memory::kNone) continue;
+        PlannedBuffer& buffer = plan.buffers[aliasing.buffer_of[workspace]];
+        buffer.use = BufferUse::workspace;
+        buffer.values.push_back("workspace of " + plan.steps[s]);
+        plan.workspace_bytes =
+            std::max(plan.workspace_bytes, buffers.schedule.values[workspace].bytes);
+    }
+}
+
+}  // namespace
+
+MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
+                     const Graph& recorded, const LoweringOptions& options) {
+    MemoryPlan plan{.steps = step_texts(prepared)};
+    fill_buffers(plan, prepared, buffers, options.is_parameter);
+    for (size_t s = 0; s < prepared.nodes.size(); ++s)
+        if (const Node& node = prepared.node(s); is_host_copy(node))
+            plan.transferred_bytes += prepared.graph.type(node.outputs[0]).bytes();
+    const memory::MemorySummary summary =
+        memory::summarize(buffers.schedule, buffers.aliasing, buffers.arena_bytes);
+    plan.recompute_flops_ratio = recompute_flops_ratio(prepared.graph);
+    plan.unplanned_bytes = recorded_bytes(recorded);
+    plan.planned_bytes = summary.planned_bytes;
+    plan.peak_live_bytes = summary.peak_live_bytes;
+    plan.arena_bytes = buffers.arena_bytes;
+    plan.host_bytes = buffers.host_bytes;
+    plan.curve = options.curve;
+    for (CurvePoint& point : plan.curve) point.bytes += plan.planned_bytes - plan.arena_bytes;
+    return plan;
+}
+
+MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options) {
+    const PreparedGraph prepared = prepare_to_plan(std::move(graph), options.kernels);
+    return report_of(prepared, plan_buffers(prepared, options.donatable, options.check), recorded,
+                     options);
+}
+
+std::string megabytes(size_t bytes) {
+    if (bytes < 10'000) return runtime::cat(bytes, " bytes");
+    return runtime::cat((bytes + 99'999) / 100'000 / 10, ".", (bytes + 99'999) / 100'000 % 10,
+                        " MB");
+}
+
+std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
+    std::vector<size_t> alive(plan.steps.size() + 2);
+    for (const PlannedBuffer& buffer : plan.buffers)
+        if (buffer.place == memory::Place::kArena)
+            for (uint32_t step = buffer.live.first; step < buffer.live.last; ++step)
+                alive[step] += buffer.bytes;
+    const auto peak =
+        static_cast<uint32_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
+    std::vector<const PlannedBuffer*> buffers;
+    for (const PlannedBuffer& buffer : plan.buffers)
+        if (buffer.place == memory::Place::kArena && buffer.live.first <= peak &&
+            peak < buffer.live.last)
+            buffers.push_back(&buffer);
+    std::stable_sort(buffers.begin(), buffers.end(),
+                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+    std::vector<std::string> texts;
+    for (const PlannedBuffer* buffer : buffers)
+        if (texts.size() < count)
+            texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+    return texts;
+}
+
+}  // namespace megjit::jit

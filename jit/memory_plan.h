@@ -1,0 +1,81 @@
+// jit/memory_plan.h -- MemoryPlan: what a program takes of memory, for fn.memory_plan(), the
+// pictures and the ladder of plans.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jit/program_layout.h"
+
+namespace megjit::jit {
+
+// What a buffer is to a training step: the colours of the pictures. It follows the first value that
+// lies there.
+enum class BufferUse : uint8_t {
+    input,
+    parameter,
+    constant,
+    activation,
+    gradient,
+    recomputed,
+    workspace
+};
+
+// One buffer of the plan, for fn.memory_plan() and the pictures.
+struct PlannedBuffer {
+    memory::Place place = memory::Place::kArena;
+    size_t offset = 0;  // bytes from the arena's start; on the host: from that of the host's
+    size_t bytes = 0;
+    memory::Lifetime live = {};
+    BufferUse use = BufferUse::activation;
+    std::vector<std::string> values = {};  // "%3 relu f32[8, 64] model.py:41"
+};
+
+// One of the plans that a search found: what a call takes, and what its steps are estimated to
+// cost.
+struct CurvePoint {
+    size_t bytes = 0;  // as planned_bytes, before kernels join steps
+    double seconds = 0;
+    bool is_chosen = false;
+};
+
+struct MemoryPlan {
+    size_t unplanned_bytes = 0;  // one buffer per recorded value
+    size_t planned_bytes = 0;  // inputs, state, outputs and the arena
+    size_t peak_live_bytes = 0;  // the lower bound
+    size_t arena_bytes = 0;
+    size_t workspace_bytes = 0;  // part of the arena
+    size_t host_bytes = 0;  // of the host's memory, for what waits there: beside planned_bytes
+    size_t transferred_bytes = 0;  // to the host and back in one call
+    double recompute_flops_ratio = 0;
+    std::vector<PlannedBuffer> buffers = {};
+    std::vector<std::string> steps = {};  // what runs at each step
+    std::vector<CurvePoint> curve =
+        {};  // from the cheapest to the smallest; empty where none was searched for
+};
+
+struct LoweringOptions {
+    std::string function = "a compiled graph";  // "step (train.py:41)", for errors
+    bool check = false;  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
+    std::vector<bool> donatable = {};  // by slot: the caller gives its last reference
+    std::vector<bool> is_parameter = {};  // by slot: from outside, and no argument
+    bool profile = false;  // measure the time of each step
+    std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
+    std::optional<Kernels> kernels = {};  // not given: the service is asked for each
+};
+
+// `recorded` is the graph before the passes: what unplanned_bytes counts.
+MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
+                     const Graph& recorded, const LoweringOptions& options);
+
+// The plan of the program that would run, without a program: nothing is allocated.
+MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options);
+
+// The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25]
+// model.py:41".
+std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count);
+
+std::string megabytes(size_t bytes);  // "1.5 MB"
+
+}  // namespace megjit::jit

@@ -1,0 +1,96 @@
+#include "jit/prepared_graph.h"
+
+#include "codegen/checked_kernel.h"
+#include "jit/host_copy.h"
+
+namespace megjit::jit {
+namespace {
+
+// Stands for a kernel where only its needs are asked for.
+const codegen::CompiledKernel& no_code() {
+    static const codegen::CompiledKernel code = [] {
+        codegen::CompiledKernel made;
+        made.fn = [](void* const*, void* const*, const int64_t*, const int64_t*, int64_t, int64_t) {
+        };
+        return made;
+    }();
+    return code;
+}
+
+void check_against_interpreter(PreparedNode& entry, const Node& node) {
+    std::string name = runtime::cat("the ", entry.backend, " kernel of");
+    for (const std::string& op : node.ops) name += " " + op;
+    entry.executable =
+        codegen::checked(std::move(entry.executable), node.kernel->kernel, launches_of(node),
+                         runtime::cat(name, " (", node.where, ")"));
+}
+
+class Preparation {
+public:
+    Preparation(Graph graph, const std::optional<Kernels>& kernels, bool check, bool runs)
+        : kernels_(kernels), check_(check && graph.device().is_host()), runs_(runs) {
+        made_.graph = std::move(graph);
+    }
+
+    PreparedGraph run() {
+        for (size_t id = 0; id < made_.graph.nodes().size(); ++id) {
+            const Node& node = made_.graph.nodes()[id];
+            if (node.kind == NodeKind::input || node.kind == NodeKind::constant) continue;
+            PreparedNode entry{.node = static_cast<NodeId>(id)};
+            if (node.kind == NodeKind::fused) prepare_kernel(node, entry);
+            else if (is_host_copy(node))
+                entry.executable = host_copy(*node.op, made_.graph.type(node.outputs[0]).bytes());
+            else if (!node.op->is_view)
+                entry.executable = made_.graph.device().prepare(
+                    {*node.op, node.attrs, made_.graph.types(node.inputs)},
+                    made_.graph.types(node.outputs));
+            made_.nodes.push_back(std::move(entry));
+        }
+        return std::move(made_);
+    }
+
+private:
+    void prepare_kernel(const Node& node, PreparedNode& entry) {
+        const codegen::KernelIR& kernel = node.kernel->kernel;
+        std::shared_ptr<const codegen::CompiledKernel> compiled;
+        if (kernels_) compiled = (*kernels_)[fused_++];
+        else if (runs_) compiled = codegen::KernelService::instance().get(kernel);
+        const codegen::CompiledKernel* code = kernels_ || runs_ ? compiled.get() : &no_code();
+        entry.executable = made_.graph.device().prepare_kernel(kernel, launches_of(node), code);
+        if (!compiled) return;
+        entry.backend = compiled->backend;
+        made_.kernels.push_back({.compiled = std::move(compiled),
+                                 .ops = node.ops,
+                                 .where = node.where,
+                                 .bytes = bytes_moved(made_.graph, node)});
+        if (check_) check_against_interpreter(entry, node);
+    }
+
+    PreparedGraph made_;
+    const std::optional<Kernels>& kernels_;
+    size_t fused_ = 0;
+    bool check_, runs_;
+};
+
+}  // namespace
+
+PreparedGraph prepare(Graph graph, const std::optional<Kernels>& kernels, bool check) {
+    return Preparation(std::move(graph), kernels, check, true).run();
+}
+
+PreparedGraph prepare_to_plan(Graph graph, const std::optional<Kernels>& kernels) {
+    return Preparation(std::move(graph), kernels, false, false).run();
+}
+
+const std::string& name_of(const Node& node) {
+    return node.kind == NodeKind::fused ? node.ops.back() : node.op->name;
+}
+
+size_t bytes_moved(const Graph& graph, const Node& node) {
+    size_t bytes = 0;
+    for (const Type& type : graph.types(node.inputs)) bytes += type.bytes();
+    for (const Type& type : graph.types(node.outputs)) bytes += type.bytes();
+    return bytes;
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,356 @@
+#include "jit/program_layout.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "jit/host_copy.h"
+#include "memory/aliasing_validator.h"
+#include "memory/validator.h"
+#include "runtime/error.h"
+
+namespace megjit::jit {
+namespace {
+
+using runtime::Executable;
+
+constexpr size_t kAlign = 64;
+
+// The planner's problem: values, then one workspace value for each step that needs one.
+class ScheduleBuilder {
+public:
+    ScheduleBuilder(const Graph& graph, const std::vector<bool>& donatable) : graph_(graph) {
+        for (size_t id = 0; id < graph.value_count(); ++id) {
+            const auto value_id = static_cast<ValueId>(id);
+            const Node& producer = graph.producer(value_id);
+            memory::Value value{.bytes = graph.type(value_id).bytes()};
+            if (producer.op == &to_host()) value.kind = memory::ValueKind::kHost;
+            if (producer.kind == NodeKind::constant) value.kind = memory::ValueKind::kConstant;
+            if (producer.kind == NodeKind::input) {
+                value.kind = memory::ValueKind::kInput;
+                const auto slot = static_cast<size_t>(producer.slot);
+                value.donatable = slot < donatable.size() && donatable[slot];
+            }
+            schedule.values.push_back(value);
+        }
+        for (ValueId output : graph.outputs) {
+            memory::Value& value = schedule.values[at(output)];
+            if (value.kind == memory::ValueKind::kTemp) value.kind = memory::ValueKind::kOutput;
+            if (value.kind == memory::ValueKind::kInput)
+                value.donatable = false;  // handed back as it is
+        }
+    }
+
+    // Returns the id of the step's workspace value, or kNone.
+    uint32_t add(const PreparedNode& prepared) {
+        const Node& node = graph_.node(prepared.node);
+        memory::Step step;
+        for (ValueId input : node.inputs) step.reads.push_back(static_cast<uint32_t>(at(input)));
+        for (ValueId output : node.outputs)
+            step.writes.push_back(static_cast<uint32_t>(at(output)));
+        uint32_t workspace = memory::kNone;
+        if (!prepared.executable) {
+            step.aliases.push_back({.output = step.writes[0],
+                                    .input = step.reads[0],
+                                    .kind = memory::AliasKind::kView});
+        } else {
+            add_aliases(*prepared.executable, step);
+            add_parts(*prepared.executable, step);
+            if (const size_t bytes = prepared.executable->workspace_bytes()) {
+                workspace = static_cast<uint32_t>(schedule.values.size());
+                schedule.values.push_back({.bytes = bytes});
+                step.writes.push_back(workspace);
+            }
+        }
+        schedule.steps.push_back(std::move(step));
+        checks_values_.push_back(node.op && node.op->checks_values);
+        return workspace;
+    }
+
+    // A value may be read twice by one step: an output may lie on it only if each of these reads
+    // allows it.
+    static void add_aliases(const Executable& executable, memory::Step& step) {
+        std::unordered_map<uint32_t, std::vector<int>> places;  // of a value among the reads
+        for (size_t in = 0; in < step.reads.size(); ++in)
+            places[step.reads[in]].push_back(static_cast<int>(in));
+        for (size_t out = 0; out < step.writes.size(); ++out)
+            for (size_t in = 0; in < step.reads.size(); ++in) {
+                if (!executable.may_alias(static_cast<int>(out), static_cast<int>(in))) continue;
+                const std::vector<int>& same = places[step.reads[in]];
+                if (std::all_of(same.begin(), same.end(), [&](int other) {
+                    return executable.may_alias(static_cast<int>(out), other);
+                }))
+                    step.aliases.push_back({.output = step.writes[out], .input = step.reads[in]});
+            }
+    }
+
+    // Kernels expect operands where an allocator would have put them.
+    static void add_parts(const Executable& executable, memory::Step& step) {
+        for (size_t in = 0; in < step.reads.size(); ++in) {
+            const std::optional<Executable::Part> part = executable.part(static_cast<int>(in));
+            if (!part || part->offset % kAlign != 0) continue;
+            const memory::AliasKind kind =
+                part->of_output ? memory::AliasKind::kPart : memory::AliasKind::kSlice;
+            step.aliases.push_back({.output = step.writes[0],
+                                    .input = step.reads[in],
+                                    .kind = kind,
+                                    .offset = part->offset});
+        }
+    }
+
+    // What the link has not yet moved to the host is still read, by the device's speeds.
+    void keep_until_stored(const PreparedGraph& prepared) {
+        double now = 0, link_is_free = 0;
+        std::vector<std::pair<double, uint32_t>> stores;  // until when, and which value
+        for (size_t s = 0; s < prepared.nodes.size(); ++s) {
+            const Node& node = prepared.node(s);
+            std::erase_if(stores, [&](const auto& store) { return store.first <= now; });
+            for (const auto& [until, value] : stores) schedule.steps[s].reads.push_back(value);
+            now += seconds_of(graph_, node);
+            if (node.op != &to_host()) continue;
+            const auto value = static_cast<uint32_t>(at(node.inputs[0]));
+            link_is_free = std::max(link_is_free, now) +
+                           transfer_seconds(graph_.device(), schedule.values[value].bytes);
+            stores.emplace_back(link_is_free, value);
+        }
+    }
+
+    // A step that checks values may fail, and what the body issued is then computed again from the
+    // inputs: until the last such step nothing lies over them. (A check comes before the step
+    // writes.)
+    void keep_inputs_until_no_step_can_fail() {
+        for (size_t s = schedule.steps.size(); s-- > 0;) {
+            if (!checks_values_[s]) continue;
+            memory::Step& step = schedule.steps[s];
+            for (uint32_t id = 0; id < graph_.value_count(); ++id)
+                if (schedule.values[id].donatable &&
+                    std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end())
+                    step.reads.push_back(id);
+            return;
+        }
+    }
+
+    memory::Schedule schedule;
+
+private:
+    const Graph& graph_;
+    std::vector<bool> checks_values_;  // by step
+};
+
+// Steps and their operands, from what memory/ decided.
+class LayoutBuilder {
+public:
+    LayoutBuilder(const PreparedGraph& prepared, const BufferPlan& plan)
+        : prepared_(prepared), plan_(plan), buffers_(plan.aliasing.buffers) {}
+
+    ProgramLayout run() {
+        layout_.arena_bytes = plan_.arena_bytes;
+        layout_.host_bytes = plan_.host_bytes;
+        add_results();
+        add_outputs();
+        for (uint32_t s = 0; s < prepared_.nodes.size(); ++s) {
+            add_copies(s);
+            if (prepared_.nodes[s].executable) add_step(s);  // a view: nothing runs
+        }
+        add_copies(static_cast<uint32_t>(prepared_.nodes.size()));
+        if (layout_.host_bytes) {
+            start_fetches_early();
+            wait_for_transfers();
+        }
+        return std::move(layout_);
+    }
+
+private:
+    uint32_t slot_of(uint32_t value) const {
+        return static_cast<uint32_t>(prepared_.graph.producer(static_cast<ValueId>(value)).slot);
+    }
+
+    void add_results() {
+        result_of_buffer_.resize(buffers_.size());
+        for (size_t b = 0; b < buffers_.size(); ++b) {
+            const memory::SharedBuffer& buffer = buffers_[b];
+            const bool is_input = buffer.place == memory::Place::kInput;
+            if (buffer.output == memory::kNone) {
+                if (is_input && buffer.overwritten)
+                    layout_.overwritten.push_back(slot_of(buffer.value));
+                continue;
+            }
+            result_of_buffer_[b] = static_cast<uint32_t>(layout_.results.size());
+            layout_.results.push_back({.value = static_cast<ValueId>(buffer.output),
+                                       .is_donated = is_input,
+                                       .slot = is_input ? slot_of(buffer.value) : 0});
+        }
+    }
+
+    void add_outputs() {
+        using From = ProgramLayout::Output::From;
+        for (ValueId output : prepared_.graph.outputs) {
+            const Node& producer = prepared_.graph.producer(output);
+            if (producer.kind == NodeKind::input)
+                layout_.outputs.push_back({From::input, static_cast<uint32_t>(producer.slot)});
+            else if (producer.kind == NodeKind::constant)
+                layout_.outputs.push_back({From::constant, static_cast<uint32_t>(output)});
+            else
+                layout_.outputs.push_back(
+                    {From::result, result_of_buffer_[plan_.aliasing.buffer_of[at(output)]]});
+        }
+    }
+
+    // `offset`: bytes into the value.
+    void add_operand(uint32_t value, size_t offset = 0) {
+        const uint32_t b = plan_.aliasing.buffer_of[value];
+        const memory::SharedBuffer& buffer = buffers_[b];
+        ProgramLayout::Operand operand{.place = buffer.place,
+                                       .offset = plan_.aliasing.offset_of[value] + offset};
+        switch (buffer.place) {
+            case memory::Place::kArena:
+            case memory::Place::kHost: operand.offset += plan_.offsets[b]; break;
+            case memory::Place::kConstant: operand.source = buffer.value; break;
+            case memory::Place::kInput: operand.source = slot_of(buffer.value); break;
+            case memory::Place::kOutput: operand.source = result_of_buffer_[b]; break;
+        }
+        layout_.operands.push_back(operand);
+    }
+
+    void add_copies(uint32_t step) {
+        const std::vector<memory::Copy>& copies = plan_.aliasing.copies_needed;
+        for (; next_copy_ < copies.size() && copies[next_copy_].step <= step; ++next_copy_) {
+            const memory::Copy& copy = copies[next_copy_];
+            layout_.steps.push_back(
+                {.node = std::min(step, static_cast<uint32_t>(prepared_.nodes.size() - 1)),
+                 .is_copy = true,
+                 .copy_bytes = plan_.schedule.values[copy.to].bytes,
+                 .first_operand = static_cast<uint32_t>(layout_.operands.size()),
+                 .inputs = 1});
+            add_operand(copy.from, copy.offset);
+            add_operand(copy.to);
+        }
+    }
+
+    void add_step(uint32_t s) {
+        const Node& node = prepared_.node(s);
+        ProgramLayout::Step step{.node = s,
+                                 .first_operand = static_cast<uint32_t>(layout_.operands.size()),
+                                 .inputs = static_cast<uint32_t>(node.inputs.size()),
+                                 .is_transfer = is_host_copy(node)};
+        for (ValueId input : node.inputs) add_operand(static_cast<uint32_t>(at(input)));
+        for (ValueId output : node.outputs) add_operand(static_cast<uint32_t>(at(output)));
+        if (plan_.workspaces[s] != memory::kNone)
+            step.workspace = plan_.offsets[plan_.aliasing.buffer_of[plan_.workspaces[s]]];
+        layout_.steps.push_back(step);
+    }
+
+    // ---- transfers
+
+    struct Range {
+        uint32_t buffer = memory::kNone;  // kNone: the arena, which buffers share
+        size_t begin = 0, end = 0;  // bytes
+        bool is_written = false;
+        bool meets(const Range& other) const {
+            return buffer == other.buffer && begin < other.end && other.begin < end &&
+                   (is_written || other.is_written);
+        }
+    };
+
+    std::vector<Range> ranges_of(const ProgramLayout::Step& step) const {
+        std::vector<Range> ranges;
+        const auto add = [&](uint32_t value, bool is_written) {
+            const uint32_t b = plan_.aliasing.buffer_of[value];
+            const memory::Place place = buffers_[b].place;
+            if (place == memory::Place::kHost || place == memory::Place::kConstant) return;
+            const bool in_arena = place == memory::Place::kArena;
+            const size_t begin =
+                (in_arena ? plan_.offsets[b] : 0) + plan_.aliasing.offset_of[value];
+            ranges.push_back({in_arena ? memory::kNone : b, begin,
+                              begin + plan_.schedule.values[value].bytes, is_written});
+        };
+        for (ValueId input : prepared_.node(step.node).inputs)
+            add(static_cast<uint32_t>(at(input)), false);
+        for (uint32_t value : plan_.schedule.steps[step.node].writes) add(value, true);
+        return ranges;
+    }
+
+    bool meet(const ProgramLayout::Step& a, const ProgramLayout::Step& b) const {
+        if (a.is_copy || b.is_copy) return true;
+        for (const Range& x : ranges_of(a))
+            for (const Range& y : ranges_of(b))
+                if (x.meets(y)) return true;
+        return false;
+    }
+
+    // A transfer is queued right behind the last step that its place of the arena, or an earlier
+    // transfer, has something to do with.
+    void start_fetches_early() {
+        std::vector<ProgramLayout::Step>& steps = layout_.steps;
+        for (size_t i = 0; i < steps.size(); ++i) {
+            if (!steps[i].is_transfer) continue;
+            size_t to = i;
+            while (to > 0 && !steps[to - 1].is_transfer && !meet(steps[to - 1], steps[i])) --to;
+            std::rotate(steps.begin() + static_cast<std::ptrdiff_t>(to),
+                        steps.begin() + static_cast<std::ptrdiff_t>(i),
+                        steps.begin() + static_cast<std::ptrdiff_t>(i + 1));
+        }
+    }
+
+    // Each other step waits for the last transfer before it whose bytes it writes, or reads where
+    // the transfer wrote them. Those before that are over then, too.
+    void wait_for_transfers() {
+        std::vector<ProgramLayout::Step>& steps = layout_.steps;
+        std::vector<uint32_t> pending;
+        for (uint32_t i = 0; i < steps.size(); ++i) {
+            if (steps[i].is_transfer) {
+                pending.push_back(i);
+                continue;
+            }
+            for (size_t k = pending.size(); k-- > 0;) {
+                if (!meet(steps[pending[k]], steps[i])) continue;
+                steps[i].waits_for = pending[k];
+                pending.erase(pending.begin(),
+                              pending.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+                break;
+            }
+        }
+    }
+
+    const PreparedGraph& prepared_;
+    const BufferPlan& plan_;
+    const std::vector<memory::SharedBuffer>& buffers_;
+    std::vector<uint32_t> result_of_buffer_;
+    size_t next_copy_ = 0;
+    ProgramLayout layout_;
+};
+
+}  // namespace
+
+BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& donatable,
+                        bool check) {
+    ScheduleBuilder builder(prepared.graph, donatable);
+    BufferPlan plan;
+    for (const PreparedNode& node : prepared.nodes) plan.workspaces.push_back(builder.add(node));
+    builder.keep_inputs_until_no_step_can_fail();
+    builder.keep_until_stored(prepared);
+    plan.schedule = std::move(builder.schedule);
+    plan.aliasing = memory::share_buffers(plan.schedule);
+    plan.offsets.resize(plan.aliasing.buffers.size());
+    const auto place = [&](memory::Place where) {
+        const std::vector<memory::Buffer> buffers = memory::arena_buffers(plan.aliasing, where);
+        const memory::Plan placed = memory::plan_arena(buffers);
+        for (size_t i = 0; i < buffers.size(); ++i) plan.offsets[buffers[i].id] = placed.offsets[i];
+        if (check)
+            if (std::string fault = memory::fault_of(buffers, placed); !fault.empty())
+                throw runtime::InternalError(fault);
+        return placed.arena_bytes;
+    };
+    if (check)
+        if (std::string fault = memory::fault_of_aliasing(plan.schedule, plan.aliasing);
+            !fault.empty())
+            throw runtime::InternalError(fault);
+    plan.arena_bytes = place(memory::Place::kArena);
+    plan.host_bytes = place(memory::Place::kHost);
+    return plan;
+}
+
+ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers) {
+    return LayoutBuilder(prepared, buffers).run();
+}
+
+}  // namespace megjit::jit

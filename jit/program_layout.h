@@ -1,0 +1,69 @@
+// jit/program_layout.h -- where everything of a program lies, and in which order it runs: plain
+// numbers, made without memory and without a run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "jit/prepared_graph.h"
+#include "memory/inplace.h"
+
+namespace megjit::jit {
+
+// What memory/ decided about the values of a prepared graph.
+struct BufferPlan {
+    memory::Schedule schedule;  // a step for each prepared node
+    memory::Aliasing aliasing;
+    std::vector<size_t> offsets;  // by buffer: in the arena, or in the host's
+    std::vector<uint32_t> workspaces;  // by step: the value that is its workspace, or kNone
+    size_t arena_bytes = 0;
+    size_t host_bytes = 0;
+};
+
+// `donatable`: by slot, the caller gives its last reference. `check`: InternalError when the
+// validators of memory/ find a fault.
+BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& donatable,
+                        bool check);
+
+struct ProgramLayout {
+    // An operand's address: so far behind an arena's start, or behind what `source` names.
+    struct Operand {
+        memory::Place place = memory::Place::kArena;
+        uint32_t source = 0;  // kInput: slot; kOutput: result; kConstant: value id
+        size_t offset = 0;  // bytes
+    };
+    struct Step {
+        uint32_t node = 0;  // of PreparedGraph::nodes; a copy: the one that it is made for
+        bool is_copy = false;  // of copy_bytes, from its first operand to its second
+        size_t copy_bytes = 0;
+        uint32_t first_operand = 0;  // inputs, then outputs
+        uint32_t inputs = 0;
+        size_t workspace = 0;  // offset in the arena
+        // Transfers run on the device's copy stream, behind what was queued before them. Others
+        // wait first for the transfer that this step names.
+        bool is_transfer = false;
+        uint32_t waits_for = memory::kNone;
+    };
+    // A distinct buffer that ends as an output.
+    struct Result {
+        ValueId value = {};
+        bool is_donated = false;  // it lies on the input of `slot`
+        uint32_t slot = 0;
+    };
+    // Where an output of the graph comes from.
+    struct Output {
+        enum class From : uint8_t { result, input, constant } from = From::result;
+        uint32_t index = 0;  // result, slot or value id
+    };
+    std::vector<Step> steps;
+    std::vector<Operand> operands;
+    std::vector<Result> results;
+    std::vector<Output> outputs;
+    std::vector<uint32_t> overwritten;  // slots whose storage holds temporary values only
+    size_t arena_bytes = 0;
+    size_t host_bytes = 0;
+};
+
+ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers);
+
+}  // namespace megjit::jit

@@ -1,0 +1,286 @@
+#include "jit/recorder.h"
+
+#include <algorithm>
+
+#include "runtime/error.h"
+#include "runtime/random.h"
+#include "runtime/rematerializer.h"
+
+namespace megjit::jit {
+
+using runtime::cat;
+using runtime::Tensor;
+using runtime::Tensors;
+
+namespace {
+
+// What follows from constants alone, and is no larger, is computed while recording.
+constexpr size_t kMostStaticBytes = 4096;
+
+}  // namespace
+
+Recorder::Recorder(TraceFunction& function, CallKey key, std::span<const TensorRef> arguments,
+                   std::function<std::string()> where)
+    : Session(function, std::make_shared<Version>(), std::move(key), std::move(where)) {
+    version_->key = key_;
+    version_->reason = function.reason_for(key_);
+    for (const TensorRef& argument : arguments)
+        version_->argument_slots.push_back(record().values[record_id_of(argument)].slot);
+    captures_ = function.options.capture_as_const;
+}
+
+Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
+    : Session(std::move(begun)), captures_(function_.options.capture_as_const) {
+    auto fresh = std::make_shared<Version>();
+    fresh->record = version_->prefix(events);
+    fresh->argument_slots = version_->argument_slots;
+    fresh->key = key_;
+    fresh->reason = std::move(reason);
+    version_ = std::move(fresh);
+    values_.resize(record().values.size());
+    bound_.resize(record().outside.size());
+    for (RecordId id = 0; id < record().values.size(); ++id) {
+        const RecordedValue& value = record().values[id];
+        if (value.origin == Origin::op) continue;
+        const TensorRef& tensor =
+            value.origin == Origin::constant ? value.tensor : bound_[value.slot];
+        if (tensor) outside_ids_.emplace(tensor->id(), id);
+    }
+    if (!function_.options.symbolic) compute_now(live_values());
+}
+
+// ---- ops
+
+RecordId Recorder::record_id_of(const TensorRef& tensor) {
+    if (is_placeholder(*tensor)) return tensor->trace.value;
+    if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
+        return found->second;
+    Record& rec = record();
+    const auto id = static_cast<RecordId>(rec.values.size());
+    RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
+    // Random keys differ from call to call: they stay inputs, and only a dump bakes them in.
+    if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::stream_of(*tensor))) {
+        value.origin = Origin::constant;
+        value.tensor = tensor;
+        runtime::Rematerializer::instance().keep(*tensor);
+    } else {
+        value.origin = Origin::outside;
+        value.slot = static_cast<uint32_t>(rec.outside.size());
+        rec.outside.push_back(id);
+        bound_.push_back(tensor);
+    }
+    rec.values.push_back(std::move(value));
+    values_.emplace_back();
+    outside_ids_.emplace(tensor->id(), id);
+    return id;
+}
+
+// The op's results, with data where they are known already.
+Tensors Recorder::results_of(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                             runtime::Device& device, bool is_static) const {
+    Tensors outputs;
+    if (!function_.options.symbolic || is_static) {
+        outputs = runtime::compute(op, attrs, inputs, &device);
+        if (is_static) device.stream().synchronize();  // every later call uses it
+        for (TensorRef& output : outputs)
+            if (is_placeholder(*output) || output->is_constant || output->use_count() > 1)
+                output = runtime::make_tensor(output->type(), output->storage());
+        return outputs;
+    }
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    for (const Type& type : runtime::infer({op, attrs, types}))
+        outputs.push_back(runtime::make_placeholder(type, device));
+    return outputs;
+}
+
+// Ops between two reads are one graph, which runs on one device.
+void Recorder::check_device(const OpDef& op, const runtime::Device& device) const {
+    const Record& rec = record();
+    const uint32_t first = rec.segment_end_op.empty() ? 0 : rec.segment_end_op.back();
+    if (first >= rec.ops.size()) return;
+    const runtime::Device& graph = *rec.values[rec.ops[first].outputs[0]].device;
+    if (&graph != &device)
+        runtime::user_error({.what = cat("a traced function computes on ", graph.name(), ", and ",
+                                         op.name, " on ", device.name()),
+                             .fix = "move tensors with .to(device) before that",
+                             .at = where_()});
+}
+
+Tensors Recorder::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                        runtime::Device& device) {
+    if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
+    check_device(op, device);
+    RecordedOp recorded{.op = &op,
+                        .attrs = attrs,
+                        .where = where_(),
+                        .role = {.is_backward = !open_backwards_.empty()},
+                        .scope = scope_};
+    if (recompute_.depth) recorded.marks.region = recompute_.calls;
+    bool is_static = !inputs.empty();
+    size_t small = 0;
+    for (const TensorRef& input : inputs) {
+        const RecordId id = record_id_of(input);
+        recorded.inputs.push_back(id);
+        is_static = is_static && record().values[id].tensor;
+        small += input->type().bytes();
+    }
+    is_static = is_static && small <= kMostStaticBytes;
+    const Tensors outputs = results_of(op, attrs, inputs, device, is_static);
+    Record& rec = record();
+    for (const TensorRef& output : outputs) {
+        const auto id = static_cast<RecordId>(rec.values.size());
+        recorded.outputs.push_back(id);
+        rec.values.push_back(
+            {.type = output->type(),
+             .device = &output->device(),
+             .origin = Origin::op,
+             .segment = segment_,
+             .tensor = is_static ? runtime::make_tensor(output->type(), output->storage())
+                                 : TensorRef{}});
+        values_.push_back(output);
+        output->trace = {id_, id};
+    }
+    rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.ops.size()), {}});
+    rec.ops.push_back(std::move(recorded));
+    return outputs;
+}
+
+std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
+                                                std::span<const TensorRef> dys,
+                                                std::span<const TensorRef> wanted) {
+    RecordedBackward backward;
+    for (const TensorRef& y : ys) backward.ys.push_back(record_id_of(y));
+    for (const TensorRef& dy : dys) backward.dys.push_back(record_id_of(dy));
+    for (const TensorRef& tensor : wanted) backward.wanted.push_back(record_id_of(tensor));
+    Record& rec = record();
+    const auto index = static_cast<uint32_t>(rec.backwards.size());
+    open_backwards_.emplace_back(index, rec.outside.size());
+    rec.events.push_back({EventKind::backward, index, where_()});
+    rec.backwards.push_back(std::move(backward));
+    return std::nullopt;
+}
+
+void Recorder::end_backward(std::span<const TensorRef> grads) {
+    if (open_backwards_.empty()) return;  // it began before the call became a recording
+    Record& rec = record();
+    const auto [index, known_slots] = open_backwards_.back();
+    open_backwards_.pop_back();
+    RecordedBackward& backward = rec.backwards[index];
+    for (const TensorRef& grad : grads)
+        backward.grads.push_back(grad ? static_cast<int64_t>(record_id_of(grad)) : -1);
+    backward.end_event = static_cast<uint32_t>(rec.events.size());
+    backward.end_op = static_cast<uint32_t>(rec.ops.size());
+    // Tensors that only backward reads cannot be bound again without running it.
+    if (rec.outside.size() != known_slots) rec.needs_tapes = true;
+}
+
+// ---- values on the host
+
+void Recorder::add_barrier() {
+    Record& rec = record();
+    rec.events.push_back({EventKind::barrier, segment_, where_()});
+    rec.segment_end_op.push_back(static_cast<uint32_t>(rec.ops.size()));
+    ++rec.segments;
+    ++segment_;
+}
+
+void Recorder::on_read(Tensor& tensor) {
+    if (!is_placeholder(tensor)) return;
+    RecordedValue& value = record().values[tensor.trace.value];
+    if (value.tensor) return;  // static: equal in every call
+    if (function_.options.symbolic) {
+        if (tensor.has_data()) return;  // a barrier has computed it
+        runtime::user_error(
+            {.what = cat("the value of a ", to_string(tensor.type()),
+                         " tensor is read inside a function traced with symbolic=True"),
+             .why = "with symbolic=True tensors are placeholders: nothing has been computed yet",
+             .fix =
+                 "use symbolic=False, put this code under exclude_from_trace(), or return the tensor and read it outside",
+             .at = where_()},
+            runtime::ErrorKind::value);
+    }
+    value.is_output = true;
+    if (value.segment == segment_) add_barrier();
+}
+
+void Recorder::enter_excluded() {
+    Record& rec = record();
+    const uint32_t first = rec.segment_end_op.empty() ? 0 : rec.segment_end_op.back();
+    if (rec.ops.size() == first) return;
+    const std::vector<RecordId> live = live_values();
+    for (RecordId id : live) rec.values[id].is_output = true;
+    if (function_.options.symbolic) compute_now(live);
+    add_barrier();
+}
+
+// ---- the end of the call
+
+void Recorder::complete() {
+    Record& rec = record();
+    for (RecordId id : live_values()) rec.values[id].is_output = true;
+    rec.mark_crossing_values();
+    if (captures_) keep_captured();
+    version_->donatable.resize(rec.outside.size());
+    for (size_t slot = 0; slot < bound_.size(); ++slot)
+        version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
+    function_.add(version_);
+    is_refused_ = function_.options.only_plan;
+    if (function_.options.symbolic && !function_.options.record_only && !is_refused_)
+        run_segment(rec.segments - 1);
+}
+
+void Recorder::keep_captured() {
+    for (auto& [id, name] : names_)
+        if (auto found = outside_ids_.find(id); found != outside_ids_.end())
+            version_->names.emplace(found->second, std::move(name));
+    version_->captured = bound_;
+    for (uint32_t slot : version_->argument_slots) version_->captured[slot] = {};
+}
+
+// ---- what the body says of its values
+
+void Recorder::note_results(std::span<const TensorRef> results) {
+    version_->results.clear();
+    for (const TensorRef& result : results) version_->results.push_back(record_id_of(result));
+}
+
+void Recorder::note_name(const TensorRef& tensor, std::string name) {
+    if (!captures_) return;
+    if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
+    else names_.emplace(tensor->id(), std::move(name));
+}
+
+RecordedOp* Recorder::op_that_made(const TensorRef& tensor) {
+    if (!is_placeholder(*tensor)) return nullptr;
+    std::vector<RecordedOp>& ops = record().ops;
+    for (size_t i = ops.size(); i-- > 0;)
+        if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), tensor->trace.value) !=
+            ops[i].outputs.end())
+            return &ops[i];
+    return nullptr;
+}
+
+Marks& Recorder::marks_of(const TensorRef& tensor, std::string_view mark) {
+    if (RecordedOp* op = op_that_made(tensor)) return op->marks;
+    runtime::user_error(
+        {.what = cat(mark, ": this ", to_string(tensor->type()),
+                     " tensor is not computed by the traced function"),
+         .why = "inputs, parameters and constants have memory of their own, and stay there anyway",
+         .fix = "mark a result of an operation inside the function",
+         .at = where_()});
+}
+
+void Recorder::end_recompute(std::span<const TensorRef> results) {
+    if (--recompute_.depth) return;
+    if (segment_ != recompute_.segment)
+        runtime::user_error(
+            {.what = "recompute: the function reads a value, or leaves the trace",
+             .why = "what was computed before that cannot be computed again behind it",
+             .fix = "read the value outside of the function that is given to recompute",
+             .at = where_()});
+    for (const TensorRef& result : results)
+        if (RecordedOp* op = op_that_made(result)) op->marks.leaves_region = true;
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,60 @@
+// jit/recorder.h -- Recorder: a call that makes a record. With symbolic=True results are
+// placeholders without data until the call ends; else each op is computed at once as well.
+#pragma once
+
+#include <unordered_map>
+
+#include "jit/session.h"
+
+namespace megjit::jit {
+
+class Recorder final : public Session {
+public:
+    Recorder(TraceFunction& function, CallKey key, std::span<const TensorRef> arguments,
+             std::function<std::string()> where);
+    // Carries on a replayed call that leaves its record after `events`: a further version, which
+    // begins like that one.
+    Recorder(Session&& begun, uint32_t events, std::string reason);
+
+    static Recorder* running() { return dynamic_cast<Recorder*>(runtime::context().tracer); }
+
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                           runtime::Device& device) override;
+    void on_read(runtime::Tensor& tensor) override;
+    void enter_excluded() override;
+    std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
+                                                   std::span<const TensorRef> dys,
+                                                   std::span<const TensorRef> wanted) override;
+    void end_backward(std::span<const TensorRef> grads) override;
+    void note_open_backward() override { record().needs_tapes = true; }
+    void end_recompute(std::span<const TensorRef> results) override;
+
+    // For dump: what the body returned, and names that it gave.
+    void note_results(std::span<const TensorRef> results);
+    void note_name(const TensorRef& tensor, std::string name);
+    // Marks for the planner. UserError for what cannot be marked.
+    void mark_kept(const TensorRef& tensor) { marks_of(tensor, "keep").stays = true; }
+    void mark_offloaded(const TensorRef& tensor) {
+        marks_of(tensor, "offload").is_offloaded = true;
+    }
+
+private:
+    void complete() override;
+    RecordId record_id_of(const TensorRef& tensor);
+    runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
+                                std::span<const TensorRef> inputs, runtime::Device& device,
+                                bool is_static) const;
+    void check_device(const OpDef& op, const runtime::Device& device) const;
+    void add_barrier();
+    RecordedOp* op_that_made(const TensorRef& tensor);
+    Marks& marks_of(const TensorRef& tensor, std::string_view mark);
+    void keep_captured();
+
+    std::unordered_map<uint64_t, RecordId> outside_ids_;  // tensor id -> value
+    // Backward index, and slots known when it began.
+    std::vector<std::pair<uint32_t, size_t>> open_backwards_;
+    std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
+    bool captures_ = false;  // outside tensors become constants: once the arguments are bound
+};
+
+}  // namespace megjit::jit

@@ -1,0 +1,278 @@
+#include "jit/replayer.h"
+
+#include <cstring>
+
+#include "jit/recorder.h"
+#include "runtime/error.h"
+#include "runtime/host_view.h"
+
+namespace megjit::jit {
+
+using runtime::cat;
+using runtime::Tensor;
+using runtime::Tensors;
+
+Replayer::Replayer(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,
+                   std::span<const TensorRef> arguments, std::function<std::string()> where)
+    : Session(function, std::move(version), std::move(key), std::move(where)) {
+    values_.resize(record().values.size());
+    bound_.resize(record().outside.size());
+    for (size_t i = 0; i < arguments.size(); ++i)
+        bound_[version_->argument_slots[i]] = arguments[i];
+}
+
+const Event* Replayer::event_of(const Record& record) const {
+    return cursor_ < record.events.size() ? &record.events[cursor_] : nullptr;
+}
+
+// ---- matching
+
+namespace {
+
+std::string recorded_at(const RecordedOp& recorded) {
+    return recorded.where.empty() ? std::string() : cat(" (recorded at ", recorded.where, ")");
+}
+
+}  // namespace
+
+Replayer::Fit Replayer::fit(const Record& rec, RecordId expected, const TensorRef& tensor) const {
+    const RecordedValue& value = rec.values[expected];
+    if (is_placeholder(*tensor)) {
+        if (value.origin != Origin::op) return Fit::outside_now_intermediate;
+        return tensor->trace.value == expected ? Fit::yes : Fit::other_intermediate;
+    }
+    if (value.origin == Origin::op) return Fit::intermediate_now_outside;
+    if (value.origin == Origin::constant) {
+        if (value.tensor == tensor) return Fit::yes;
+        if (!(tensor->is_constant || function_.options.capture_as_const) ||
+            !(tensor->type() == value.type) || !tensor->has_data())
+            return Fit::other_constant;
+        return std::memcmp(runtime::HostView(tensor).data(), runtime::HostView(value.tensor).data(),
+                           value.type.bytes()) == 0
+                   ? Fit::yes
+                   : Fit::other_constant;
+    }
+    if (tensor->is_constant) return Fit::other_constant;
+    if (!(tensor->type() == value.type) || &tensor->device() != value.device)
+        return Fit::other_type;
+    // Another version's slot may not be there in the one that was followed so far.
+    if (value.slot >= bound_.size() || !bound_[value.slot]) return Fit::yes;
+    return bound_[value.slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
+}
+
+Replayer::Mismatch Replayer::mismatch(const Record& rec, const OpDef& op, const Attrs& attrs,
+                                      std::span<const TensorRef> inputs,
+                                      const runtime::Device& device) const {
+    const Event* event = event_of(rec);
+    if (!event) return {cat("one more op, ", op.name, ", than was recorded")};
+    if (event->kind == EventKind::barrier)
+        return {cat("op ", op.name, " comes where the host read a value")};
+    if (event->kind == EventKind::backward)
+        return {cat("op ", op.name, " comes where a backward pass began")};
+    const RecordedOp& recorded = rec.ops[event->index];
+    if (recorded.op != &op)
+        return {cat("op ", op.name, " in place of ", recorded.op->name, recorded_at(recorded))};
+    if (const runtime::Device& then = *rec.values[recorded.outputs[0]].device; &then != &device)
+        return {cat("op ", op.name, " computes on ", device.name(), ", not ", then.name(),
+                    recorded_at(recorded)),
+                true};
+    if (recorded.inputs.size() != inputs.size())
+        return {cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(),
+                    recorded_at(recorded))};
+    if (!runtime::same(recorded.attrs, attrs)) {
+        for (size_t i = 0; i < attrs.size(); ++i)
+            if (!runtime::same(attrs[i], recorded.attrs[i]))
+                return {cat("op ", op.name, " has ", op.attrs[i].name, " = ",
+                            runtime::to_string(attrs[i]), ", not ",
+                            runtime::to_string(recorded.attrs[i]), recorded_at(recorded))};
+    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+        if (const Fit how = fit(rec, recorded.inputs[i], inputs[i]); how != Fit::yes)
+            return misfit(rec, recorded, i, how, inputs[i]);
+    return {};
+}
+
+Replayer::Mismatch Replayer::misfit(const Record& rec, const RecordedOp& recorded, size_t input,
+                                    Fit how, const TensorRef& tensor) const {
+    const RecordedValue& value = rec.values[recorded.inputs[input]];
+    const std::string at = recorded_at(recorded);
+    const std::string& op = recorded.op->name;
+    switch (how) {
+        case Fit::yes: break;
+        case Fit::other_type:
+            return {cat("an outside tensor of op ", op, " is ", to_string(tensor->type()), " on ",
+                        tensor->device().name(), ", not ", to_string(value.type), " on ",
+                        value.device->name(), at),
+                    true};
+        case Fit::other_tensor:
+            return {cat("two operands of op ", op, " that were one tensor are two now", at), true};
+        case Fit::other_constant:
+            return {cat("a constant of op ", op, " has another value", at,
+                        value.origin == Origin::outside ? "; it was a tensor" : "")};
+        // Code outside of the trace may have replaced it.
+        case Fit::intermediate_now_outside:
+            return {cat("input ", input, " of op ", op,
+                        " comes from outside now, it was computed inside", at),
+                    segment_ > 0};
+        case Fit::outside_now_intermediate:
+            return {cat("input ", input, " of op ", op,
+                        " is computed inside now, it came from outside", at),
+                    segment_ > 0};
+        case Fit::other_intermediate:
+            return {cat("input ", input, " of op ", op, " is another intermediate value", at)};
+    }
+    return {};
+}
+
+void Replayer::raise_mismatch(const std::string& what, const std::string& fix) {
+    failed_ = true;
+    runtime::user_error(
+        {.what = "trace: this call does not follow the recorded one",
+         .why = what,
+         .fix =
+             !fix.empty()
+                 ? fix
+                 : "make the body do the same in every call, put what varies under exclude_from_trace(), or trace each variant on its own",
+         .at = where_()},
+        runtime::ErrorKind::trace);
+}
+
+// ---- ops
+
+void Replayer::bind(RecordId expected, const TensorRef& tensor) {
+    const RecordedValue& value = record().values[expected];
+    if (value.origin == Origin::outside && !bound_[value.slot]) bound_[value.slot] = tensor;
+}
+
+TensorRef Replayer::placeholder(RecordId id) {
+    const RecordedValue& value = record().values[id];
+    TensorRef tensor = value.tensor ? runtime::make_tensor(value.type, value.tensor->storage())
+                                    : runtime::make_placeholder(value.type, *value.device);
+    tensor->trace = {id_, id};
+    values_[id] = tensor;
+    return tensor;
+}
+
+bool Replayer::follow_another(const OpDef& op, const Attrs& attrs,
+                              std::span<const TensorRef> inputs, const runtime::Device& device) {
+    auto other = function_.find_alternative(*version_, cursor_, [&](const Version& version) {
+        return mismatch(version.record, op, attrs, inputs, device).why.empty();
+    });
+    if (!other) return false;
+    version_ = std::move(other);
+    values_.resize(record().values.size());
+    bound_.resize(record().outside.size());
+    return true;
+}
+
+Session& Replayer::go_on_recording(std::string reason) {
+    auto recorder = std::make_unique<Recorder>(std::move(*this), cursor_, std::move(reason));
+    runtime::context().tracer = recorder.get();
+    successor_ = std::move(recorder);
+    return *successor_;
+}
+
+Tensors Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                        runtime::Device& device) {
+    if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
+    if (failed_) raise_mismatch("an earlier op of this call already differed");
+    if (const Mismatch found = mismatch(record(), op, attrs, inputs, device);
+        !found.why.empty() && !follow_another(op, attrs, inputs, device)) {
+        if (found.retypes) return go_on_recording(found.why).on_op(op, attrs, inputs, device);
+        // An op that cannot be is the user's error, as without a trace; the body may expect it.
+        std::vector<Type> types;
+        for (const TensorRef& input : inputs) types.push_back(input->type());
+        runtime::infer({op, attrs, types});
+        raise_mismatch(found.why);
+    }
+    const RecordedOp& recorded = record().ops[next_event()->index];
+    ++cursor_;
+    for (size_t i = 0; i < inputs.size(); ++i) bind(recorded.inputs[i], inputs[i]);
+    Tensors outputs;
+    outputs.reserve(recorded.outputs.size());
+    for (RecordId id : recorded.outputs) outputs.push_back(placeholder(id));
+    return outputs;
+}
+
+// Types and identities of leaves were checked where forward read them; unread ones may differ.
+void Replayer::match_backward(const std::vector<RecordId>& expected,
+                              std::span<const TensorRef> tensors, std::string_view what) {
+    bool same = expected.size() == tensors.size();
+    for (size_t i = 0; same && i < tensors.size(); ++i)
+        same = fit(record(), expected[i], tensors[i]) == Fit::yes;
+    if (!same) raise_mismatch(cat("backward has other ", what, " than recorded"));
+}
+
+std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
+                                                std::span<const TensorRef> dys,
+                                                std::span<const TensorRef> wanted) {
+    const Event* event = next_event();
+    if (!event || event->kind != EventKind::backward)
+        raise_mismatch("a backward pass begins where none was recorded");
+    const RecordedBackward& recorded = record().backwards[event->index];
+    match_backward(recorded.ys, ys, "results");
+    match_backward(recorded.dys, dys, "gradients of results");
+    match_backward(recorded.wanted, wanted, "attached tensors");
+    for (size_t i = 0; i < ys.size(); ++i) bind(recorded.ys[i], ys[i]);
+    for (size_t i = 0; i < dys.size(); ++i) bind(recorded.dys[i], dys[i]);
+    for (size_t i = 0; i < wanted.size(); ++i) bind(recorded.wanted[i], wanted[i]);
+    ++cursor_;
+    if (record().needs_tapes) return std::nullopt;
+    Tensors grads;
+    for (int64_t grad : recorded.grads) {
+        if (grad < 0) {
+            grads.emplace_back();
+            continue;
+        }
+        const auto id = static_cast<RecordId>(grad);
+        const RecordedValue& value = record().values[id];
+        if (value.origin == Origin::outside) grads.push_back(bound_[value.slot]);
+        else if (value.origin == Origin::constant) grads.push_back(value.tensor);
+        else grads.push_back(values_[id] ? values_[id] : placeholder(id));
+    }
+    cursor_ = recorded.end_event;
+    return grads;
+}
+
+// ---- values on the host, and the end of the call
+
+void Replayer::run_to_barrier() {
+    const Event* event = next_event();
+    if (!event || event->kind != EventKind::barrier) return;
+    run_segment(segment_);
+    ++segment_;
+    ++cursor_;
+}
+
+void Replayer::on_read(Tensor& tensor) {
+    if (!is_placeholder(tensor) || tensor.has_data()) return;
+    run_to_barrier();
+    if (!tensor.has_data())
+        raise_mismatch("a value is read that was not read when the function was recorded",
+                       "return the tensor and read it outside, or read it in every call");
+}
+
+void Replayer::complete() {
+    if (failed_) raise_mismatch("an op of this call differed and its error was caught by the body");
+    if (const Event* event = next_event()) {
+        const std::string what = event->kind == EventKind::op
+                                     ? cat("the recorded op ", record().ops[event->index].op->name,
+                                           " (", record().ops[event->index].where, ")")
+                                 : event->kind == EventKind::backward
+                                     ? std::string("the recorded backward pass")
+                                     : std::string("a recorded read of a value");
+        raise_mismatch(cat("the body ended before ", what));
+    }
+    // A tensor that this call keeps, and the recorded one did not: one more output from here on.
+    std::vector<RecordId> kept = live_values();
+    std::erase_if(kept, [this](RecordId id) {
+        return record().values[id].tensor || values_[id]->has_data();
+    });
+    if (!version_->add_outputs(kept))
+        raise_mismatch("a tensor is kept that was not kept when the function was recorded",
+                       "keep it in every call, or return it");
+    run_segment(record().segments - 1);
+    ++version_->calls;
+}
+
+}  // namespace megjit::jit

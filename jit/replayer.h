@@ -1,0 +1,61 @@
+// jit/replayer.h -- Replayer: a call that is matched against a record, event by event. Its
+// placeholders get their data from compiled programs. Where tensors from outside have other types,
+// a Recorder carries the call on; anything else that differs is a TraceError.
+#pragma once
+
+#include "jit/session.h"
+
+namespace megjit::jit {
+
+class Replayer final : public Session {
+public:
+    Replayer(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,
+             std::span<const TensorRef> arguments, std::function<std::string()> where);
+
+    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                           runtime::Device& device) override;
+    void on_read(runtime::Tensor& tensor) override;
+    void enter_excluded() override { run_to_barrier(); }
+    std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
+                                                   std::span<const TensorRef> dys,
+                                                   std::span<const TensorRef> wanted) override;
+
+private:
+    enum class Fit : uint8_t {
+        yes,
+        other_type,
+        other_tensor,
+        other_constant,
+        intermediate_now_outside,
+        outside_now_intermediate,
+        other_intermediate
+    };
+    struct Mismatch {
+        std::string why = {};  // an op does not fit its event; "": it does
+        bool retypes = false;  // for this a further version is recorded
+    };
+    void complete() override;
+    const Event* event_of(const Record& record) const;  // at the place where this call is
+    const Event* next_event() const { return event_of(record()); }
+    Fit fit(const Record& record, RecordId expected, const TensorRef& tensor) const;
+    Mismatch mismatch(const Record& record, const OpDef& op, const Attrs& attrs,
+                      std::span<const TensorRef> inputs, const runtime::Device& device) const;
+    Mismatch misfit(const Record& record, const RecordedOp& recorded, size_t input, Fit how,
+                    const TensorRef& tensor) const;
+    void match_backward(const std::vector<RecordId>& expected, std::span<const TensorRef> tensors,
+                        std::string_view what);
+    [[noreturn]] void raise_mismatch(const std::string& what, const std::string& fix = "");
+
+    // Is there another version that this call fits, so far and with this op? It is followed then.
+    bool follow_another(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                        const runtime::Device& device);
+    Session& go_on_recording(std::string reason);
+    void bind(RecordId expected, const TensorRef& tensor);
+    TensorRef placeholder(RecordId id);
+    void run_to_barrier();  // the segment that ends here, if one does
+
+    uint32_t cursor_ = 0;  // next event
+    bool failed_ = false;
+};
+
+}  // namespace megjit::jit

@@ -1,0 +1,218 @@
+#include "python/bindings/direct_call.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "python/bindings/loan.h"
+
+namespace megjit::python {
+namespace {
+
+using jit::RecordId;
+using jit::Session;
+
+// Of the object in the list; the list's length where it is not there.
+size_t index_in(const nb::list& objects, nb::handle object) {
+    size_t i = 0;
+    while (i < nb::len(objects) && !nb::handle(objects[i]).is(object)) ++i;
+    return i;
+}
+
+}  // namespace
+
+// ---- from a recording
+
+DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list& arguments,
+                       const nb::list& results, uint64_t guards)
+    : guards_(guards) {
+    // An argument may have been rebound by the body: what counts is what was bound at the start.
+    Tensors given;
+    for (uint32_t slot : session.version()->argument_slots) given.push_back(session.bound()[slot]);
+    sources_ = capture.sources(session, given);
+    reason_ = capture.unrepeatable();
+    read_at_ = capture.read_at();
+    for (nb::handle argument : arguments) same_object_.push_back(index_in(arguments, argument));
+    find_twins(capture, arguments);
+    find_updates(session, capture, arguments);
+    find_results(session, arguments, results);
+    given.clear();
+    if (reason_.empty() && keeps_other_values(session))
+        reason_ = "the body keeps a tensor that it does not return";
+}
+
+void DirectCall::find_twins(const Capture& capture, const nb::list& arguments) {
+    for (const auto& [first, second] : capture.twins()) {
+        const bool a = index_in(arguments, first) == nb::len(arguments),
+                   b = index_in(arguments, second) == nb::len(arguments);
+        if (a && b) twins_.emplace_back(first, second);
+        else if (a || b)
+            reason_ = "an argument shares its value with a tensor that the body captures";
+    }
+}
+
+void DirectCall::find_updates(const Session& session, const Capture& capture,
+                              const nb::list& arguments) {
+    for (auto& [object, value] : capture.updates(session)) {
+        const size_t argument = index_in(arguments, object);
+        updates_.push_back({object, argument, slot_of(object, argument)});
+        wanted_.push_back(value);
+    }
+}
+
+size_t DirectCall::slot_of(nb::handle object, size_t argument) const {
+    for (size_t slot = 0; slot < sources_.size(); ++slot) {
+        const SlotSource& source = sources_[slot];
+        if (source.from == SlotSource::From::argument && source.argument == argument) return slot;
+        if (source.from == SlotSource::From::handle && source.object.is(object)) return slot;
+    }
+    for (const auto& [first, second] : twins_)
+        if (second.is(object)) return slot_of(first, argument);
+    return sources_.size();
+}
+
+void DirectCall::find_results(const Session& session, const nb::list& arguments,
+                              const nb::list& results) {
+    for (nb::handle result : results) {
+        const TensorRef& value = value_of(result.ptr());
+        const size_t argument = index_in(arguments, result);
+        if (session.is_placeholder(*value)) {
+            results_.push_back({Result::From::value, wanted_.size()});
+            wanted_.push_back(value->trace.value);
+        } else if (argument < nb::len(arguments)) {
+            results_.push_back({Result::From::argument, argument});
+        } else {
+            results_.push_back({Result::From::fixed, 0, nb::borrow(result)});
+        }
+    }
+}
+
+// Does Python hold a value of this call that is neither returned nor rebound?
+bool DirectCall::keeps_other_values(const Session& session) const {
+    const std::unordered_set<RecordId> known(wanted_.begin(), wanted_.end());
+    const std::vector<RecordId> live = session.live_values();
+    return std::any_of(live.begin(), live.end(), [&](RecordId id) {
+        return !known.contains(id) && !session.version()->record.values[id].tensor;
+    });
+}
+
+void DirectCall::complete(const jit::TraceFunction& function,
+                          std::shared_ptr<jit::Version> version) {
+    call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_),
+                                              read_at_);
+}
+
+// ---- a call
+
+bool DirectCall::is_called_alike(const nb::list& arguments) const {
+    if (same_object_.size() != nb::len(arguments)) return false;
+    for (size_t i = 0; i < same_object_.size(); ++i)
+        if (index_in(arguments, arguments[i]) != same_object_[i]) return false;
+    return true;
+}
+
+void DirectCall::ask_getters(Tensors& bound) const {
+    for (size_t slot = 0; slot < sources_.size(); ++slot)
+        if (sources_[slot].from == SlotSource::From::getter)
+            bound[slot] = value_of(sources_[slot].object().ptr());
+}
+
+void DirectCall::bind_captured(Tensors& bound) const {
+    for (size_t slot = 0; slot < sources_.size(); ++slot)
+        if (sources_[slot].from == SlotSource::From::handle)
+            bound[slot] = value_of(sources_[slot].object.ptr());
+}
+
+bool DirectCall::twins_agree() const {
+    return std::all_of(twins_.begin(), twins_.end(), [](const auto& pair) {
+        return value_of(pair.first.ptr())->id() == value_of(pair.second.ptr())->id();
+    });
+}
+
+void DirectCall::bind_others(Tensors& bound, const Tensors& arguments) const {
+    for (size_t slot = 0; slot < bound.size(); ++slot) {
+        const SlotSource& source = sources_[slot];
+        if (source.from == SlotSource::From::argument) bound[slot] = arguments[source.argument];
+        if (source.from == SlotSource::From::stream)
+            bound[slot] = source.stream->key(source.device);
+        if (source.from == SlotSource::From::constant) bound[slot] = source.constant;
+    }
+}
+
+std::vector<Handle*> DirectCall::rebound(const nb::list& arguments) const {
+    std::vector<Handle*> result;
+    for (const Update& update : updates_) {
+        const nb::handle object = update.argument < nb::len(arguments)
+                                      ? nb::handle(arguments[update.argument])
+                                      : nb::handle(update.object);
+        result.push_back(&handle_of(object.ptr()));
+    }
+    return result;
+}
+
+nb::object DirectCall::run(const nb::list& arguments) const {
+    Tensors given = values_of(arguments), bound(sources_.size());
+    if (!is_called_alike(arguments) || !call_->takes(given)) return nb::none();
+    jit::CompiledSegment compiled;
+    {
+        nb::gil_scoped_release release;
+        compiled = call_->compiled();
+    }
+    ask_getters(bound);
+    // From here on, other threads run only while this one waits for a value.
+    std::vector<Handle*> handles = rebound(arguments);
+    int seen = 0;
+    bool fits = false;
+    do {
+        seen = Loan::ended();
+        given = values_of(arguments);
+        bind_captured(bound);
+        for (const Handle* handle : handles) handle->value();
+        fits = call_->takes(given) && call_->fits(given, bound) && twins_agree();
+    } while (seen != Loan::ended());
+    if (!fits) return nb::none();
+    bind_others(bound, given);
+    given.clear();
+    return results_of(run(compiled, std::move(handles), std::move(bound)), arguments);
+}
+
+// Handles that are rebound let go of their value, so that the program may work in place.
+Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle*> rebound,
+                        Tensors bound) const {
+    Loan loan(std::move(rebound));
+    for (size_t u = 0; u < updates_.size(); ++u)
+        if (updates_[u].slot < bound.size()) loan.values[u] = {};  // `bound` holds it
+    Tensors values;
+    try {
+        nb::gil_scoped_release release;
+        values = call_->run(compiled, bound);
+    } catch (...) {
+        for (size_t u = 0; u < updates_.size(); ++u)
+            if (updates_[u].slot < bound.size()) loan.values[u] = bound[updates_[u].slot];
+        throw;
+    }
+    std::copy_n(values.begin(), updates_.size(), loan.values.begin());
+    return values;
+}
+
+nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments) const {
+    nb::list results;
+    for (const Result& result : results_) switch (result.from) {
+            case Result::From::value: results.append(wrap(values[result.index])); break;
+            case Result::From::argument: results.append(arguments[result.index]); break;
+            case Result::From::fixed: results.append(result.object); break;
+        }
+    return results;
+}
+
+int DirectCall::traverse(visitproc visit, void* arg) const {
+    for (const SlotSource& source : sources_) Py_VISIT(source.object.ptr());
+    for (const Update& update : updates_) Py_VISIT(update.object.ptr());
+    for (const auto& [first, second] : twins_) {
+        Py_VISIT(first.ptr());
+        Py_VISIT(second.ptr());
+    }
+    for (const Result& result : results_) Py_VISIT(result.object.ptr());
+    return 0;
+}
+
+}  // namespace megjit::python

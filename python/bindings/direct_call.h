@@ -1,0 +1,75 @@
+// python/bindings/direct_call.h -- DirectCall: the Python side of jit::DirectCall. From which
+// objects the tensors of a call come that does not run the body, which objects are rebound after
+// it, and what it returns.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "jit/direct_call.h"
+#include "python/bindings/capture.h"
+#include "python/bindings/handle.h"
+
+namespace megjit::python {
+
+class DirectCall {
+public:
+    // From a call whose body has returned `results`, before its session ends. `guards`: the number
+    // of those that say when it holds.
+    DirectCall(const jit::Session& session, Capture& capture, const nb::list& arguments,
+               const nb::list& results, uint64_t guards);
+    // Once the session has ended: as jit::DirectCall's constructor.
+    void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
+
+    uint64_t guards() const { return guards_; }
+    // Why later calls need the body nevertheless, or "".
+    const std::string& reason() const { return reason_; }
+
+    // What the body would have returned, flat; None where this call needs the body. One call at a
+    // time.
+    nb::object run(const nb::list& arguments) const;
+
+    int traverse(visitproc visit, void* arg) const;  // what it holds, for the cycle collector
+
+private:
+    struct Update {
+        nb::object object;
+        size_t argument = 0;  // it is this argument; their number: it is none
+        size_t slot = 0;  // whose tensor it holds before the call; the number of slots: of none
+    };
+    struct Result {
+        enum class From : uint8_t { value, argument, fixed } from = From::value;
+        size_t index = 0;  // value: of the wanted ones; argument: which
+        nb::object object = {};  // fixed
+    };
+    void find_twins(const Capture& capture, const nb::list& arguments);
+    void find_updates(const jit::Session& session, const Capture& capture,
+                      const nb::list& arguments);
+    void find_results(const jit::Session& session, const nb::list& arguments,
+                      const nb::list& results);
+    size_t slot_of(nb::handle object, size_t argument) const;
+    bool keeps_other_values(const jit::Session& session) const;
+
+    bool is_called_alike(const nb::list& arguments) const;
+    void ask_getters(Tensors& bound) const;
+    void bind_captured(Tensors& bound) const;
+    bool twins_agree() const;
+    void bind_others(Tensors& bound, const Tensors& arguments) const;
+    std::vector<Handle*> rebound(const nb::list& arguments) const;
+    Tensors run(const jit::CompiledSegment& compiled, std::vector<Handle*> rebound,
+                Tensors bound) const;
+    nb::list results_of(const Tensors& values, const nb::list& arguments) const;
+
+    std::unique_ptr<jit::DirectCall> call_;
+    std::vector<jit::RecordId> wanted_;  // of the updates, then of results
+    std::vector<SlotSource> sources_;  // by slot
+    std::vector<Update> updates_;
+    std::vector<size_t> same_object_;  // by argument: the first one that is this object
+    std::vector<std::pair<nb::object, nb::object>> twins_;  // objects that must hold one value
+    std::vector<Result> results_;
+    std::string reason_, read_at_;
+    uint64_t guards_ = 0;
+};
+
+}  // namespace megjit::python

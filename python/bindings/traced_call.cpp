@@ -1,0 +1,170 @@
+#include "python/bindings/traced_call.h"
+
+#include <unordered_set>
+
+#include "python/bindings/loan.h"
+
+namespace megjit::python {
+namespace {
+
+using jit::Session;
+
+std::vector<std::unique_ptr<TracedCall>>& calls() {
+    thread_local std::vector<std::unique_ptr<TracedCall>> instance;
+    return instance;
+}
+
+Tensors arguments_from(const nb::list& arguments) {
+    Tensors tensors = values_of(arguments);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        TensorRef& value = tensors[i];
+        // An argument is an input, also one that was made to be a constant elsewhere.
+        if (!value->is_constant) continue;
+        value = runtime::copied_to(value, default_device());
+        value = runtime::make_tensor(value->type(), value->storage());
+        handle_of(nb::handle(arguments[i]).ptr()).set(value);
+    }
+    return tensors;
+}
+
+}  // namespace
+
+// ---- what was rebound
+
+void Rebound::note(PyObject* tensor, const Session& session) {
+    const TensorRef& old = handle_of(tensor).value();
+    if (!session.is_placeholder(*old)) entries_.push_back({nb::borrow(tensor), old, old->id()});
+}
+
+void Rebound::note_grad(PyObject* tensor, const Session& session) {
+    const nb::object grad = nb::getattr(nb::handle(tensor), "grad");
+    TensorRef old = grad.is_none() ? TensorRef{} : handle_of(grad.ptr()).value();
+    if (old && session.is_placeholder(*old)) return;
+    const uint64_t id = old ? old->id() : 0;
+    entries_.push_back({nb::borrow(tensor), std::move(old), id, true});
+}
+
+std::vector<Handle*> Rebound::handles() const {
+    std::vector<Handle*> result;
+    for (const Entry& entry : entries_)
+        if (!entry.is_grad) result.push_back(&handle_of(entry.object.ptr()));
+    return result;
+}
+
+void Rebound::let_go_of(const Session& session) {
+    if (entries_.empty()) return;
+    std::unordered_set<uint64_t> bound;
+    for (const TensorRef& tensor : session.bound())
+        if (tensor) bound.insert(tensor->id());
+    for (Entry& entry : entries_)
+        if (bound.contains(entry.id)) entry.old = {};
+}
+
+void Rebound::roll_back(const Session& session, bool was_planned) {
+    const auto has_value = [&](const TensorRef& value) {
+        return !session.is_placeholder(*value) || value->has_data();
+    };
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+        for (const TensorRef& tensor : session.bound())
+            if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
+        if (!entry->is_grad) {
+            Handle& handle = handle_of(entry->object.ptr());
+            if (!has_value(handle.value()) && entry->old) handle.set(entry->old);
+            continue;
+        }
+        const nb::object grad = nb::getattr(entry->object, "grad");
+        if (grad.is_none() ? was_planned : !has_value(handle_of(grad.ptr()).value()))
+            nb::setattr(entry->object, "grad", entry->old ? wrap(entry->old) : nb::none());
+    }
+}
+
+// ---- calls
+
+void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
+                       std::unique_ptr<Capture> capture) {
+    auto call = std::make_unique<TracedCall>();
+    call->owner_ = owner;
+    call->arguments_ = arguments.ptr();
+    call->session_ = Session::begin(function, arguments_from(arguments), user_location);
+    call->capture_ = std::move(capture);
+    call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
+    call->outer_capture_ = std::exchange(Capture::current(), call->capture());
+    calls().push_back(std::move(call));
+}
+
+std::unique_ptr<TracedCall> TracedCall::take(const void* owner, const nb::list& arguments) {
+    auto& stack = calls();
+    if (stack.empty() || stack.back()->owner_ != owner ||
+        stack.back()->arguments_ != arguments.ptr())
+        return nullptr;
+    std::unique_ptr<TracedCall> call = std::move(stack.back());
+    stack.pop_back();
+    runtime::context().tracer = call->outer_tracer_;
+    Capture::current() = call->outer_capture_;
+    return call;
+}
+
+TracedCall* TracedCall::running() {
+    auto& stack = calls();
+    if (stack.empty() || runtime::context().tracer != &stack.back()->session()) return nullptr;
+    return stack.back().get();
+}
+
+void TracedCall::finish() {
+    const bool is_planned = session().function().options.only_plan;
+    rebound.let_go_of(session());
+    try {
+        const Loan loan(rebound.handles());
+        nb::gil_scoped_release release;
+        session().finish();
+    } catch (...) {
+        rebound.roll_back(session(), is_planned);
+        throw;
+    }
+    if (is_planned) rebound.roll_back(session(), true);
+}
+
+void TracedCall::abort() {
+    {
+        nb::gil_scoped_release release;
+        session().abort();
+    }
+    rebound.roll_back(session(), session().function().options.only_plan);
+}
+
+void rebind(PyObject* tensor, TensorRef value) {
+    Handle& handle = handle_of(tensor);
+    handle.value();  // not beside a program that rebinds it, too
+    if (TracedCall* call = TracedCall::running()) call->rebound.note(tensor, call->session());
+    handle.set(std::move(value));
+    if (Capture* capture = Capture::current()) capture->note_rebound(tensor);
+}
+
+void note_grad(nb::handle tensor) {
+    if (TracedCall* call = TracedCall::running())
+        call->rebound.note_grad(tensor.ptr(), call->session());
+}
+
+// ---- exclude_from_trace
+
+void Excluded::enter() {
+    auto& context = runtime::context();
+    saved_ = context.tracer;
+    if (Session* session = Session::running()) {
+        if (!context.tapes.empty()) session->note_open_backward();
+        nb::gil_scoped_release release;  // a segment may run
+        session->enter_excluded();
+    }
+    context.tracer = nullptr;
+    entered_ = true;
+}
+
+void Excluded::exit() {
+    if (!entered_) return;
+    entered_ = false;
+    runtime::Tracer* back = std::exchange(saved_, nullptr);
+    if (back && !calls().empty() && &calls().back()->session() == back)
+        runtime::context().tracer = back;
+}
+
+}  // namespace megjit::python

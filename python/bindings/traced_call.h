@@ -1,0 +1,82 @@
+// python/bindings/traced_call.h -- TracedCall: one running call of a traced function, and what its
+// body has rebound.
+//
+// Calls of a thread lie on a stack: a traced call inside exclude_from_trace() begins another, of
+// the same function or not. A function that several threads call has a call for each.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "jit/session.h"
+#include "python/bindings/capture.h"
+#include "python/bindings/handle.h"
+
+namespace megjit::python {
+
+// What the body of a call has rebound, and to go back to when the call fails for want of memory: a
+// parameter must not be left with a placeholder that nothing can compute any more.
+class Rebound {
+public:
+    void note(PyObject* tensor, const jit::Session& session);
+    void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
+    std::vector<Handle*> handles() const;
+    // Before the program runs: inputs are held by the session alone, so that it may work in place.
+    void let_go_of(const jit::Session& session);
+    // After a failure, or a call that was only planned: what has no value goes back to what it was.
+    void roll_back(const jit::Session& session, bool was_planned);
+
+private:
+    struct Entry {
+        nb::object object;
+        TensorRef old;
+        uint64_t id = 0;  // of the old one
+        bool is_grad = false;
+    };
+    std::vector<Entry> entries_;
+};
+
+class TracedCall {
+public:
+    // From here until take() the thread's ops go to the call. `owner`, and the list, are what it is
+    // known by. `capture`: notes what a call without the body would need, or null.
+    static void begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
+                      std::unique_ptr<Capture> capture);
+    // Ends it in this thread's state; null when it is not the one that runs.
+    static std::unique_ptr<TracedCall> take(const void* owner, const nb::list& arguments);
+    // The one whose body runs in this thread, or null; not while code is excluded.
+    static TracedCall* running();
+
+    // The body has returned, or raised: what it has issued gets data; what cannot, is undone.
+    void finish();
+    void abort();
+
+    jit::Session& session() const { return session_->now(); }
+    Capture* capture() const { return capture_.get(); }
+    Rebound rebound;
+
+private:
+    const void* owner_ = nullptr;
+    PyObject* arguments_ = nullptr;
+    std::unique_ptr<jit::Session> session_;
+    std::unique_ptr<Capture> capture_;
+    // What the thread's state was before.
+    runtime::Tracer* outer_tracer_ = nullptr;
+    Capture* outer_capture_ = nullptr;
+};
+
+void note_grad(nb::handle tensor);  // of the running call, if there is one
+
+// Within this block ops run at once and are not recorded.
+class Excluded {
+public:
+    void enter();
+    // A generator may leave the block after the call, or in another one.
+    void exit();
+
+private:
+    runtime::Tracer* saved_ = nullptr;
+    bool entered_ = false;
+};
+
+}  // namespace megjit::python
