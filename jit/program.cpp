@@ -126,6 +126,8 @@ const TensorRef& Program::input(const Call& call, size_t slot) const {
 }
 
 void Program::take_inputs(Call& call) {
+    runtime::Stream& stream = device_.stream();
+    const bool is_queued = !stream.is_inline();
     for (const Patch& patch : input_patches_) {
         const TensorRef& given = input(call, patch.source);
         if (!given || !given->has_data())
@@ -134,11 +136,12 @@ void Program::take_inputs(Call& call) {
                  .why = "it was made inside another trace and was not part of its results",
                  .fix = "return it from that traced function"},
                 runtime::ErrorKind::runtime);
-        device_.stream().refuse_lost(given->storage()->ready());
+        if (is_queued) stream.refuse_lost(given->storage()->ready());
     }
-    call.data.resize(call.given.size() + bound_.size());
-    for (size_t slot = 0; slot < call.data.size(); ++slot)
-        call.data[slot] = input(call, slot) ? input(call, slot)->data() : nullptr;
+    call.data.reserve(call.given.size() + bound_.size());
+    for (const TensorRef& given : call.given) call.data.push_back(given ? given->data() : nullptr);
+    for (const TensorRef& given : bound_) call.data.push_back(given->data());
+    call.results.reserve(layout_.results.size());
 }
 
 // Where somebody else still reads an input that is to be overwritten, the run works on a copy.

@@ -208,28 +208,17 @@ TensorRef constant_on(Device& device, const TensorRef& constant) {
     return slot.there;
 }
 
-// What comes later than the call: when the results are there, and what it costs to make them again.
-void finish_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                 std::span<const TensorRef> outputs, Device& device,
-                 const std::shared_ptr<const Executable>& executable,
-                 std::chrono::steady_clock::time_point begin) {
-    if (Stream& stream = device.stream(); !stream.is_inline())
-        for (const TensorRef& output : outputs) output->storage()->set_ready(stream.record());
-    for (const TensorRef& output : outputs)
-        if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
-    if (Rematerializer::is_on()) [[unlikely]]
-        note_call(op, attrs, inputs, outputs, executable, device, begin);
-}
-
 // Operands lie as the op knows it.
 Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> given,
             Device& device) try {
     std::span<const TensorRef> inputs = given;
-    for (const TensorRef& input : inputs)
+    bool are_here = true;
+    for (const TensorRef& input : inputs) {
         if (!input->has_data()) require_data(*input);
+        are_here = are_here && &input->device() == &device;
+    }
     Tensors moved;
-    if (std::any_of(inputs.begin(), inputs.end(),
-                    [&](const TensorRef& input) { return &input->device() != &device; })) {
+    if (!are_here) {
         for (const TensorRef& input : inputs) moved.push_back(constant_on(device, input));
         inputs = moved;
     }
@@ -265,14 +254,20 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     if (const size_t bytes = executable->workspace_bytes())
         workspace = Storage::make(device, bytes);
     Stream& stream = device.stream();
-    if (!stream.is_inline()) {
+    const bool is_queued = !stream.is_inline(), is_noted = Rematerializer::is_on();
+    if (is_queued) {
         for (const TensorRef& input : inputs) stream.refuse_lost(input->storage()->ready());
         stream.name_next(op.name, user_line());
     }
-    const auto begin = Rematerializer::is_on() ? std::chrono::steady_clock::now()
-                                               : std::chrono::steady_clock::time_point();
+    const auto begin =
+        is_noted ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
-    finish_call(op, attrs, inputs, outputs, device, executable, begin);
+    for (const TensorRef& output : outputs) {
+        if (is_queued) output->storage()->set_ready(stream.record());
+        if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
+    }
+    if (is_noted) [[unlikely]]
+        note_call(op, attrs, inputs, outputs, executable, device, begin);
     return outputs;
 } catch (OutOfMemory& error) {
     error.say_what_for(application_text(op, attrs, given));
