@@ -99,6 +99,8 @@ public:
 
     // What the link has not yet moved to the host is still read, by the device's speeds.
     void keep_until_stored(const PreparedGraph& prepared) {
+        const auto& nodes = graph_.nodes();
+        if (std::none_of(nodes.begin(), nodes.end(), is_host_copy)) return;  // costs take time
         double now = 0, link_is_free = 0;
         std::vector<std::pair<double, uint32_t>> stores;  // until when, and which value
         for (size_t s = 0; s < prepared.nodes.size(); ++s) {

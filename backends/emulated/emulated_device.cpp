@@ -9,6 +9,7 @@ namespace {
 using runtime::Executable;
 
 constexpr size_t kMemoryBytes = size_t{8} << 30;
+
 // A kernel of the host, run later by a stream's thread.
 class Later final : public Executable {
 public:

@@ -14,12 +14,10 @@ def config_async_level(level: int) -> None:
 
 
 def full_sync() -> None:
-    """Waits for all work."""
+    """Waits for all work of all devices; raises what it threw, if nobody was told of it yet."""
     from ... import _core
 
-    wait = getattr(_core, "full_sync", None)
-    if wait is not None:
-        wait()
+    _core.synchronize()
 
 
 sync = full_sync
