@@ -1,40 +1,142 @@
 #include "runtime/device.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <vector>
+#include <mutex>
+#include <set>
 
+#include "runtime/leaf_mutex.h"
 #include "runtime/rematerializer.h"
 
 namespace megjit::runtime {
 namespace {
-std::vector<std::unique_ptr<Device>>& devices() {
+
+struct Registry {
+    LeafMutex mutex;
+    std::vector<std::unique_ptr<Device>> devices;
+};
+Registry& registry() {
     // Never destroyed: tensors that outlive main() still return their memory.
-    static auto* list = new std::vector<std::unique_ptr<Device>>;
-    return *list;
-}
-}  // namespace
-
-void register_device(std::unique_ptr<Device> device) { devices().push_back(std::move(device)); }
-
-Device& host_device() {
-    if (devices().empty()) throw InternalError("no device is registered");
-    return *devices().front();
+    static auto* made = new Registry;
+    return *made;
 }
 
-Device& find_device(std::string_view name) {
-    std::string there;
-    for (const auto& device : devices()) {
-        if (device->name() == name) return *device;
-        there += cat(there.empty() ? "" : ", ", device->name());
+// "gpu1:2" in three.
+struct PlaceName {
+    std::string kind;
+    int number = 0, stream = 0;
+    std::string text() const { return cat(kind, number, ":", stream); }
+    bool is_host() const { return kind == "cpu" || kind == "multithread"; }
+};
+
+// A number, "x" or "default" at the front of `rest`, which it leaves; nothing and the words are 0.
+std::optional<int> take_number(std::string_view& rest) {
+    for (std::string_view word : {"default", "x"})
+        if (rest.starts_with(word)) {
+            rest.remove_prefix(word.size());
+            return 0;
+        }
+    if (rest.empty() || rest.front() == ':') return 0;
+    int number = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (error != std::errc() || number < 0) return {};
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    return number;
+}
+
+bool has_gpu(const std::vector<std::unique_ptr<Device>>& devices) {
+    return std::ranges::any_of(
+        devices, [](const auto& device) { return device->info().kind == DeviceKind::gpu; });
+}
+
+PlaceName parse(std::string_view name, const std::vector<std::unique_ptr<Device>>& devices) {
+    constexpr std::string_view kKinds[] = {"cpu",  "gpu",       "xpu",   "cuda",
+                                           "rocm", "cambricon", "atlas", "multithread"};
+    for (std::string_view kind : kKinds) {
+        if (!name.starts_with(kind)) continue;
+        std::string_view rest = name.substr(kind.size());
+        std::vector<std::optional<int>> numbers{take_number(rest)};
+        while (numbers.back() && rest.starts_with(':') && numbers.size() < 3) {
+            rest.remove_prefix(1);
+            numbers.push_back(rest.empty() ? std::nullopt : take_number(rest));
+        }
+        if (!numbers.back() || !rest.empty()) break;
+        const bool is_gpu = kind == "cuda" || (kind == "xpu" && has_gpu(devices));
+        return {.kind = std::string(is_gpu          ? "gpu"
+                                    : kind == "xpu" ? "cpu"
+                                                    : kind),
+                .number = *numbers[0],
+                .stream = numbers.size() > 1 ? *numbers[1] : 0};
     }
-    user_error({.what = cat("there is no device ", name), .fix = "there are " + there},
+    user_error({.what = cat("device: '", name, "' is not a device name"),
+                .fix = "write for example 'cpu0', 'gpu0', 'xpux'"},
+               ErrorKind::value);
+}
+
+[[noreturn]] void refuse_missing(const PlaceName& place, std::string_view name,
+                                 const std::vector<std::unique_ptr<Device>>& devices) {
+    if (place.kind != "gpu")
+        user_error({.what = cat("device: ", name, " is not supported by this build"),
+                    .fix = "use a cpu or a gpu"},
+                   ErrorKind::runtime);
+    std::set<int> gpus;
+    for (const auto& device : devices)
+        if (device->info().kind == DeviceKind::gpu) gpus.insert(device->info().number);
+    user_error({.what = cat("device: ", name, " does not exist; this machine has ", gpus.size(),
+                            gpus.size() == 1 ? " GPU" : " GPUs")},
                ErrorKind::runtime);
 }
 
+}  // namespace
+
+void register_device(std::unique_ptr<Device> device) {
+    const std::lock_guard lock(registry().mutex);
+    registry().devices.push_back(std::move(device));
+}
+
+Device& host_device() {
+    static Device& host = *[] {
+        const std::lock_guard lock(registry().mutex);
+        if (registry().devices.empty()) throw InternalError("no device is registered");
+        return registry().devices.front().get();
+    }();
+    return host;
+}
+
 std::vector<Device*> all_devices() {
+    const std::lock_guard lock(registry().mutex);
     std::vector<Device*> list;
-    for (const auto& device : devices()) list.push_back(device.get());
+    for (const auto& device : registry().devices) list.push_back(device.get());
     return list;
+}
+
+std::string physical_name(std::string_view name) {
+    const std::lock_guard lock(registry().mutex);
+    return parse(name, registry().devices).text();
+}
+
+Device& find_device(std::string_view name) {
+    std::unique_ptr<Device> made;  // without the lock, and then looked for again
+    for (;;) {
+        Device* sibling = nullptr;
+        PlaceName place;
+        {
+            const std::lock_guard lock(registry().mutex);
+            auto& devices = registry().devices;
+            place = parse(name, devices);
+            if (place.is_host() && !devices.empty()) return *devices.front();
+            for (const auto& device : devices) {
+                if (device->name() == place.text()) return *device;
+                if (device->name() == PlaceName{place.kind, place.number}.text())
+                    sibling = device.get();
+            }
+            if (!sibling) refuse_missing(place, name, devices);
+            if (made) return *devices.emplace_back(std::move(made));
+        }
+        made = sibling->on_stream(place.stream);
+        if (!made) return *sibling;
+    }
 }
 
 namespace {

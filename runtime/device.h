@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/allocator.h"
 #include "runtime/live_blocks.h"
@@ -58,11 +60,28 @@ struct Speeds {
     double seconds(const Cost& cost) const { return cost.flops / flops + cost.bytes / bytes; }
 };
 
+enum class DeviceKind : uint8_t { cpu, gpu };
+
+// What a device says of itself.
+struct DeviceInfo {
+    DeviceKind kind = DeviceKind::cpu;
+    int number = 0;
+    std::string model;
+    size_t total_bytes = 0, free_bytes = 0;  // of its memory, now; caps aside
+};
+
 // A place where values live, and the queue of its work. "gpu0:0" and "gpu0:1" are two.
 class Device {
 public:
     virtual ~Device() = default;
     virtual std::string_view name() const = 0;  // "cpu0:0"
+    virtual DeviceInfo info() const = 0;
+    // The same memory with a queue of its own. Null: it has one queue, whatever number is asked
+    // for.
+    virtual std::unique_ptr<Device> on_stream(int number) {
+        (void)number;
+        return nullptr;
+    }
     virtual Allocator& allocator() = 0;
     virtual Stream& stream() { return inline_stream(); }
     // For copies that run beside the work of stream().
@@ -97,7 +116,14 @@ void* allocate(Device& device, size_t bytes);
 // made.
 void register_device(std::unique_ptr<Device> device);
 Device& host_device();
-Device& find_device(std::string_view name);  // UserError that lists those there are
 std::vector<Device*> all_devices();
+
+// Users name a place by a kind (cpu, gpu, ...), a number or "x" for the first one, and perhaps a
+// stream: "gpu0", "xpux", "gpu1:2". "cuda" means gpu, "xpu" a GPU where there is one and else the
+// CPU. UserError (value) for what is no such name.
+std::string physical_name(std::string_view name);  // "xpux" -> "cpu0:0"
+// Every name of a CPU is the host's. A stream that nobody asked for before is made. UserError
+// (runtime) where there is no such device.
+Device& find_device(std::string_view name);
 
 }  // namespace megjit::runtime

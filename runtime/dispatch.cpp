@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "runtime/autodiff.h"
+#include "runtime/host_lock.h"
 #include "runtime/host_view.h"
 #include "runtime/leaf_mutex.h"
 #include "runtime/operand_layouts.h"
@@ -26,7 +27,12 @@ struct Prepared {
     Attrs attrs;
     std::vector<Type> inputs = {}, outputs = {};
     std::shared_ptr<const Executable> executable = {};  // null for views
+    bool takes_a_while = false;  // for the thread that calls
 };
+
+// From here on other threads of the host language may run beside a kernel: giving up their lock and
+// taking it back costs 0.1 us, and up to 5 ms where another thread wants it all the time.
+constexpr double kLongSeconds = 1e-4;
 
 class PreparedCache {
 public:
@@ -46,6 +52,8 @@ public:
         const OpCall call{op, fresh.attrs, fresh.inputs};
         fresh.outputs = infer(call);
         if (!op.is_view) fresh.executable = device.prepare(call, fresh.outputs);
+        fresh.takes_a_while = device.stream().is_inline() &&
+                              device.speeds().seconds(cost_of(call, fresh.outputs)) > kLongSeconds;
         slot = std::move(fresh);
         return slot;
     }
@@ -261,7 +269,10 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     }
     const auto begin =
         is_noted ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
+    {
+        const WithoutHostLock others_run(prepared.takes_a_while);
+        executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
+    }
     for (const TensorRef& output : outputs) {
         if (is_queued) output->storage()->set_ready(stream.record());
         if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());

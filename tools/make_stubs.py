@@ -74,7 +74,7 @@ EXACT = {
     "cache_info() -> dict:": "cache_info() -> dict[str, Any]:",
     "__init__(self, **kwargs) -> None:": "__init__(self, **kwargs: Any) -> None:",
     "memory_stats(device: str = '') -> dict:": "memory_stats(device: str = '') -> dict[str, Any]:",
-    "device_names() -> list:": "device_names() -> list[str]:",
+    "devices() -> dict:": "devices() -> dict[str, DeviceInfo]:",
     "dtr_stats() -> dict:": "dtr_stats() -> dict[str, Any]:",
     "backends() -> list:": "backends() -> list[str]:",
     "switches() -> dict:": "switches() -> dict[str, str]:",

@@ -1,7 +1,10 @@
 #include "backends/cpu/cpu_device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -172,6 +175,20 @@ void register_kernel(std::string_view op, Prepare prepare) {
 
 void register_packing(std::string_view op, Packing packing) {
     packings().insert_or_assign(std::string(op), packing);
+}
+
+runtime::DeviceInfo CpuDevice::info() const {
+    static const std::string model = [] {
+        std::ifstream file("/proc/cpuinfo");
+        for (std::string line; std::getline(file, line);)
+            if (line.starts_with("model name") && line.find(": ") != std::string::npos)
+                return line.substr(line.find(": ") + 2);
+        return std::string("CPU");
+    }();
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return {.model = model,
+            .total_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page,
+            .free_bytes = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * page};
 }
 
 CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {

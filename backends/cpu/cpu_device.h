@@ -27,6 +27,7 @@ public:
     explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator);
 
     std::string_view name() const override { return "cpu0:0"; }
+    runtime::DeviceInfo info() const override;
     runtime::Allocator& allocator() override { return *allocator_; }
     std::shared_ptr<const runtime::Executable> prepare(
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;

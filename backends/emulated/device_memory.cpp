@@ -62,6 +62,13 @@ void* DeviceMemory::map(size_t bytes) {
     return nullptr;
 }
 
+size_t DeviceMemory::free_bytes() {
+    const std::lock_guard lock(mutex_);
+    size_t sum = 0;
+    for (const auto& [offset, bytes] : free_) sum += bytes;
+    return sum;
+}
+
 void DeviceMemory::unmap(void* published, size_t bytes) noexcept {
     if (getpid() != process_) return;  // a child of fork() shares the file
     size_t offset = static_cast<size_t>(static_cast<std::byte*>(published) - published_);

@@ -30,6 +30,7 @@ public:
 
     void* map(size_t bytes);  // page-aligned; null when the device is full
     void unmap(void* published, size_t bytes) noexcept;
+    size_t free_bytes();
 
 private:
     size_t bytes_;

@@ -10,6 +10,11 @@ using runtime::Executable;
 
 constexpr size_t kMemoryBytes = size_t{8} << 30;
 
+// Streams differ in their delays; a program's are the same each time.
+uint64_t seed_of(int number, int stream) {
+    return static_cast<uint64_t>(number) * 1000 + static_cast<uint64_t>(stream) * 2;
+}
+
 // A kernel of the host, run later by a stream's thread.
 class Later final : public Executable {
 public:
@@ -58,15 +63,30 @@ private:
 
 }  // namespace
 
-EmulatedDevice::EmulatedDevice(std::string name, runtime::Device& kernels,
-                               MakeAllocator make_allocator, uint64_t seed)
-    : name_(std::move(name)),
+EmulatedDevice::EmulatedDevice(int number, int stream, runtime::Device& kernels,
+                               MakeAllocator make_allocator, std::shared_ptr<DeviceMemory> memory)
+    : number_(number),
+      name_(runtime::cat("gpu", number, ":", stream)),
       kernels_(kernels),
-      memory_(std::make_shared<DeviceMemory>(kMemoryBytes)),
-      stream_(name_, memory_, seed),
-      copy_stream_(name_, memory_, seed + 1),
+      memory_(memory ? std::move(memory) : std::make_shared<DeviceMemory>(kMemoryBytes)),
+      stream_(name_, memory_, seed_of(number, stream)),
+      copy_stream_(name_, memory_, seed_of(number, stream) + 1),
+      make_allocator_(make_allocator),
       allocator_(make_allocator(
           std::make_unique<Pages>(memory_, std::vector<WorkerStream*>{&stream_, &copy_stream_}))) {}
+
+runtime::DeviceInfo EmulatedDevice::info() const {
+    return {.kind = runtime::DeviceKind::gpu,
+            .number = number_,
+            .model = "emulated",
+            .total_bytes = kMemoryBytes,
+            .free_bytes = memory_->free_bytes()};
+}
+
+std::unique_ptr<runtime::Device> EmulatedDevice::on_stream(int number) {
+    return std::unique_ptr<runtime::Device>(
+        new EmulatedDevice(number_, number, kernels_, make_allocator_, memory_));
+}
 
 std::shared_ptr<const Executable> EmulatedDevice::prepare(const runtime::OpCall& call,
                                                           std::span<const runtime::Type> outputs) {

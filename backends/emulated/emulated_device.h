@@ -15,10 +15,12 @@ public:
     // source of the device's pages.
     using MakeAllocator =
         std::unique_ptr<runtime::Allocator> (*)(std::unique_ptr<runtime::PageSource> pages);
-    EmulatedDevice(std::string name, runtime::Device& kernels, MakeAllocator make_allocator,
-                   uint64_t seed);
+    EmulatedDevice(int number, runtime::Device& kernels, MakeAllocator make_allocator)
+        : EmulatedDevice(number, 0, kernels, make_allocator, nullptr) {}
 
     std::string_view name() const override { return name_; }
+    runtime::DeviceInfo info() const override;
+    std::unique_ptr<runtime::Device> on_stream(int number) override;
     runtime::Allocator& allocator() override { return *allocator_; }
     runtime::Stream& stream() override { return stream_; }
     runtime::Stream& copy_stream() override { return copy_stream_; }
@@ -35,10 +37,16 @@ public:
     }
 
 private:
+    // Without `memory` it gets one of its own.
+    EmulatedDevice(int number, int stream, runtime::Device& kernels, MakeAllocator make_allocator,
+                   std::shared_ptr<DeviceMemory> memory);
+
+    int number_;
     std::string name_;
     runtime::Device& kernels_;
     std::shared_ptr<DeviceMemory> memory_;
     WorkerStream stream_, copy_stream_;
+    MakeAllocator make_allocator_;
     std::unique_ptr<runtime::Allocator> allocator_;
 };
 

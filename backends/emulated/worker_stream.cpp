@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -9,6 +10,8 @@
 
 namespace megjit::emulated {
 namespace {
+
+constexpr size_t kClocksKept = size_t{1} << 20;
 
 // What the task that this thread queues next is for.
 thread_local std::string next_op, next_where;
@@ -106,7 +109,7 @@ void WorkerStream::wait(runtime::Stream& other, Ticket ticket) {
     push({.work = [this, &source, ticket] {
         std::unique_lock lock(source.mutex_);
         source.changed_.wait(lock, [&] { return source.done_ >= ticket || source.stops_; });
-        const double then = source.now_;
+        const double then = source.clock_at(ticket);
         lock.unlock();
         const std::lock_guard own(mutex_);
         now_ = std::max(now_, then);
@@ -157,8 +160,13 @@ runtime::Ticket WorkerStream::record_time() { return push({.work = nullptr}); }
 double WorkerStream::seconds_at(Ticket time) const {
     refuse_in_child();
     const std::lock_guard lock(mutex_);
-    const auto found = times_.find(time);
-    return found == times_.end() ? 0 : found->second;
+    return clock_at(time);
+}
+
+double WorkerStream::clock_at(Ticket ticket) const {
+    const Ticket first = done_ - std::min<Ticket>(done_, clocks_.size()) + 1;
+    if (ticket < first || ticket > done_) return ticket > done_ ? now_ : 0;
+    return clocks_[static_cast<size_t>(ticket - first)];
 }
 
 // ---- the thread
@@ -179,6 +187,8 @@ void WorkerStream::work() {
         task = {};  // what it holds goes before it is past
         lock.lock();
         done_ = ticket;
+        clocks_.push_back(now_);
+        if (clocks_.size() > kClocksKept) clocks_.pop_front();
         changed_.notify_all();
     }
 }
@@ -190,7 +200,6 @@ void WorkerStream::run_one(Task& task, Ticket ticket) {
     } catch (...) { error = named(std::current_exception(), task.op, task.where); }
     const std::lock_guard lock(mutex_);
     now_ += task.seconds;
-    if (!task.work) times_[ticket] = now_;
     if (!error) return;
     has_failed_ = true;
     lost_.push_back({ticket, std::numeric_limits<Ticket>::max(), error});

@@ -9,7 +9,6 @@
 #include <random>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "backends/emulated/device_memory.h"
@@ -63,6 +62,7 @@ private:
     void run_one(Task& task, Ticket ticket);
     void refuse_in_child() const;
     const Lost* range_of(Ticket ticket) const;
+    double clock_at(Ticket ticket) const;
 
     std::string device_;
     std::shared_ptr<DeviceMemory> memory_;
@@ -75,7 +75,7 @@ private:
     bool stops_ = false, has_failed_ = false;  // failed: and nobody was told
     std::vector<Lost> lost_;
     double now_ = 0;  // seconds of the card's clock
-    std::unordered_map<Ticket, double> times_;
+    std::deque<double> clocks_;  // when the last tasks were done, up to done_
     std::thread thread_;
 };
 

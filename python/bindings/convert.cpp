@@ -75,7 +75,6 @@ void set_default_device(const std::string& name) { default_place = &device_named
 
 runtime::Device& device_named(const std::string& name) {
     if (name.empty()) return default_device();
-    if (name.starts_with("cpu") || name.starts_with("multithread")) return runtime::host_device();
     return runtime::find_device(name);
 }
 
@@ -225,7 +224,7 @@ TensorRef host_row_major(TensorRef tensor) {
         return runtime::copied_to(runtime::row_major(tensor), runtime::host_device());
     };
     if (!tracer && tensor->device().stream().is_inline()) return read();
-    nb::gil_scoped_release release;  // a segment may run, work may have to be waited for
+    const runtime::WithoutHostLock release;  // a segment may run, work may have to be waited for
     return read();
 }
 

@@ -154,7 +154,7 @@ nb::object DirectCall::run(const nb::list& arguments) const {
     if (!is_called_alike(arguments) || !call_->takes(given)) return nb::none();
     jit::CompiledSegment compiled;
     {
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         compiled = call_->compiled();
     }
     ask_getters(bound);
@@ -183,7 +183,7 @@ Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle
         if (updates_[u].slot < bound.size()) loan.values[u] = {};  // `bound` holds it
     Tensors values;
     try {
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         values = call_->run(compiled, bound);
     } catch (...) {
         for (size_t u = 0; u < updates_.size(); ++u)

@@ -5,11 +5,6 @@
 #include "runtime/live_blocks.h"
 #include "runtime/user_line.h"
 
-#ifdef Py_LIMITED_API
-extern "C" int PyGILState_Check();  // public, and in every CPython from 3.4 on, but not declared
-                                    // for the stable ABI
-#endif
-
 namespace megjit::python {
 namespace {
 

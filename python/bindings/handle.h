@@ -12,6 +12,12 @@
 #include <vector>
 
 #include "runtime/dispatch.h"
+#include "runtime/host_lock.h"
+
+#ifdef Py_LIMITED_API
+extern "C" int PyGILState_Check();  // public, and in every CPython from 3.4 on, but not declared
+                                    // for the stable ABI
+#endif
 
 namespace megjit::python {
 
@@ -40,10 +46,14 @@ private:
     TensorRef value_;
 };
 
+// Of the backends in this build; the host's device first.
+void register_devices();
+void register_compilers();
+
 // Where new tensors go, and ops without operands compute: what Python's set_default_device said.
 runtime::Device& default_device();
 void set_default_device(const std::string& name);
-// By its physical name, "gpu0:0"; every name of a CPU is the host, "" the default device.
+// By any of its names; "" is the default device.
 runtime::Device& device_named(const std::string& name);
 
 // The Python class that results are made of (megengine.Tensor); set once by tensor.py.
@@ -93,6 +103,7 @@ void bind_model(nb::module_& m);
 void bind_network(nb::module_& m);
 void bind_kernels(nb::module_& m);
 void bind_system(nb::module_& m);
+void bind_host_lock(nb::module_& m);
 
 // Runs `body` and sets the Python error that fits what it throws; for slots, which nanobind does
 // not guard.

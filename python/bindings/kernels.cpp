@@ -49,7 +49,7 @@ void finish_compiling() {
     const char* const name = PY_VERSION_HEX >= 0x030C0000 ? "last_exc" : "last_value";
     PyObject* last = PySys_GetObject(name);
     const bool interrupted = last && PyErr_GivenExceptionMatches(last, PyExc_KeyboardInterrupt);
-    nb::gil_scoped_release release;
+    const runtime::WithoutHostLock release;
     codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 100 : 5000));
 }
 
@@ -58,12 +58,12 @@ void finish_compiling() {
 void bind_kernels(nb::module_& m) {
     runtime::set_interrupt_check(check_signals);
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&finish_compiling));
-    m.def("copy_bandwidth", &runtime::copy_bandwidth, nb::call_guard<nb::gil_scoped_release>());
+    m.def("copy_bandwidth", &runtime::copy_bandwidth, nb::call_guard<runtime::WithoutHostLock>());
     // A kernel from its text, as dumps have it; gives the compiler's name and readable code.
     m.def("compile_kernel", [](const std::string& text) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
         return std::pair(made->backend, made->source());
-    }, nb::arg("text"), nb::call_guard<nb::gil_scoped_release>());
+    }, nb::arg("text"), nb::call_guard<runtime::WithoutHostLock>());
     m.def("cache_info", &cache_info);
     m.def("cache_clear", [] { return cache().clear(); });
     m.def("cache_verify", [] {

@@ -34,7 +34,7 @@ void Handle::wait_for_value() const {
                                  .fix = "read it when the call has ended"},
                                 runtime::ErrorKind::runtime);
         const int seen = ended_loans;
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         ended_loans.wait(seen);
     }
 }

@@ -39,7 +39,7 @@ std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs,
                                      .keep_value_names = keep_value_names,
                                      .keep_op_names = keep_op_names,
                                      .keep_param_names = keep_param_names};
-    nb::gil_scoped_release release;
+    const runtime::WithoutHostLock release;
     return std::make_unique<Model>(jit::export_model(version, options));
 }
 
@@ -119,7 +119,7 @@ nb::object used(const Model& model, bool dtypes) {
 std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, int opt_level) {
     std::vector<size_t> wanted;
     for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
-    nb::gil_scoped_release release;
+    const runtime::WithoutHostLock release;
     jit::Graph graph = jit::graph_for(model, wanted);
     graph.set_device(default_device());
     return std::make_unique<jit::Program>(run_pipeline(graph, {.opt_level = opt_level}), graph,
@@ -130,7 +130,7 @@ nb::list run_program(jit::Program& program, nb::list tensors) {
     std::vector<TensorRef> inputs, outputs;
     for (nb::handle tensor : tensors) inputs.push_back(host_row_major(value_of(tensor.ptr())));
     {
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         for (TensorRef& input : inputs) input = runtime::copied_to(input, program.graph().device());
         outputs = program.run(inputs);
     }
@@ -144,7 +144,7 @@ nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offse
     std::unique_ptr<Model> model;
     const std::string_view all(bytes.c_str(), bytes.size());
     {
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         model = std::make_unique<Model>(
             jit::from_bytes(all.substr(std::min(offset, all.size())), file_name, &size));
     }

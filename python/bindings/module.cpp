@@ -1,22 +1,11 @@
 // The extension module megengine._core.
-#include "backends/cpu/cpu_device.h"
-#include "backends/emulated/emulated_device.h"
-#include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
-#include "codegen/gpu_service.h"
-#include "memory/caching_allocator.h"
 #include "memory/dtr.h"
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
 #include "runtime/isa.h"
 #include "runtime/parallel.h"
 #include "runtime/rematerializer.h"
-#ifdef MEGJIT_WITH_HALIDE
-#include "backends/halide/gpu_compiler.h"
-#endif
-#ifdef MEGJIT_WITH_MLIR
-#include "backends/mlir/gpu_compiler.h"
-#endif
 
 namespace megjit::python {
 namespace {
@@ -26,14 +15,7 @@ void start() {
     runtime::register_all_ops();
     nb::set_leak_warnings(
         false);  // what a program still holds when the interpreter ends is no leak of its making
-    runtime::register_device(
-        std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
-    for (int i = 0; i < runtime::debug().emulated_gpus; ++i)
-        runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
-            runtime::cat("gpu", i, ":0"), runtime::host_device(),
-            [](std::unique_ptr<runtime::PageSource> pages) -> std::unique_ptr<runtime::Allocator> {
-            return std::make_unique<memory::CachingAllocator>(std::move(pages));
-        }, static_cast<uint64_t>(i)));
+    register_devices();
     std::atexit([] {  // no stream works while the process takes itself down
         for (runtime::Device* device : runtime::all_devices())
             for (runtime::Stream* stream : {&device->stream(), &device->copy_stream()}) try {
@@ -41,31 +23,39 @@ void start() {
                 } catch (...) {}
     });
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
-    codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
-#ifdef MEGJIT_WITH_MLIR
-    codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
-    codegen::GpuService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
-#endif
-#ifdef MEGJIT_WITH_HALIDE
-    codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());
-    codegen::GpuService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
-#endif
+    register_compilers();
 }
 
 }  // namespace
 
 void bind_system(nb::module_& m) {
-    // Devices go by their physical names; "" is the default one.
+    // Devices go by any of their names; "" is the default one.
     const auto on = nb::arg("device") = "";
-    m.def("device_names", [] {
-        nb::list names;
+    nb::class_<runtime::DeviceInfo>(m, "DeviceInfo")
+        .def_prop_ro("kind",
+                     [](const runtime::DeviceInfo& info) {
+        return info.kind == runtime::DeviceKind::gpu ? "gpu" : "cpu";
+    })
+        .def_ro("number", &runtime::DeviceInfo::number)
+        .def_ro("model", &runtime::DeviceInfo::model)
+        .def_ro("total_bytes", &runtime::DeviceInfo::total_bytes)
+        .def_ro("free_bytes", &runtime::DeviceInfo::free_bytes);
+    m.def("devices", [] {
+        nb::dict table;
         for (const runtime::Device* device : runtime::all_devices())
-            names.append(std::string(device->name()));
-        return names;
-    });
+            table[nb::str(std::string(device->name()).c_str())] = nb::cast(device->info());
+        return table;
+    }, "What there is, by physical name.");
+    m.def("physical_name", [](const std::string& name) { return runtime::physical_name(name); },
+          nb::arg("name"), "\"xpux\" -> \"cpu0:0\". ValueError for a malformed name.");
+    m.def("find_device",
+          [](const std::string& name) { return std::string(device_named(name).name()); },
+          nb::arg("name"),
+          "Physical name of the place that is meant; every CPU is \"cpu0:0\". ValueError for a "
+          "malformed name, RuntimeError without the device.");
     m.def("set_default_device", &set_default_device);
     m.def("synchronize", [] {
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         std::exception_ptr error;
         for (runtime::Device* device : runtime::all_devices()) try {
                 device->stream().synchronize();
@@ -142,6 +132,7 @@ void bind_system(nb::module_& m) {
 NB_MODULE(_core, m) {
     using namespace megjit::python;
     start();
+    bind_host_lock(m);
     bind_errors(m);
     bind_tensor(m);
     bind_ops(m);

@@ -113,7 +113,7 @@ public:
     nb::object run_direct(nb::list arguments, uint64_t guards) {
         std::unique_lock lock(direct_mutex_, std::try_to_lock);
         if (!lock.owns_lock()) {
-            nb::gil_scoped_release release;
+            const runtime::WithoutHostLock release;
             lock.lock();
         }
         const std::shared_ptr<DirectCall> current = direct_;

@@ -76,7 +76,7 @@ nb::list strings(const std::vector<std::string>& texts) {
 
 // Of the version that ran last, with all kernels; waits for them without Python's lock.
 std::vector<jit::CompiledSegment> compiled(const TraceFunction& function) {
-    nb::gil_scoped_release release;
+    const runtime::WithoutHostLock release;
     return function.compiled();
 }
 
@@ -90,7 +90,7 @@ nb::list kernels_of(const TraceFunction& function) {
             // Compiling again for its text takes a while: nobody waits with the Python lock.
             const auto text = [](const std::function<std::string()>& make) {
                 return nb::cpp_function([make] {
-                    nb::gil_scoped_release release;
+                    const runtime::WithoutHostLock release;
                     return make ? make() : std::string();
                 });
             };

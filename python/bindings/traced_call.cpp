@@ -115,7 +115,7 @@ void TracedCall::finish() {
     rebound.let_go_of(session());
     try {
         const Loan loan(rebound.handles());
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         session().finish();
     } catch (...) {
         rebound.roll_back(session(), is_planned);
@@ -126,7 +126,7 @@ void TracedCall::finish() {
 
 void TracedCall::abort() {
     {
-        nb::gil_scoped_release release;
+        const runtime::WithoutHostLock release;
         session().abort();
     }
     rebound.roll_back(session(), session().function().options.only_plan);
@@ -152,7 +152,7 @@ void Excluded::enter() {
     saved_ = context.tracer;
     if (Session* session = Session::running()) {
         if (!context.tapes.empty()) session->note_open_backward();
-        nb::gil_scoped_release release;  // a segment may run
+        const runtime::WithoutHostLock release;  // a segment may run
         session->enter_excluded();
     }
     context.tracer = nullptr;

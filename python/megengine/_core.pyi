@@ -697,7 +697,32 @@ def cache_export(archive: str) -> int: ...
 
 def cache_import(archive: str) -> int: ...
 
-def device_names() -> list[str]: ...
+class DeviceInfo:
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def total_bytes(self) -> int: ...
+
+    @property
+    def free_bytes(self) -> int: ...
+
+def devices() -> dict[str, DeviceInfo]:
+    """What there is, by physical name."""
+
+def physical_name(name: str) -> str:
+    """"xpux" -> "cpu0:0". ValueError for a malformed name."""
+
+def find_device(name: str) -> str:
+    """
+    Physical name of the place that is meant; every CPU is "cpu0:0". ValueError for a malformed name, RuntimeError without the device.
+    """
 
 def set_default_device(arg: str, /) -> None: ...
 

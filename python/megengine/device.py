@@ -6,7 +6,6 @@ A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default
 
 import operator
 import os
-import re
 from enum import Enum
 from typing import Any, NoReturn
 
@@ -23,10 +22,6 @@ __all__ = [
     "coalesce_free_memory", "set_num_threads", "get_num_threads",
 ]  # fmt: skip
 
-_KINDS = ("cpu", "gpu", "xpu", "cuda", "rocm", "cambricon", "atlas", "multithread")
-_NAME = re.compile(rf"({'|'.join(_KINDS)})(default|x|\d+)?(?::(\d+|x))?(?::(\d+|x))?$")
-
-
 class DeviceType(Enum):
     """Kinds of device."""
 
@@ -38,23 +33,6 @@ class DeviceType(Enum):
     MULTITHREAD = "multithread"
 
 
-def physical_name(name: str) -> str:
-    """The place that a logical name means: "xpux" -> "cpu0:0". ValueError for a malformed name."""
-    match = _NAME.match(name) if isinstance(name, str) else None
-    if match is None:
-        raise ValueError(
-            f"device: {name!r} is not a device name; write for example 'cpu0', 'gpu0', 'xpux'"
-        )
-    kind, number, stream = match[1], match[2], match[3]
-    if kind == "xpu":
-        kind = "gpu" if is_cuda_available() else "cpu"
-    elif kind == "cuda":
-        kind = "gpu"
-    number = "0" if number in (None, "x", "default") else number
-    stream = "0" if stream in (None, "x") else stream
-    return f"{kind}{number}:{stream}"
-
-
 class Device:
     """A place where tensors live; equal to every name of that place."""
 
@@ -62,14 +40,14 @@ class Device:
 
     def __init__(self, name: str):
         self.logical_name = _with_stream(name)
-        self.physical_name = physical_name(name)
+        self.physical_name = _core.physical_name(name)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Device):
             return self.physical_name == other.physical_name
         if isinstance(other, str):
             try:
-                return self.physical_name == physical_name(other)
+                return self.physical_name == _core.physical_name(other)
             except ValueError:
                 return False
         return NotImplemented
@@ -102,23 +80,9 @@ def device_of(physical: str) -> Device:
     """The Device of a physical name, with the default's logical name where it is the default place."""
     device = _devices.get((physical, _default))
     if device is None:
-        logical = _default if physical_name(_default) == physical else physical
+        logical = _default if _core.physical_name(_default) == physical else physical
         device = _devices[(physical, _default)] = Device(logical)
     return device
-
-
-def require(name: str) -> str:
-    """Physical name of the place that is meant; every CPU is "cpu0:0". RuntimeError without it."""
-    physical = physical_name(name)
-    if physical.startswith(("cpu", "multithread")):
-        return _core.device_names()[0]
-    if not physical.startswith("gpu"):
-        raise RuntimeError(f"device: {name} is not supported by this build; use a cpu or a gpu")
-    if int(physical[3:].split(":")[0]) >= get_device_count("gpu"):
-        raise RuntimeError(
-            f"device: {name} does not exist; this machine has {get_device_count('gpu')} GPUs"
-        )
-    return physical
 
 
 def get_default_device() -> str:
@@ -132,7 +96,7 @@ def set_default_device(device: str = "xpux") -> None:
     """
     global _default
     name = str(device)
-    _core.set_default_device(require(name))
+    _core.set_default_device(name)
     _default = name
 
 
@@ -159,13 +123,11 @@ def is_rocm_available() -> bool:
 def get_device_count(device_type: str | DeviceType) -> int:
     """Number of devices of a kind: "gpu", "cpu" (cores), ... ValueError for an unknown kind."""
     kind = device_type.value if isinstance(device_type, DeviceType) else str(device_type).lower()
-    kind = {
-        "cuda": "gpu",
-        "xpu": "gpu" if is_cuda_available() else "cpu",
-    }.get(kind, kind)
-    if kind not in _KINDS:
+    kind = {"cuda": "gpu", "xpu": what_is_xpu()}.get(kind, kind)
+    kinds = [each.value for each in DeviceType]
+    if kind not in kinds:
         raise ValueError(
-            f"get_device_count: no kind {device_type!r}; there are {', '.join(_KINDS)}"
+            f"get_device_count: no kind {device_type!r}; there are {', '.join(kinds)}, xpu"
         )
     if kind in ("cpu", "multithread"):
         return os.cpu_count() or 1
@@ -173,11 +135,11 @@ def get_device_count(device_type: str | DeviceType) -> int:
 
 
 def _count(kind: str) -> int:
-    return len({name.split(":")[0] for name in _core.device_names() if name.startswith(kind)})
+    return len({info.number for info in _core.devices().values() if info.kind == kind})
 
 
 def _where(device: str | None) -> str:
-    return require(_default if device is None else str(device))
+    return _core.find_device("" if device is None else str(device))
 
 
 def _memory(device: str | None) -> dict[str, int]:
@@ -193,8 +155,9 @@ def _memory(device: str | None) -> dict[str, int]:
 
 def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
     """(total, free) bytes of a device, as `set_memory_cap` leaves them."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    total, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+    place = _where(device)  # which may be made here
+    info = _core.devices()[place]
+    total, free = info.total_bytes, info.free_bytes
     cap = get_memory_cap(device)
     if cap is None or cap > total:
         return total, free
@@ -266,14 +229,14 @@ def set_prealloc_config(
     assert max_overhead >= 0, f"set_prealloc_config: max_overhead {max_overhead} is negative"
     assert growth_factor >= 1, f"set_prealloc_config: growth_factor {growth_factor} is below 1"
     kind = DeviceType(device_type).value
-    for place in _core.device_names():
-        if place.startswith(kind):
+    for place, info in _core.devices().items():
+        if info.kind == kind:
             _core.set_memory_growth(min_req, max_overhead, growth_factor, place)
 
 
 def coalesce_free_memory() -> None:
     """Gives free blocks back to the system, also those between blocks that are in use."""
-    for place in _core.device_names():
+    for place in _core.devices():
         _core.trim_memory(place)
 
 
@@ -315,12 +278,12 @@ def get_tensorrt_version() -> int:
 
 def what_is_xpu() -> str:
     """The kind of device behind "xpu"."""
-    return physical_name("xpux").rstrip("0123456789:")
+    return _core.physical_name("xpux").rstrip("0123456789:")
 
 
-_core.set_default_device(require(_default))
+_core.set_default_device(_default)
 if os.environ.get("MEGJIT_MEMORY_CAP"):
-    _set_cap(os.environ["MEGJIT_MEMORY_CAP"], "MEGJIT_MEMORY_CAP", require(_default))
+    _set_cap(os.environ["MEGJIT_MEMORY_CAP"], "MEGJIT_MEMORY_CAP", _where(None))
 
 
 def set_num_threads(count: int | None) -> None:

@@ -12,7 +12,7 @@ from ._core import apply_const, symbolic_shape_active
 from .core import ops
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
-from .device import Device, device_of, physical_name, require
+from .device import Device, device_of
 
 if TYPE_CHECKING:
     from .quantization.utils import QParams
@@ -53,7 +53,7 @@ class Tensor(ArrayMethodMixin):
         if device is not None:
             if cls.dmap_callback is not None:
                 device = cls.dmap_callback(str(device))
-            device = require(str(device))
+            device = _core.find_device(str(device))
         if isinstance(data, Tensor):
             if format == "default":
                 format = data._format
@@ -173,7 +173,7 @@ class Tensor(ArrayMethodMixin):
         """The value on another device. ValueError for a malformed name, RuntimeError for a missing
         device.
         """
-        target = require(physical_name(str(device)))
+        target = _core.find_device(str(device))
         return ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
 
     def __repr__(self) -> str:

@@ -21,12 +21,9 @@ protected:
             register_all_ops();
             register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
-            for (const char* name : {"gpu0:0", "gpu1:0"})
-                register_device(std::make_unique<EmulatedDevice>(
-                    name, host_device(),
-                    [](std::unique_ptr<PageSource> pages) -> std::unique_ptr<Allocator> {
-                    return std::make_unique<memory::CachingAllocator>(std::move(pages));
-                }, 7));
+            for (int number : {0, 1})
+                register_device(std::make_unique<EmulatedDevice>(number, host_device(),
+                                                                 &memory::make_caching_allocator));
             return true;
         }();
         (void)once;

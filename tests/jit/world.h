@@ -20,12 +20,7 @@ protected:
             runtime::register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
             runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
-                "gpu0:0", runtime::host_device(),
-                [](std::unique_ptr<runtime::PageSource> pages)
-                    -> std::unique_ptr<runtime::Allocator> {
-                return std::make_unique<memory::CachingAllocator>(std::move(pages));
-            },
-                1));
+                0, runtime::host_device(), &memory::make_caching_allocator));
             return true;
         }();
         (void)once;

@@ -45,6 +45,54 @@ def test_devices_are_what_the_machine_has():
     """)
 
 
+def test_a_stream_of_a_gpu_is_a_place_of_its_own_in_the_same_memory():
+    run("""
+    free = [mge.device.get_mem_status_bytes(name)[1] for name in ("gpu0:0", "gpu0:1", "gpu1:0")]
+    assert free[0] == free[1] == free[2]
+    x = mge.tensor(np.arange(1e6, dtype="float32"), device="gpu0:1")
+    assert x.device == "gpu0:1" and x.device != "gpu0"
+    assert mge.device.get_device_count("gpu") == 2
+    assert mge.device.get_allocated_memory("gpu0:1") >= 4e6 > mge.device.get_allocated_memory("gpu0:0")
+    after = [mge.device.get_mem_status_bytes(name)[1] for name in ("gpu0:0", "gpu0:1", "gpu1:0")]
+    assert after[0] == after[1] < after[2]
+    for _ in range(20):
+        y = (x + 1).to("gpu0") * 2
+        assert y.device == "gpu0:0"
+        np.testing.assert_array_equal((y.to("gpu0:1") - x).numpy(), np.arange(1e6, dtype="float32") + 2)
+    with pytest.raises(ValueError, match="operands lie on gpu0:1 and on gpu0:0"):
+        x + y
+    """)
+
+
+@pytest.mark.parametrize(
+    "name, place",
+    [
+        ("gpu1", "gpu1:0"),
+        ("cuda:1", "gpu0:1"),
+        ("gpux:x", "gpu0:0"),
+        ("gpudefault", "gpu0:0"),
+        ("cpu3:2", "cpu3:2"),
+        ("multithread2:0", "multithread2:0"),
+        ("xpux", "gpu0:0"),
+        ("gpu1:", None),
+        ("gpu-1", None),
+        ("gpu1:2:3:4", None),
+        ("gpu99999999999", None),
+        ("", None),
+    ],
+)
+def test_names_of_places(name, place):
+    run(f"""
+    device = mge.tensor(0).device
+    try:
+        named = type(device)({name!r}).physical_name
+    except ValueError as error:
+        assert {name!r} in str(error) and "device name" in str(error)
+        named = None
+    assert named == {place!r}, named
+    """)
+
+
 def test_xpu_is_a_gpu_where_there_is_one():
     run(
         """

@@ -247,3 +247,60 @@ print(mge.device.get_num_threads())
 
 def test_threads_that_the_system_refuses_are_done_without():
     assert run(REFUSED) == "1"
+
+
+OTHERS_RUN = """
+import sys, threading, time
+import numpy as np
+import megengine as mge
+import megengine.functional as F
+from megengine.autodiff import GradManager
+sys.setswitchinterval(1e6)  # nobody runs but when another gives up the lock
+x = mge.Parameter(np.random.rand(512, 512).astype("float32"))
+seen = []
+computes = False
+def look():
+    while not seen or seen[-1] != "end":
+        if computes:
+            seen.append("beside")
+        time.sleep(0)  # gives up the lock
+gm = GradManager().attach([x])
+threading.Thread(target=look).start()
+for _ in range(2000):
+    with gm:
+        y = x * 2 if {is_backward} else x
+        computes = True
+        gm.backward(y) if {is_backward} else F.matmul(y, y)
+        computes = False
+    if seen:
+        break
+seen.append("end")
+print(seen[0])
+"""
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
+def test_other_threads_run_beside_a_kernel(is_backward):
+    assert run(OTHERS_RUN.format(is_backward=is_backward)) == "beside"
+
+
+AT_EXIT = """
+import threading
+import numpy as np
+import megengine as mge
+import megengine.functional as F
+x = mge.tensor(np.random.rand(300, 300).astype("float32"))
+started = threading.Event()
+def work():
+    while True:
+        F.matmul(x, x)
+        started.set()
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+started.wait()
+"""
+
+
+def test_daemon_threads_that_compute_do_not_break_the_end_of_the_process():
+    for _ in range(5):
+        assert run(AT_EXIT) == ""

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .. import _core
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import IntsLike, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
-from ..device import Device, require
+from ..device import Device
 from ..tensor import Tensor
 
 __all__ = [
@@ -55,7 +56,7 @@ def _filled(
     for extent in shape:
         if extent < 0:
             raise ValueError(f"shape {list(shape)} has a negative extent")
-    place = None if device is None else require(str(device))
+    place = None if device is None else _core.find_device(str(device))
     return ops.full(shape=shape, value=value, dtype=dtype_name(dtype), device=place)
 
 

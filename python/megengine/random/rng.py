@@ -13,7 +13,6 @@ from ..core import apply_const, ops
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import IntLike, IntsLike, Shape, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
-from ..device import require
 from ..tensor import Tensor
 
 __all__ = [
@@ -95,7 +94,7 @@ class RNG:
     def __init__(self, seed: int | None = None, device: str | None = None) -> None:
         self._device = None if device is None else str(device)
         if self._device is not None:
-            require(self._device)
+            _core.find_device(self._device)
         started = _fresh_seed() if seed is None else _checked_seed(seed)
         self._seed: int | None = started  # None: the global stream, whose seed may change
         self._state = RandomState(started)
@@ -110,7 +109,7 @@ class RNG:
         for value in given:
             if isinstance(value, Tensor):
                 return self._state.key(value._device_name)
-        return self._state.key(None if self._device is None else require(self._device))
+        return self._state.key(self._device)
 
     def _placed(self, x: Tensor) -> Tensor:
         return x if self._device is None else x.to(self._device)

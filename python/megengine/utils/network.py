@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
-from ..device import require
 from ..tensor import Tensor
 from . import network_node
 from .comp_graph_tools import GraphInference, load_model, metadata_of
@@ -219,7 +218,7 @@ class Network:
     ) -> VarNode:
         """A new input."""
         if device is not None:
-            require(str(device))
+            _core.find_device(str(device))
         extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
         return self._var(self.graph.add_input(extents, dtype, name or "input"))
 

@@ -36,16 +36,16 @@ public:
 class Memory : public runtime::Device {
 public:
     std::string_view name() const override { return "cpu0:0"; }
+    runtime::DeviceInfo info() const override { return {}; }
     runtime::Allocator& allocator() override { return allocator_; }
     std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall&,
                                                        std::span<const runtime::Type>) override {
         std::abort();
     }
-    void copy_to_host(void* to, const void* from, size_t bytes) override {
-        std::memcpy(to, from, bytes);
-    }
-    void copy_from_host(void* to, const void* from, size_t bytes) override {
-        std::memcpy(to, from, bytes);
+    std::shared_ptr<const runtime::Executable> prepare_kernel(
+        const codegen::KernelIR&, std::vector<codegen::LaunchShape>,
+        const codegen::CompiledKernel*) override {
+        std::abort();
     }
 
 private:

@@ -1,0 +1,55 @@
+// Which backends are in this build: the only file that names them.
+#ifdef MEGJIT_WITH_CPU
+#include "backends/cpu/cpu_device.h"
+#endif
+#ifdef MEGJIT_WITH_EMULATED
+#include "backends/emulated/emulated_device.h"
+#endif
+#ifdef MEGJIT_WITH_NVRTC
+#include "backends/nvrtc/compiler.h"
+#endif
+#ifdef MEGJIT_WITH_HALIDE
+#include "backends/halide/gpu_compiler.h"
+#endif
+#ifdef MEGJIT_WITH_MLIR
+#include "backends/mlir/gpu_compiler.h"
+#endif
+#include "codegen/compiler.h"
+#include "codegen/gpu_service.h"
+#include "memory/caching_allocator.h"
+#include "python/bindings/handle.h"
+#include "runtime/debug.h"
+
+namespace megjit::python {
+
+void register_devices() {
+#ifdef MEGJIT_WITH_CPU
+    runtime::register_device(
+        std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+#else
+    runtime::user_error({.what = "this build has no device that computes",
+                         .fix = "configure it with -DMEGJIT_WITH_CPU=ON"},
+                        runtime::ErrorKind::runtime);
+#endif
+#ifdef MEGJIT_WITH_EMULATED
+    for (int i = 0; i < runtime::debug().emulated_gpus; ++i)
+        runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
+            i, runtime::host_device(), &memory::make_caching_allocator));
+#endif
+}
+
+void register_compilers() {
+#ifdef MEGJIT_WITH_NVRTC
+    codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
+#endif
+#ifdef MEGJIT_WITH_MLIR
+    codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
+    codegen::GpuService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
+#endif
+#ifdef MEGJIT_WITH_HALIDE
+    codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());
+    codegen::GpuService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
+#endif
+}
+
+}  // namespace megjit::python
