@@ -1,5 +1,7 @@
 #include "jit/host_copy.h"
 
+#include <algorithm>
+
 namespace megjit::jit {
 namespace {
 
@@ -27,19 +29,6 @@ private:
     size_t bytes_;
 };
 
-}  // namespace
-
-const OpDef& to_host() {
-    static const OpDef op = copy_op("to_host", "x in the host's memory.");
-    return op;
-}
-
-const OpDef& from_host() {
-    static const OpDef op =
-        copy_op("from_host", "x, which to_host has stored, in the device's memory again.");
-    return op;
-}
-
 double seconds_of(const Graph& graph, const Node& node) {
     runtime::Cost cost;
     if (node.kind == NodeKind::fused) {
@@ -56,8 +45,30 @@ double seconds_of(const Graph& graph, const Node& node) {
     return graph.device().speeds().seconds(cost);
 }
 
-double transfer_seconds(const runtime::Device& device, size_t bytes) {
-    return static_cast<double>(bytes) / device.speeds().link_bytes;
+}  // namespace
+
+const OpDef& to_host() {
+    static const OpDef op = copy_op("to_host", "x in the host's memory.");
+    return op;
+}
+
+const OpDef& from_host() {
+    static const OpDef op =
+        copy_op("from_host", "x, which to_host has stored, in the device's memory again.");
+    return op;
+}
+
+Timetable::Timetable(const Graph& graph) : begins{0}, graph_(graph) {
+    for (const Node& node : graph.nodes())
+        begins.push_back(begins.back() + seconds_of(graph, node));
+}
+
+double Timetable::transferred(double begin, size_t bytes) {
+    return link_is_free_ = std::max(link_is_free_, begin) + transfer_seconds(bytes);
+}
+
+double Timetable::transfer_seconds(size_t bytes) const {
+    return static_cast<double>(bytes) / graph_.device().speeds().link_bytes;
 }
 
 std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes) {

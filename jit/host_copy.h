@@ -15,9 +15,20 @@ inline bool is_host_copy(const Node& node) {
     return node.op == &to_host() || node.op == &from_host();
 }
 
-// What a node and a transfer of so many bytes take by the device's speeds.
-double seconds_of(const Graph& graph, const Node& node);
-double transfer_seconds(const runtime::Device& device, size_t bytes);
+// When what happens by the device's speeds: nodes one after the other, and beside them what leaves
+// the device, over a link that does one thing at a time.
+struct Timetable {
+    explicit Timetable(const Graph& graph);
+
+    std::vector<double> begins;  // by node, seconds; the last: when all is done
+    // When a transfer of so many bytes is over that begins then, or when the link is free.
+    double transferred(double begin, size_t bytes);
+    double transfer_seconds(size_t bytes) const;
+
+private:
+    const Graph& graph_;
+    double link_is_free_ = 0;
+};
 
 // Runs either, on the stream.
 std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes);

@@ -47,7 +47,10 @@ constexpr Pass kPipeline[] = {
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"drop_dead_last", 3, plain<drop_dead>, true, true,
      "after fuse: transposes and constants that kernels took in"},
-    {"batch", 3, plain<batch>, true, true, "after all: no node may come between launches any more"},
+    {"batch", 3, plain<batch>, true, true,
+     "after what makes kernels: no node may come between launches any more"},
+    {"prefetch", 0, prefetch, true, false,
+     "after all: when a transfer begins hangs on what runs beside it"},
 };
 
 void dump(const runtime::Debug& debug, std::string_view stage, const Graph& graph) {

@@ -218,23 +218,24 @@ void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& st
 // Transfers run beside the work, between what they depend on and what depends on them.
 void Program::enqueue_steps() {
     runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
-    if (stream.is_inline()) {
-        for (const ProgramLayout::Step& step : layout_.steps) enqueue(step, stream);
-        return;
-    }
-    std::vector<runtime::Ticket> past(layout_.steps.size());
+    Clock* clock = is_profiled_ ? &clock_ : nullptr;
+    if (clock) clock->begin = stream.record_time();
+    std::vector<runtime::Ticket> past(stream.is_inline() ? 0 : layout_.steps.size());
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const ProgramLayout::Step& step = layout_.steps[i];
-        if (step.is_transfer) {
-            transfers.wait(stream, stream.record());
-            enqueue_named(step, transfers);
-            past[i] = transfers.record();
-        } else {
-            if (step.waits_for != memory::kNone) stream.wait(transfers, past[step.waits_for]);
-            enqueue_named(step, stream);
-        }
+        const bool is_beside = step.is_transfer && !stream.is_inline();
+        runtime::Stream& on = is_beside ? transfers : stream;
+        if (is_beside) transfers.wait(stream, stream.record());
+        else if (!past.empty() && step.waits_for != memory::kNone)
+            stream.wait(transfers, past[step.waits_for]);
+        if (clock) clock->steps[i].first = on.record_time();
+        if (stream.is_inline()) enqueue(step, stream);
+        else enqueue_named(step, on);
+        if (clock) clock->steps[i].second = on.record_time();
+        if (is_beside) past[i] = transfers.record();
     }
-    if (layout_.host_bytes) stream.wait(transfers, transfers.record());
+    if (layout_.host_bytes && !stream.is_inline()) stream.wait(transfers, transfers.record());
+    if (clock) clock->end = stream.record_time();
 }
 
 std::vector<TensorRef> Program::outputs_of(const Call& call) {
@@ -264,8 +265,8 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     take_inputs(call);
     take_results(call);
     patch(call);
-    if (is_profiled_) run_profiled_steps();
-    else enqueue_steps();
+    enqueue_steps();
+    if (is_profiled_) note_times();
     // What lies on an input keeps the old value if the run fails, and is not lost then.
     const runtime::Ticket done = device_.stream().record();
     for (size_t i = 0; i < call.results.size(); ++i)
@@ -294,22 +295,20 @@ void Program::start_profile() {
         profile_.steps.push_back(std::move(row));
         times_.push_back(times);
     }
+    clock_.steps.resize(layout_.steps.size());
 }
 
-// One after the other, on one stream: a step's time is its own.
-void Program::run_profiled_steps() {
-    runtime::Stream& stream = device_.stream();
-    std::vector<runtime::Ticket> times{stream.record_time()};
-    for (const ProgramLayout::Step& step : layout_.steps) {
-        enqueue_named(step, stream);
-        times.push_back(stream.record_time());
-    }
+void Program::note_times() {
+    runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
     stream.synchronize();
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
-        const double seconds = stream.seconds_at(times[i + 1]) - stream.seconds_at(times[i]);
+        const auto& [begin, end] = clock_.steps[i];
+        const runtime::Stream& on = layout_.steps[i].is_transfer ? transfers : stream;
+        const double seconds = on.seconds_at(end) - on.seconds_at(begin);
         profile_.steps[i].seconds += seconds;
         if (times_[i]) StepTimes::instance().note(*times_[i], seconds);
     }
+    profile_.seconds += stream.seconds_at(clock_.end) - stream.seconds_at(clock_.begin);
     ++profile_.runs;
 }
 

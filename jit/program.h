@@ -25,6 +25,7 @@ struct StepProfile {
 };
 struct Profile {
     uint64_t runs = 0;
+    double seconds = 0;  // of them all; less than the steps' where transfers ran beside the others
     std::vector<StepProfile> steps = {};
 };
 
@@ -66,7 +67,7 @@ private:
     void enqueue(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_steps();
-    void run_profiled_steps();
+    void note_times();
     std::vector<TensorRef> outputs_of(const Call& call);
     const TensorRef& constant(uint32_t value);
 
@@ -82,7 +83,14 @@ private:
     std::unique_ptr<std::byte[]> host_arena_;
     std::vector<TensorRef> bound_;  // what the prologue gave
     std::vector<uint64_t> bound_ids_;  // of the tensors that it read
+    // When the last profiled run and its steps began and ended.
+    struct Clock {
+        runtime::Ticket begin = 0, end = 0;
+        std::vector<std::pair<runtime::Ticket, runtime::Ticket>> steps;
+    };
+
     bool is_profiled_ = false;
+    Clock clock_;
     Profile profile_;  // a row for each step, or none
     std::vector<StepTimes::Row*> times_;  // by step, as profile_; null: no op of its own
     std::mutex mutex_;

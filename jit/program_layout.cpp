@@ -101,18 +101,17 @@ public:
     void keep_until_stored(const PreparedGraph& prepared) {
         const auto& nodes = graph_.nodes();
         if (std::none_of(nodes.begin(), nodes.end(), is_host_copy)) return;  // costs take time
-        double now = 0, link_is_free = 0;
+        Timetable times(graph_);
         std::vector<std::pair<double, uint32_t>> stores;  // until when, and which value
         for (size_t s = 0; s < prepared.nodes.size(); ++s) {
             const Node& node = prepared.node(s);
-            std::erase_if(stores, [&](const auto& store) { return store.first <= now; });
+            std::erase_if(stores,
+                          [&](const auto& store) { return store.first <= times.begins[s]; });
             for (const auto& [until, value] : stores) schedule.steps[s].reads.push_back(value);
-            now += seconds_of(graph_, node);
             if (node.op != &to_host()) continue;
             const auto value = static_cast<uint32_t>(at(node.inputs[0]));
-            link_is_free = std::max(link_is_free, now) +
-                           transfer_seconds(graph_.device(), schedule.values[value].bytes);
-            stores.emplace_back(link_is_free, value);
+            stores.emplace_back(
+                times.transferred(times.begins[s + 1], schedule.values[value].bytes), value);
         }
     }
 

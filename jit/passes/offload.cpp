@@ -1,8 +1,9 @@
 // Moves marked values to the host's memory as soon as they are there, and back before backward
-// reads them.
+// reads them: which, before the other passes; when back, after them, when it is known what runs
+// meanwhile.
 #include <algorithm>
-#include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "jit/host_copy.h"
@@ -29,64 +30,44 @@ std::set<ValueId> values_that_leave(const Graph& graph) {
     return leaving;
 }
 
-// When, by the device's speeds, the link is done with what.
-class Timetable {
-public:
-    Timetable(const Graph& graph, const std::set<ValueId>& leaving) : graph_(graph) {
-        const std::vector<Node>& nodes = graph.nodes();
-        starts_.resize(nodes.size() + 1);
-        double link_is_free = 0;
-        std::set<ValueId> seen;
-        for (size_t i = 0; i < nodes.size(); ++i) {
-            starts_[i + 1] = starts_[i] + seconds_of(graph, nodes[i]);
-            for (ValueId output : nodes[i].outputs)
-                if (leaving.contains(output))
-                    stored_[output] = link_is_free =
-                        std::max(link_is_free, starts_[i + 1]) + transfer(output);
-            if (!is_op(nodes[i]) || is_view(nodes[i]) || !nodes[i].role.is_backward) continue;
-            first_ = std::min(first_, i);
-            for (ValueId input : nodes[i].inputs)
-                if (const ValueId value = viewed_by(graph, input);
-                    leaving.contains(value) && seen.insert(value).second)
-                    readers_.emplace_back(i, value);
-        }
+// By the node of backward that reads them first: what the link can store, and bring back, between.
+// The others stay.
+std::map<size_t, std::vector<ValueId>> values_to_fetch(const Graph& graph) {
+    const std::set<ValueId> leaving = values_that_leave(graph);
+    if (leaving.empty()) return {};
+    Timetable times(graph);
+    std::map<ValueId, double> stored;
+    std::vector<std::pair<size_t, ValueId>> readers;
+    const std::vector<Node>& nodes = graph.nodes();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        for (ValueId output : nodes[i].outputs)
+            if (leaving.contains(output))
+                stored[output] = times.transferred(times.begins[i + 1], graph.type(output).bytes());
+        if (!is_op(nodes[i]) || is_view(nodes[i]) || !nodes[i].role.is_backward) continue;
+        for (ValueId input : nodes[i].inputs)
+            if (const ValueId value = viewed_by(graph, input);
+                leaving.contains(value) && std::ranges::find(readers, value, [](auto& r) {
+                return r.second;
+            }) == readers.end())
+                readers.emplace_back(i, value);
     }
-
-    // By node: the values whose transfer back begins before it, so that it is over when backward
-    // first reads them, one after the other. A value that the link could not even store until then
-    // is left out: it stays.
-    std::map<size_t, std::vector<ValueId>> fetches() const {
-        std::map<size_t, std::vector<ValueId>> found;
-        double link_is_free = starts_.back();
-        for (auto reader = readers_.rbegin(); reader != readers_.rend(); ++reader) {
-            const auto [last, value] = *reader;
-            const double begin = std::min(link_is_free, starts_[last]) - transfer(value);
-            if (begin < stored_.at(value)) continue;
-            link_is_free = begin;
-            size_t node = last;
-            while (node > first_ && starts_[node] > begin) --node;
-            found[node].insert(found[node].begin(), value);
-        }
-        return found;
+    std::map<size_t, std::vector<ValueId>> found;
+    double link_is_free = times.begins.back();
+    for (auto [node, value] : std::views::reverse(readers)) {
+        const double begin = std::min(link_is_free, times.begins[node]) -
+                             times.transfer_seconds(graph.type(value).bytes());
+        if (begin < stored.at(value)) continue;
+        link_is_free = begin;
+        found[node].push_back(value);
     }
-
-private:
-    double transfer(ValueId value) const {
-        return transfer_seconds(graph_.device(), graph_.type(value).bytes());
-    }
-
-    const Graph& graph_;
-    std::vector<double> starts_;  // by node
-    std::map<ValueId, double> stored_;
-    std::vector<std::pair<size_t, ValueId>> readers_;  // the first in backward of each value
-    size_t first_ = std::numeric_limits<size_t>::max();  // node of backward
-};
+    return found;
+}
 
 }  // namespace
 
 Graph offload(const Graph& graph, const PipelineOptions& options) {
     if (!options.device || options.device->is_host()) return graph;
-    const auto fetched = Timetable(graph, values_that_leave(graph)).fetches();
+    const auto fetched = values_to_fetch(graph);
     if (fetched.empty()) return graph;
     std::set<ValueId> leaving;
     for (const auto& [node, values] : fetched) leaving.insert(values.begin(), values.end());
@@ -110,6 +91,47 @@ Graph offload(const Graph& graph, const PipelineOptions& options) {
                     list.last_copy(output), graph.type(output));
     }
     return list.finish();
+}
+
+Graph prefetch(const Graph& graph, const PipelineOptions&) {
+    const std::vector<Node>& nodes = graph.nodes();
+    const auto is_fetch = [&](size_t i) { return nodes[i].op == &from_host(); };
+    std::map<ValueId, size_t> maker, reader;  // of host copies; the first, of what came back
+    std::vector<size_t> fetches;  // in the order of their readers
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        if (is_host_copy(nodes[i])) maker[nodes[i].outputs[0]] = i;
+        if (!is_op(nodes[i]) || is_view(nodes[i])) continue;
+        for (ValueId input : nodes[i].inputs) {
+            const auto made = maker.find(viewed_by(graph, input));
+            if (made == maker.end() || !is_fetch(made->second)) continue;
+            if (reader.emplace(made->first, i).second) fetches.push_back(made->second);
+        }
+    }
+    if (fetches.empty()) return graph;
+    Timetable times(graph);
+    std::map<ValueId, double> stored;
+    for (size_t i = 0; i < nodes.size(); ++i)
+        if (nodes[i].op == &to_host())
+            stored[nodes[i].outputs[0]] =
+                times.transferred(times.begins[i + 1], graph.type(nodes[i].outputs[0]).bytes());
+    std::map<size_t, std::vector<size_t>> before;
+    double link_is_free = times.begins.back();
+    for (const size_t fetch : std::views::reverse(fetches)) {
+        const ValueId value = nodes[fetch].outputs[0], copy = nodes[fetch].inputs[0];
+        size_t node = reader.at(value);
+        link_is_free =
+            std::max(stored.at(copy), std::min(link_is_free, times.begins[node]) -
+                                          times.transfer_seconds(graph.type(value).bytes()));
+        while (node > maker.at(copy) + 1 && times.begins[node] > link_is_free) --node;
+        before[node].insert(before[node].begin(), fetch);
+    }
+    const std::set<size_t> moved(fetches.begin(), fetches.end());
+    Rewriter rewriter(graph);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        for (const size_t fetch : before[i]) rewriter.copy(nodes[fetch]);
+        if (!moved.contains(i)) rewriter.copy(nodes[i]);
+    }
+    return rewriter.finish();
 }
 
 }  // namespace megjit::jit

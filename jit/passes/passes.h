@@ -61,6 +61,9 @@ Graph drop_dead(const Graph& graph);
 // memory between forward and backward. Keeps the bits.
 Graph offload(const Graph& graph, const PipelineOptions& options);
 
+// Begins each transfer back so early that it is over when its value is read, and no earlier.
+Graph prefetch(const Graph& graph, const PipelineOptions& options);
+
 // Lets go of values and computes them again where they are needed, as options.choose_plan says;
 // without it, only the order of ops is chosen for the peak. Keeps the bits.
 Graph rematerialize(const Graph& graph, const PipelineOptions& options);

@@ -140,6 +140,7 @@ nb::list profiles_of(const TraceFunction& function, bool of_all_versions) {
         }
         nb::dict segment;
         segment["runs"] = profile.runs;
+        segment["seconds"] = profile.seconds;
         segment["steps"] = steps;
         result.append(segment);
     }

@@ -26,8 +26,7 @@ def test_a_profile_names_each_step_with_its_line_seconds_and_bytes():
     steps = {name: step for step in table["steps"] for name in step["ops"]}
     assert steps["exp"]["bytes"] == 2 * X.nbytes
     assert "test_profile.py" in steps["exp"]["where"]
-    assert table["seconds"] == pytest.approx(sum(step["seconds"] for step in table["steps"]))
-    assert table["seconds"] > 0
+    assert 0 < sum(step["seconds"] for step in table["steps"]) <= table["seconds"]
     assert table["bytes"] == sum(step["bytes"] for step in table["steps"])
 
 

@@ -58,7 +58,7 @@ def _beside_measured(plan: MemoryPlan) -> str:
     estimate = seconds_text(chosen.seconds) if chosen else ""
     rows = [
         ("bytes of a call; the allocator's peak, whole process", bytes_text(plan.planned_bytes), bytes_text(run.allocator_peak_bytes)),
-        (f"time of the steps, mean of {run.runs} runs", estimate, seconds_text(run.seconds)),
+        (f"time of a run, mean of {run.runs} runs", estimate, seconds_text(run.seconds)),
     ]
     return rows_table(rows, ("", "planned", "measured"))
 

@@ -32,7 +32,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What runs of a program took: seconds are of one run, the allocator's peak is of the whole process."""
+    """What runs of a program took: seconds are of one run (transfers beside it included), the allocator's peak is of the whole process."""
 
     runs: int
     seconds: float
@@ -147,13 +147,14 @@ def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]],
     """Profiles beside the plans of the same segments; None before the first run."""
     if len(segments) != len(profiles) or not all(profile["runs"] for profile in profiles):
         return None
+    whole = sum(profile["seconds"] / profile["runs"] for profile in profiles)
     seconds: list[float] = []
     for plan, profile in zip(segments, profiles, strict=True):
         base = len(seconds)
         seconds += [0.0] * len(plan["steps"])
         for step in profile["steps"]:
             seconds[base + step["step"]] += step["seconds"] / profile["runs"]
-    return MeasuredRun(max(p["runs"] for p in profiles), sum(seconds), tuple(seconds), allocator_peak_bytes)
+    return MeasuredRun(max(p["runs"] for p in profiles), whole, tuple(seconds), allocator_peak_bytes)
 
 
 def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = None) -> MemoryPlan:
@@ -190,7 +191,7 @@ def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
     steps = [step for segment in segments for step in segment["steps"]]
     return {
         "runs": max(segment["runs"] for segment in segments),
-        "seconds": sum(step["seconds"] for step in steps),
+        "seconds": sum(segment["seconds"] for segment in segments),
         "bytes": sum(step["bytes"] for step in steps),
         "steps": steps,
     }
