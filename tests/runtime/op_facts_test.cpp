@@ -1,8 +1,8 @@
 // What ops say of themselves (OpDef) for passes to build on is true.
 #include <gtest/gtest.h>
 
+#include "runtime/dispatch.h"
 #include "runtime/ops/known.h"
-#include "runtime/ops/pool.h"
 #include "tests/jit/world.h"
 
 namespace megjit::runtime { namespace {
