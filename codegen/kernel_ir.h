@@ -18,6 +18,7 @@
 namespace megjit::codegen {
 
 using runtime::DType;
+using runtime::Reduce;
 using runtime::ScalarType;
 
 // How an operand moves along the axis that lanes walk. All other axes go by run-time strides.
@@ -38,18 +39,6 @@ struct Operand {
     bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
                              // Such inputs come last, and have no pointer
     bool operator==(const Operand&) const = default;
-};
-
-enum class Reduce : uint8_t {
-    sum,
-    prod,  // f32, or i32 that wraps
-    max,
-    min,  // f32 (NaN wins), i32, b1 (any, all)
-    argmax,
-    argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN
-             // wins
-    mean,
-    variance,  // of f32; the variance is the biased one, by Welford's recurrence or two passes
 };
 
 std::string_view name_of(Reduce kind);

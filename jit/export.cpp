@@ -143,7 +143,7 @@ private:
     }
 
     ValueId reshaped(ValueId value, const std::vector<int64_t>& shape) {
-        Node node{.op = &runtime::find_op("reshape"), .attrs = {shape}, .inputs = {value}};
+        Node node{.op = &ops::reshape(), .attrs = {shape}, .inputs = {value}};
         const Type type{.dtype = graph_.type(value).dtype, .shape = runtime::Shape(shape)};
         return graph_.add(std::move(node), {&type, 1})[0];
     }
@@ -176,7 +176,7 @@ private:
 
     // All values are row-major in a file: programs choose layouts when it is loaded.
     void add_op(const RecordedOp& op, const std::string& name) {
-        if (op.op->name == "relayout") {
+        if (op.op == &ops::relayout()) {
             ids_[op.outputs[0]] = id_of(op.inputs[0]);
             return;
         }
@@ -217,13 +217,12 @@ private:
 
 // Each float32 result of an op is stored as float16; those who read it compute in float32.
 Graph stored_as_half(const Graph& graph) {
-    const OpDef& cast = runtime::find_op("cast");
     Rewriter rewrite(graph);
     std::vector<std::optional<ValueId>> stored(graph.value_count());
     const auto converted = [&](ValueId value, DType dtype, std::string_view name) {
         Type type = rewrite.to.type(value);
         type.dtype = dtype;
-        Node node{.op = &cast, .attrs = {std::string(name)}, .inputs = {value}};
+        Node node{.op = &ops::cast(), .attrs = {std::string(name)}, .inputs = {value}};
         return rewrite.to.add(std::move(node), {&type, 1})[0];
     };
     for (const Node& node : graph.nodes()) {

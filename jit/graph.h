@@ -15,10 +15,12 @@
 #include "codegen/kernel_ir.h"
 #include "runtime/device.h"
 #include "runtime/op.h"
+#include "runtime/ops/known.h"
 #include "runtime/tensor.h"
 
 namespace megjit::jit {
 
+namespace ops = runtime::ops;
 using runtime::Attrs;
 using runtime::OpDef;
 using runtime::TensorRef;

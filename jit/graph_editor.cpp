@@ -5,6 +5,7 @@
 
 #include "jit/pipeline.h"
 #include "runtime/error.h"
+#include "runtime/ops/refit.h"
 #include "runtime/rematerializer.h"
 #include "runtime/user_line.h"
 
@@ -308,7 +309,8 @@ void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) 
         for (ValueId input : edited.node.inputs) operands.push_back(value(input).type);
         if (operands == edited.operands) continue;
         try {
-            edited.node.attrs = refit(edited.node, edited.operands, operands, batch);
+            edited.node.attrs = runtime::refit(
+                {*edited.node.op, edited.node.attrs, edited.operands}, operands, batch);
             const std::vector<Type> results =
                 runtime::infer({*edited.node.op, edited.node.attrs, operands});
             for (size_t i = 0; i < results.size(); ++i)

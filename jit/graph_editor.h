@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "jit/export.h"
-#include "jit/refit.h"
 #include "runtime/dispatch.h"
 
 namespace megjit::jit {
+
+using runtime::BatchChange;
 
 struct EditedNode {
     Node node;

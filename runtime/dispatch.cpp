@@ -9,6 +9,7 @@
 #include "runtime/host_view.h"
 #include "runtime/leaf_mutex.h"
 #include "runtime/operand_layouts.h"
+#include "runtime/ops/known.h"
 #include "runtime/parallel.h"
 #include "runtime/rematerializer.h"
 #include "runtime/user_line.h"
@@ -94,14 +95,13 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Devic
     if (op.promotion == Promotion::integer && info(to).category != Category::integer)
         refuse("integer tensors");
     if (op.promotion == Promotion::floating && !is_floating(to)) to = DType::f32;
-    static const OpDef& cast = find_op("cast");
     Tensors result(inputs.begin(), inputs.end());
     for (TensorRef& input : result) {
         if (input->dtype() == to) continue;
         // A constant that joins another device must after the cast, too.
         const bool joins = input->is_constant && &input->device() != &device;
         const Attrs attrs{std::string(info(to).name)};
-        input = (joins ? compute : apply)(cast, attrs, {&input, 1}, nullptr)[0];
+        input = (joins ? compute : apply)(ops::cast(), attrs, {&input, 1}, nullptr)[0];
         if (joins) input->is_constant = true;
     }
     return result;
@@ -144,8 +144,7 @@ bool is_laid_out(std::span<const TensorRef> inputs) {
 // compute).
 template <class Call>
 void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted, Call call) {
-    static const OpDef& relayout = find_op("relayout");
-    if (&op == &relayout) return;
+    if (&op == &ops::relayout()) return;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
     const std::vector<Layout> layouts = operand_layouts(op, types, ChannelsLast::where_it_is);
@@ -154,7 +153,8 @@ void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& convert
         if (converted.empty() || converted.data() != inputs.data())
             converted.assign(inputs.begin(), inputs.end());
         inputs = converted;
-        converted[i] = call(relayout, {to_string(layouts[i])}, {&converted[i], 1}, nullptr)[0];
+        converted[i] =
+            call(ops::relayout(), {to_string(layouts[i])}, {&converted[i], 1}, nullptr)[0];
     }
 }
 
@@ -338,9 +338,8 @@ void remove_edited_graph(uint64_t session) {
 }
 
 TensorRef row_major(const TensorRef& tensor) {
-    static const OpDef& relayout = find_op("relayout");
     if (tensor->type().layout == Layout::row_major) return tensor;
-    return compute(relayout, {to_string(Layout::row_major)}, {&tensor, 1})[0];
+    return compute(ops::relayout(), {to_string(Layout::row_major)}, {&tensor, 1})[0];
 }
 
 void require_data(Tensor& tensor) {

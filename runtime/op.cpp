@@ -86,6 +86,16 @@ const std::string& OpCall::text(std::string_view name) const {
     return attr_as<std::string>(*this, name);
 }
 
+OperandKind OpDef::kind_of(size_t operand) const {
+    return inputs[std::min(operand, inputs.size() - 1)].kind;
+}
+
+std::optional<size_t> OpDef::weights() const {
+    for (size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i].kind == OperandKind::weights) return i;
+    return std::nullopt;
+}
+
 void register_op(OpDef op) { add_op(std::move(op), true); }
 
 const OpDef* find_op_or_null(std::string_view name) {
@@ -186,8 +196,8 @@ OpDef make_derived(const Derivation& from, std::string name) {
     const int n = static_cast<int>(from.base->inputs.size());
     for (int position : from.operands)
         op.inputs.push_back(position < n    ? from.base->inputs[position]
-                            : position == n ? "y"
-                                            : "dy");
+                            : position == n ? OperandSpec("y")
+                                            : OperandSpec("dy"));
     op.derived_expr = [from, n](const ExprArgs& args) {
         Expr any = args[0];
         ScalarProgram* program = any.program();
@@ -227,7 +237,8 @@ const OpDef* derive_by_name(std::string_view name) {
     const int k = std::atoi(std::string(name.substr(dot + 5)).c_str());
     if (k < 0 || k >= static_cast<int>(base->inputs.size())) return nullptr;
     std::vector<Type> types(base->inputs.size());
-    if (base->inputs[0] == "mask") types[0].dtype = DType::b8;
+    for (size_t i = 0; i < types.size(); ++i)
+        if (base->kind_of(i) == OperandKind::mask) types[i].dtype = DType::b8;
     const DerivedGrad* derived = derive_grad(*base, types, Type{}, k);
     return derived ? derived->op : nullptr;
 }
@@ -266,6 +277,15 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
     }
     std::lock_guard lock(mutex);
     return recent[key] = known.emplace(std::move(name), std::move(made)).first->second.get();
+}
+
+uint32_t reduced_axes(const OpCall& call) {
+    const Attr& axes = call.attrs.at(0);
+    if (const auto* axis = std::get_if<int64_t>(&axes))
+        return 1u << normalize_axis(*axis, call.inputs[0].rank(), call.op.name);
+    uint32_t mask = 0;
+    for (const int64_t axis : std::get<std::vector<int64_t>>(axes)) mask |= 1u << axis;
+    return mask;
 }
 
 Cost cost_of(const OpCall& call, std::span<const Type> outputs) {

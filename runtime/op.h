@@ -31,7 +31,23 @@ struct AttrSpec {
 // Values in the order of OpDef::attrs.
 using Attrs = std::vector<Attr>;
 
+// What an operand is, where kernels and passes must know more than its type.
+enum class OperandKind : uint8_t {
+    any,
+    mask,  // bool, next to operands of another dtype
+    activation,  // [n, c, spatial...]: may lie channels-last
+    weights,  // may lie in the layout that Device::packed_layout gives for it
+};
+
+struct OperandSpec {
+    OperandSpec(const char* name, OperandKind kind = OperandKind::any) : name(name), kind(kind) {}
+    std::string_view name;
+    OperandKind kind;
+};
+
 struct OpDef;
+// How a fact names another op: a function of runtime/ops/known.h.
+using OpRef = const OpDef& (*)();
 
 // One application, seen without data.
 struct OpCall {
@@ -89,10 +105,58 @@ struct Cost {
     double bytes = 0;
 };
 
+// What a reduction makes of a row.
+enum class Reduce : uint8_t {
+    sum,
+    prod,  // f32, or i32 that wraps
+    max,
+    min,  // f32 (NaN wins), i32, b1 (any, all)
+    argmax,
+    argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN
+             // wins
+    mean,
+    variance,  // of f32; the variance is the biased one, by Welford's recurrence or two passes
+};
+
+// Which elements of operand 0 the result has, unchanged.
+enum class Access : uint8_t {
+    other,  // none, or such as no pass asks for
+    same,  // all, each at its place (perhaps in another dtype)
+    broadcast,  // all, repeated by NumPy's rule
+    reshaped,  // all, in row-major order
+    permuted,  // all: axis i is axis perm[i] of the operand, attribute 0
+    picked,  // those at the places that an index names
+    written,  // all but those at the places that an index names
+};
+
+// x op number, and number op x where the op is commutative, is another op of x.
+struct AtNumber {
+    double number = 0;
+    OpRef op = nullptr;
+};
+
+// Steps on each element of a product before it is stored (runtime/ops/epilogue.h).
+enum class EpilogueKind : uint8_t { bias, add, relu };
+
+// Of a product: the op that does it and then steps; itself where it has some already.
+struct EpilogueSpec {
+    OpRef op = nullptr;
+    int bias_axis = 0;  // of the result; below 0: from its end
+    int bias_axis_of(const Type& result) const {
+        return bias_axis < 0 ? result.rank() + bias_axis : bias_axis;
+    }
+};
+
+// The batch of a graph gets another size; from = 0: it stays.
+struct BatchChange {
+    int64_t from = 0;
+    int64_t to = 0;
+};
+
 struct OpDef {
     std::string name;
     std::string doc = {};
-    std::vector<std::string> inputs = {};  // names; the last is repeated when variadic
+    std::vector<OperandSpec> inputs = {};  // the last is repeated when variadic
     bool variadic = false;
     std::vector<AttrSpec> attrs = {};
     Promotion promotion = Promotion::none;
@@ -120,16 +184,26 @@ struct OpDef {
     // Running it may fail, for it checks its operands' values (index out of range) before it
     // writes.
     bool checks_values = false;
+    bool only_checks = false;  // it does no other work
     // The same results written in simpler ops (element-wise ones and reductions), for code
     // generation; empty where the op's own kernel is the better one. `inputs` are placeholders.
     std::vector<TensorRef> (*expand)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
-    // Bit i: operand (result) i is an activation [n, c, spatial...] that may lie channels-last.
-    uint32_t channels_last_inputs = 0;
-    uint32_t channels_last_outputs = 0;
-    bool follows_layout = false;  // all may, and do where one does: the op only moves elements
-    // Bit i: the kernel reads operand i in the packed layout that Device::packed_layout gives for
-    // it.
-    uint32_t packed_inputs = 0;
+    // The attributes for operands of types `after`, of the ranks that they had; null: they hold no
+    // extents. UserError where they have no one meaning (runtime/ops/refit.h).
+    Attrs (*refit)(const OpCall& before, std::span<const Type> after, BatchChange batch) = nullptr;
+
+    // What passes build on:
+    Access access = Access::other;
+    std::optional<Reduce> reduction = {};  // over reduced_axes()
+    std::vector<AtNumber> at_number = {};
+    std::optional<double> of_equals = {};  // x op x is this number
+    OpRef inverse = nullptr;  // the op of its result is x
+    std::optional<EpilogueSpec> epilogue = {};
+    std::optional<EpilogueKind> as_epilogue = {};  // as a step of the product before it
+    bool follows_layout = false;  // all operands may lie channels-last, and do where one does: the
+                                  // op only moves elements
+    bool prefers_channels_last = false;  // its kernel is so much faster on activations that lie so
+                                         // that copying them pays
 
     Cost (*cost)(const OpCall&,
                  std::span<const Type> outputs) = nullptr;  // null: one flop per output element
@@ -138,6 +212,8 @@ struct OpDef {
     std::vector<double> samples = {-100, -2.5, -1, -0.0, 0, 0.3, 1, 2, 100};
 
     bool is_elementwise() const { return expr != nullptr || derived_expr != nullptr; }
+    OperandKind kind_of(size_t operand) const;
+    std::optional<size_t> weights() const;  // which operand they are
 
     // Set on ops that the registry derives ("tanh.grad0"); never written by hand.
     std::function<Expr(const ExprArgs&)> derived_expr = {};
@@ -167,6 +243,9 @@ struct DerivedGrad {
 };
 const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output,
                                int k);
+
+// The axes of operand 0 that a reduction runs over, bit by bit. Attribute 0 has them.
+uint32_t reduced_axes(const OpCall& call);
 
 // By bits: NaN equals itself, 0.0 and -0.0 differ.
 bool same(const Attr& a, const Attr& b);

@@ -46,7 +46,7 @@ std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> input
     if (op.is_elementwise() && !inputs.empty()) return of_elementwise(inputs);
     const auto may_lie_so = [&](size_t i) {
         return is_activation(inputs[i]) &&
-               (op.follows_layout || (op.channels_last_inputs >> std::min<size_t>(i, 31) & 1u));
+               (op.follows_layout || op.kind_of(i) == OperandKind::activation);
     };
     bool wants = channels_last == ChannelsLast::everywhere && !op.follows_layout;
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -55,7 +55,7 @@ std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> input
     for (size_t i = 0; i < inputs.size(); ++i) {
         const Layout own = inputs[i].layout;
         if (is_packed(own))
-            layouts[i] = op.packed_inputs >> std::min<size_t>(i, 31) & 1u ? own : Layout::row_major;
+            layouts[i] = op.kind_of(i) == OperandKind::weights ? own : Layout::row_major;
         else if (wants && may_lie_so(i))
             layouts[i] = i > 0 && !op.follows_layout && keeps_order(inputs[i], inputs[i].rank())
                              ? own

@@ -1,12 +1,11 @@
 // runtime/operand_layouts.h -- in which order of memory an op's operands may lie. One rule for
 // eager calls, where the operands' own layouts decide, and for the layout pass, which chooses them.
-//   1. Ops that say so (OpDef::channels_last_inputs) read channels-last; so do those that only move
-//   elements
-//      (OpDef::follows_layout), where any operand lies so: then all do.
+//   1. Activations (OperandKind) are read channels-last; so are the operands of ops that only move
+//      elements (OpDef::follows_layout), where any of them lies so: then all do.
 //   2. An element-wise op does where a full-sized operand lies so and its smaller ones (per-channel
 //   scales, scalars)
 //      are the same bytes in both orders.
-//   3. A packed operand stays packed where the kernel reads it (OpDef::packed_inputs).
+//   3. Packed weights (OperandKind) stay packed.
 //   4. Everything else is row-major.
 #pragma once
 

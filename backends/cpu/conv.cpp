@@ -20,27 +20,30 @@
 #include "backends/cpu/dnn_epilogue.h"
 #include "backends/cpu/dnn_packed.h"
 #include "backends/cpu/winograd.h"
-#include "runtime/ops/window.h"
+#include "runtime/ops/conv.h"
 
 namespace megjit::cpu {
 namespace {
 
 using dnn::Dims;
 using dnnl::memory;
+using runtime::ConvProblem;
 using runtime::Layout;
 using runtime::OpCall;
 using runtime::Type;
-using runtime::Window;
+using Role = runtime::ConvRole;
 
-enum class Role { forward, data, filter };
+// A problem as oneDNN sees it.
+struct Convolution : ConvProblem {
+    explicit Convolution(ConvProblem problem)
+        : ConvProblem(std::move(problem)),
+          slides(dnn::slides_of(window)),
+          dtype(dnn::data_type(x.dtype)),
+          any_layout(x.layout == Layout::row_major && y.layout == Layout::row_major) {}
 
-// The three tensors of a convolution, whichever of them is computed.
-struct ConvProblem {
-    Type x = {}, w = {}, y = {};
-    Dims stride = {}, padding = {}, dilation = {};
-    int64_t groups = 1;
-    memory::data_type dtype = memory::data_type::f32;
-    bool any_layout = true;  // of x and y
+    dnn::Slides slides;
+    memory::data_type dtype;
+    bool any_layout;  // of x and y
 
     memory::desc activation(const Type& type) const {
         return dnn::activation_of(type, dtype, any_layout);
@@ -49,50 +52,30 @@ struct ConvProblem {
     memory::desc dense_weights() const { return dnn::weights_of(w, groups, dtype, false); }
 };
 
-ConvProblem problem_of(const OpCall& call, const Type& x, const Type& w, const Type& y) {
-    const int dims = x.rank() - 2;
-    const auto as_dims = [&](std::string_view name, int64_t lowest) {
-        const auto values = runtime::per_axis(call, name, dims, lowest);
-        return Dims(values.begin(), values.begin() + dims);
-    };
-    ConvProblem p{.x = x,
-                  .w = w,
-                  .y = y,
-                  .stride = as_dims("stride", 1),
-                  .padding = as_dims("padding", 0),
-                  .dilation = as_dims("dilation", 1),
-                  .groups = call.integer("groups"),
-                  .dtype = dnn::data_type(x.dtype)};
-    for (int64_t& step : p.dilation) --step;  // oneDNN counts the skipped elements
-    p.any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
-    return p;
-}
-
-dnnl::primitive_desc_base create(const ConvProblem& p, Role role,
+dnnl::primitive_desc_base create(const Convolution& p, Role role,
                                  const dnnl::primitive_attr& attr = dnn::attributes(),
                                  const memory::desc& bias = {}) {
     const auto algorithm = dnnl::algorithm::convolution_direct;
     const memory::desc x = p.activation(p.x), w = p.weights(), y = p.activation(p.y);
+    const auto& [stride, dilation, padding] = p.slides;
     const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference
                                             : dnnl::prop_kind::forward_training;
-    const dnnl::convolution_forward::primitive_desc forward(dnn::engine(), kind, algorithm, x, w,
-                                                            bias, y, p.stride, p.dilation,
-                                                            p.padding, p.padding, attr);
+    const dnnl::convolution_forward::primitive_desc forward(
+        dnn::engine(), kind, algorithm, x, w, bias, y, stride, dilation, padding, padding, attr);
     switch (role) {
         case Role::forward: return forward;
         case Role::data:
-            return dnnl::convolution_backward_data::primitive_desc(
-                dnn::engine(), algorithm, x, w, y, p.stride, p.dilation, p.padding, p.padding,
-                forward, attr);
+            return dnnl::convolution_backward_data::primitive_desc(dnn::engine(), algorithm, x, w,
+                                                                   y, stride, dilation, padding,
+                                                                   padding, forward, attr);
         case Role::filter: break;
     }
-    return dnnl::convolution_backward_weights::primitive_desc(dnn::engine(), algorithm, x, w, y,
-                                                              p.stride, p.dilation, p.padding,
-                                                              p.padding, forward, attr);
+    return dnnl::convolution_backward_weights::primitive_desc(
+        dnn::engine(), algorithm, x, w, y, stride, dilation, padding, padding, forward, attr);
 }
 
 // What the role's primitive reads and writes, as it lies in memory.
-std::vector<dnn::Operand> operands_of(const ConvProblem& p, Role role) {
+std::vector<dnn::Operand> operands_of(const Convolution& p, Role role) {
     const memory::desc x = dnn::desc_of(p.x), w = dnn::desc_of_weights(p.w, p.dense_weights()),
                        y = dnn::desc_of(p.y);
     switch (role) {
@@ -112,20 +95,21 @@ std::vector<dnn::Operand> operands_of(const ConvProblem& p, Role role) {
 }
 
 // Is it better computed as a product of matrices, x [rows, ic], w [oc, ic] and y [rows, oc]?
-bool is_product(const ConvProblem& p, Role role) {
+bool is_product(const Convolution& p, Role role) {
     const auto all = [](std::span<const int64_t> values, int64_t value) {
         return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
     };
     return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last &&
            p.w.layout == Layout::row_major && p.dtype == memory::data_type::f32 && p.groups == 1 &&
-           p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.stride, 1) && all(p.padding, 0) &&
+           p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.slides.stride, 1) &&
+           all(p.slides.padding, 0) &&
            (role == Role::filter ||
             p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
 }
 
 // The product that the role asks for: dst = src weights.
 struct Pointwise {
-    Pointwise(const ConvProblem& p, Role role) {
+    Pointwise(const Convolution& p, Role role) {
         const int64_t rows = p.x.numel() / p.x.shape[1], ic = p.x.shape[1], oc = p.y.shape[1];
         const auto matrix = [&](int64_t m, int64_t n, Dims strides) {
             return memory::desc({m, n}, p.dtype, std::move(strides));
@@ -154,15 +138,7 @@ struct Pointwise {
     dnn::Operand src, weights, dst;
 };
 
-// x, w, y as the role names them.
-Prepared prepare(const OpCall& call, std::span<const Type> outputs, Role role) {
-    const Type& x = role == Role::data ? outputs[0] : call.inputs[0];
-    const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
-    const Type& y = role == Role::forward ? outputs[0]
-                    : role == Role::data  ? call.inputs[0]
-                                          : call.inputs[1];
-    if (x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
-    const ConvProblem p = problem_of(call, x, w, y);
+Prepared prepare(const OpCall& call, const Convolution& p, Role role) {
     if (is_product(p, role)) {
         const Pointwise product(p, role);
         return dnn::make(call, [product] { return product.create(); }, product.operands());
@@ -177,43 +153,41 @@ void check_weights(const OpCall& call, Role role, const Type& w) {
             runtime::cat(call.op.name, ": weights in layout ", to_string(w)));
 }
 
-bool is_packed_for_groups(const OpCall& call, const Type& w) {
-    return !dnn::is_winograd(w.layout) &&
+bool is_packed_for_groups(const ConvProblem& p) {
+    return !dnn::is_winograd(p.w.layout) &&
            dnn::is_packed_for(
-               ConvProblem{
-                   .w = w, .groups = call.integer("groups"), .dtype = dnn::data_type(w.dtype)}
-                   .dense_weights(),
-               w);
+               dnn::weights_of(p.w, p.groups, dnn::data_type(p.w.dtype), /*any_layout=*/false),
+               p.w);
 }
 
 // Weights in row-major order or packed, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
-    const Type& w = role == Role::filter ? outputs[0] : call.inputs[1];
-    check_weights(call, role, w);
-    if (role == Role::forward && dnn::is_winograd(w.layout) && takes_winograd(call, outputs))
-        return prepare_winograd(call, outputs);
-    if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_conv<role>);
-    if (!dnn::computes_natively(call.inputs[0].dtype))
-        return in_float32(call, outputs, prepare_conv<role>);
-    return prepare(call, outputs, role);
+    const ConvProblem p = runtime::conv_problem(call, outputs, role);
+    check_weights(call, role, p.w);
+    if (role == Role::forward && dnn::is_winograd(p.w.layout) && takes_winograd(p))
+        return prepare_winograd(p);
+    if (!is_packed_for_groups(p)) return dnn::unpacking(call, outputs, prepare_conv<role>);
+    if (!dnn::computes_natively(p.x.dtype)) return in_float32(call, outputs, prepare_conv<role>);
+    if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
+    return prepare(call, Convolution(p), role);
 }
 
 Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
-    const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
+    const ConvProblem problem = runtime::conv_problem(call, outputs);
+    const Type &x = problem.x, &w = problem.w, &y = problem.y;
     check_weights(call, Role::forward, w);
     if (y.numel() == 0) return make_zeros(outputs);
-    if (dnn::is_winograd(w.layout) && takes_winograd(call, outputs))
-        return prepare_winograd(call, outputs);
-    if (!is_packed_for_groups(call, w)) return dnn::unpacking(call, outputs, prepare_epilogue);
+    if (dnn::is_winograd(w.layout) && takes_winograd(problem)) return prepare_winograd(problem);
+    if (!is_packed_for_groups(problem)) return dnn::unpacking(call, outputs, prepare_epilogue);
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0)
-        return dnn::epilogue_after(make_zeros(outputs), call, result, 1);
-    const ConvProblem p = problem_of(call, x, w, y);
+        return dnn::epilogue_after(make_zeros(outputs), problem.steps, result, 1);
+    const Convolution p(problem);
     if (is_product(p, Role::forward)) {
         const Pointwise product(p, Role::forward);
         return dnn::make_with_epilogue(
-            call, [product](const dnnl::primitive_attr& attr, const memory::desc&) {
+            call, p.steps, [product](const dnnl::primitive_attr& attr, const memory::desc&) {
             return product.create(attr);
         }, product.operands(), product.dst.desc, 1);
     }
@@ -221,16 +195,18 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const auto with = [p](const dnnl::primitive_attr& attr, const memory::desc& bias) {
         return create(p, Role::forward, attr, bias);
     };
-    return dnn::make_with_epilogue(call, with, operands_of(p, Role::forward), result, 1, bias);
+    return dnn::make_with_epilogue(call, p.steps, with, operands_of(p, Role::forward), result, 1,
+                                   bias);
 }
 
 Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
-    const Type &x = call.inputs[0], &w = call.inputs[1];
-    if (w.dtype != runtime::DType::f32 || x.numel() == 0 || w.numel() == 0 ||
-        outputs[0].numel() == 0)
+    const ConvProblem problem = runtime::conv_problem(call, outputs);
+    const Type& w = problem.w;
+    if (w.dtype != runtime::DType::f32 || problem.x.numel() == 0 || w.numel() == 0 ||
+        problem.y.numel() == 0)
         return Layout::row_major;
-    const ConvProblem p = problem_of(call, x, w, outputs[0]);
-    if (suits_winograd(call, outputs)) return dnn::winograd_layout(w, p.dense_weights());
+    const Convolution p(problem);
+    if (suits_winograd(p)) return dnn::winograd_layout(w, p.dense_weights());
     return dnn::packed_layout(
         dnn::preferred([&] { return create(p, Role::forward); }, DNNL_ARG_WEIGHTS),
         p.dense_weights());

@@ -210,8 +210,9 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
 
 Layout CpuDevice::packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
     const auto found = packings().find(call.op.name);
-    return found == packings().end() || input != 1 ? Layout::row_major
-                                                   : found->second(call, outputs);
+    return found == packings().end() || call.op.weights() != static_cast<size_t>(input)
+               ? Layout::row_major
+               : found->second(call, outputs);
 }
 
 std::shared_ptr<const Executable> CpuDevice::prepare_kernel(

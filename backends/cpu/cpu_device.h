@@ -18,7 +18,7 @@ using Prepare = std::shared_ptr<const runtime::Executable> (*)(
     const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_kernel(std::string_view op, Prepare prepare);
 
-// How that op wants operand 1, its weights, to lie.
+// How that op wants its weights (OperandKind) to lie.
 using Packing = runtime::Layout (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_packing(std::string_view op, Packing packing);
 

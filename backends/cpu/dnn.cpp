@@ -225,6 +225,15 @@ bool computes_natively(DType dtype) {
 
 Dims dims_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
+Slides slides_of(const runtime::Window& window) {
+    const auto axes = [&](const std::array<int64_t, 3>& values) {
+        return Dims(values.begin(), values.begin() + window.dims);
+    };
+    Slides slides{axes(window.stride), axes(window.dilation), axes(window.padding)};
+    for (int64_t& step : slides.dilation) --step;
+    return slides;
+}
+
 Dims strides_of(const Shape& shape, Layout layout) {
     const auto rows = shape.row_major_strides();
     Dims strides(rows.begin(), rows.begin() + shape.rank());

@@ -29,6 +29,7 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "runtime/device.h"
+#include "runtime/ops/window.h"
 
 namespace megjit::cpu {
 
@@ -93,6 +94,12 @@ dnnl::memory::desc activation_of(const runtime::Type& type, dnnl::memory::data_t
 // or row-major.
 dnnl::memory::desc weights_of(const runtime::Type& weights, int64_t groups,
                               dnnl::memory::data_type dtype, bool any_layout);
+
+// How a window slides, as convolutions are told.
+struct Slides {
+    Dims stride, dilation, padding;  // oneDNN's dilation counts the skipped elements
+};
+Slides slides_of(const runtime::Window& window);
 
 // One operand of a primitive: how the tensor lies in memory, whatever the primitive prefers.
 struct Operand {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 
-#include "runtime/ops/epilogue.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu::dnn {
@@ -14,7 +13,7 @@ namespace {
 using dnnl::memory;
 using runtime::EpilogueStep;
 using runtime::OpCall;
-using Kind = EpilogueStep::Kind;
+using Kind = runtime::EpilogueKind;
 
 // [dims] with 1 everywhere but along the channel: strides do not matter, for the elements lie in a
 // row.
@@ -123,10 +122,10 @@ void apply(const EpilogueStep& step, const float* operand, const Rows& rows, flo
 
 }  // namespace
 
-Prepared epilogue_after(Prepared product, const OpCall& call, const memory::desc& result,
+Prepared epilogue_after(Prepared product, const Steps& steps, const memory::desc& result,
                         int channel) {
     const size_t workspace = product->workspace_bytes();
-    const auto run = [product, steps = runtime::epilogue_of(call), rows = rows_of(result, channel)](
+    const auto run = [product, steps, rows = rows_of(result, channel)](
                          void* const* in, void* const* out, void* work) {
         product->enqueue(runtime::inline_stream(), in, out, work);
         const int64_t grain =
@@ -141,10 +140,9 @@ Prepared epilogue_after(Prepared product, const OpCall& call, const memory::desc
     return make_kernel(run, workspace);
 }
 
-Prepared make_with_epilogue(const OpCall& call, const CreateWith& create,
+Prepared make_with_epilogue(const OpCall& call, const Steps& all_steps, const CreateWith& create,
                             std::vector<Operand> operands, const memory::desc& result, int channel,
                             const memory::desc& native_bias) {
-    const std::vector<EpilogueStep> all_steps = runtime::epilogue_of(call);
     std::span<const EpilogueStep> steps = all_steps;
     const std::optional<std::string> plain = kernel_name(create, attributes());
     const bool is_brg = plain && plain->starts_with("brg");
@@ -165,7 +163,7 @@ Prepared make_with_epilogue(const OpCall& call, const CreateWith& create,
     const PostOps apart = post_ops(steps, result, channel, false),
                   onto = post_ops(steps, result, channel, true);
     if (plain != kernel_name(create, apart.attr, bias))
-        return epilogue_after(made_with({}), call, result, channel);
+        return epilogue_after(made_with({}), all_steps, result, channel);
     const auto addend = std::find_if(steps.begin(), steps.end(), [](const EpilogueStep& step) {
         return step.kind == Kind::add;
     });

@@ -20,23 +20,27 @@
 #include <vector>
 
 #include "backends/cpu/dnn.h"
+#include "runtime/ops/epilogue.h"
 
 namespace megjit::cpu::dnn {
+
+using Steps = std::vector<runtime::EpilogueStep>;
 
 // Makes the primitive descriptor of the product under these attributes, and with a bias unless that
 // is zero.
 using CreateWith = std::function<dnnl::primitive_desc_base(const dnnl::primitive_attr&,
                                                            const dnnl::memory::desc& bias)>;
 
-// A product with the epilogue of `call`. Its result is seen by oneDNN as `result`, which is one of
+// A product with `steps` behind it. Its result is seen by oneDNN as `result`, which is one of
 // `operands`; `channel` is the axis of `result` along which a bias lies. native_bias: how the
 // primitive takes one; zero if not at all.
-Prepared make_with_epilogue(const runtime::OpCall& call, const CreateWith& create,
-                            std::vector<Operand> operands, const dnnl::memory::desc& result,
-                            int channel, const dnnl::memory::desc& native_bias = {});
+Prepared make_with_epilogue(const runtime::OpCall& call, const Steps& steps,
+                            const CreateWith& create, std::vector<Operand> operands,
+                            const dnnl::memory::desc& result, int channel,
+                            const dnnl::memory::desc& native_bias = {});
 
-// `product`, then the epilogue of `call` in place.
-Prepared epilogue_after(Prepared product, const runtime::OpCall& call,
-                        const dnnl::memory::desc& result, int channel);
+// `product`, then the steps in place.
+Prepared epilogue_after(Prepared product, const Steps& steps, const dnnl::memory::desc& result,
+                        int channel);
 
 }  // namespace megjit::cpu::dnn

@@ -102,20 +102,21 @@ Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
 }
 
 Prepared unpacking(const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
+    const size_t at = call.op.weights().value();
     std::vector<Type> inputs(call.inputs.begin(), call.inputs.end());
-    inputs[1].layout = Layout::row_major;
+    inputs[at].layout = Layout::row_major;
     Prepared inner = prepare({call.op, call.attrs, inputs}, outputs);
     Prepared unpack =
-        prepare_relayout({call.op, call.attrs, call.inputs.subspan(1, 1)}, {&inputs[1], 1});
-    const size_t weights = aligned(inputs[1].bytes()),
+        prepare_relayout({call.op, call.attrs, call.inputs.subspan(at, 1)}, {&inputs[at], 1});
+    const size_t weights = aligned(inputs[at].bytes()),
                  scratch = std::max(inner->workspace_bytes(), unpack->workspace_bytes());
     return make_kernel(
         [=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
         char* const work = static_cast<char*>(workspace);
         void* dense = work;
-        unpack->enqueue(runtime::inline_stream(), in + 1, &dense, work + weights);
+        unpack->enqueue(runtime::inline_stream(), in + at, &dense, work + weights);
         std::vector<void*> operands(in, in + count);
-        operands[1] = dense;
+        operands[at] = dense;
         inner->enqueue(runtime::inline_stream(), operands.data(), out, work + weights);
     }, weights + scratch);
 }

@@ -22,7 +22,7 @@ bool is_packed_for(const dnnl::memory::desc& dense, const runtime::Type& weights
 // How the weights lie, where row-major ones would lie as `dense`.
 dnnl::memory::desc desc_of_weights(const runtime::Type& weights, const dnnl::memory::desc& dense);
 
-// The op on row-major weights, its operand 1, into which each call unpacks those that it gets.
+// The op on row-major weights, into which each call unpacks those that it gets.
 Prepared unpacking(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                    Prepare prepare);
 

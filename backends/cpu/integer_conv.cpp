@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "backends/cpu/dnn_convert.h"
-#include "runtime/ops/window.h"
+#include "runtime/ops/conv.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu { namespace {
@@ -79,22 +79,20 @@ namespace {
 
 int64_t panel_channels() { return MEGJIT_BEST(kPanel); }
 
-IntegerConv problem_of(const OpCall& call, const Type& y) {
-    const Type &x = call.inputs[0], &w = call.inputs[1];
-    const int dims = x.rank() - 2;
-    const auto stride = runtime::per_axis(call, "stride", dims, 1),
-               padding = runtime::per_axis(call, "padding", dims, 0);
-    const auto dilation = runtime::per_axis(call, "dilation", dims, 1);
-    IntegerConv s{.images = x.shape[0],
-                  .groups = call.integer("groups"),
-                  .ic = w.shape[1],
-                  .rectifies = call.flag("relu"),
+IntegerConv integer_conv_of(const OpCall& call, std::span<const Type> outputs) {
+    const runtime::ConvProblem p = runtime::conv_problem(call, outputs);
+    const runtime::Window& window = p.window;
+    IntegerConv s{.images = p.x.shape[0],
+                  .groups = p.groups,
+                  .ic = p.w.shape[1],
+                  .rectifies = !p.steps.empty(),
                   .one_scale = call.inputs[2].numel() == 1};
-    s.oc = w.shape[0] / s.groups;
-    for (int i = 0; i < dims; ++i) {
-        const int axis = 3 - dims + i;
-        s.in[axis] = x.shape[2 + i], s.out[axis] = y.shape[2 + i], s.kernel[axis] = w.shape[2 + i];
-        s.stride[axis] = stride[i], s.padding[axis] = padding[i], s.dilation[axis] = dilation[i];
+    s.oc = p.w.shape[0] / s.groups;
+    for (int i = 0; i < window.dims; ++i) {
+        const int axis = 3 - window.dims + i;
+        s.in[axis] = p.x.shape[2 + i], s.out[axis] = p.y.shape[2 + i];
+        s.kernel[axis] = window.kernel[i], s.stride[axis] = window.stride[i];
+        s.padding[axis] = window.padding[i], s.dilation[axis] = window.dilation[i];
     }
     return s;
 }
@@ -200,12 +198,12 @@ void pack(const IntegerConv& s, int64_t panel, const int8_t* from, int16_t* to) 
 }  // namespace
 
 Prepared prepare_integer_conv(const OpCall& call, std::span<const Type> outputs) {
-    return std::make_shared<const IntegerExecutable>(problem_of(call, outputs[0]), call.inputs[0],
+    return std::make_shared<const IntegerExecutable>(integer_conv_of(call, outputs), call.inputs[0],
                                                      outputs[0]);
 }
 
 IntegerPack prepare_integer_pack(const OpCall& call, std::span<const Type> outputs) {
-    const IntegerConv s = problem_of(call, outputs[0]);
+    const IntegerConv s = integer_conv_of(call, outputs);
     const int64_t panel = panel_channels(), panels = (s.oc + panel - 1) / panel;
     const int64_t numel =
         s.is_depthwise() ? s.groups * s.taps() : s.groups * panels * s.pairs() * panel * 2;

@@ -178,10 +178,12 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
         return dnn::unpacking(call, outputs, prepare_epilogue);
     const Matrices m(p, call.inputs[1]);
     const int columns = m.c.get_ndims() - 1;
-    if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), call, m.c, columns);
-    return dnn::make_with_epilogue(
-        call, [m](const dnnl::primitive_attr& attr, const memory::desc&) { return m.create(attr); },
-        m.operands(), m.c, columns);
+    const dnn::Steps steps = runtime::epilogue_of(call);
+    if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), steps, m.c, columns);
+    return dnn::make_with_epilogue(call, steps,
+                                   [m](const dnnl::primitive_attr& attr, const memory::desc&) {
+        return m.create(attr);
+    }, m.operands(), m.c, columns);
 }
 
 runtime::Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/cpu/dnn.h"
-#include "runtime/ops/window.h"
+#include "runtime/ops/pool.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu { namespace {
@@ -182,43 +182,34 @@ void run_channels_last(const Pooling& p, Kind kind, const float* a, const float*
 
 // ---- preparation ----
 
-Ranges given_ranges(const runtime::Window& window, int axis, int64_t in, int64_t out) {
+Ranges ranges_of(const runtime::PoolWindow& window, int axis, int64_t in, int64_t out) {
     Ranges ranges;
     for (int64_t o = 0; o < out; ++o) {
-        const int64_t begin = o * window.stride[axis] - window.padding[axis];
-        ranges.begin.push_back(static_cast<int32_t>(std::max<int64_t>(begin, 0)));
-        ranges.end.push_back(static_cast<int32_t>(std::min(begin + window.kernel[axis], in)));
+        const auto [begin, end] = window.range(axis, o, in, out);
+        ranges.begin.push_back(static_cast<int32_t>(begin));
+        ranges.end.push_back(static_cast<int32_t>(end));
     }
     return ranges;
 }
 
-Ranges even_ranges(int64_t in, int64_t out) {
-    Ranges ranges;
-    for (int64_t o = 0; o < out; ++o) {
-        ranges.begin.push_back(static_cast<int32_t>(o * in / out));
-        ranges.end.push_back(static_cast<int32_t>(((o + 1) * in + out - 1) / out));
-    }
-    return ranges;
-}
-
-Pooling pooling_of(const OpCall& call, const Shape& x, const Shape& y, bool adaptive, bool mean) {
+Pooling pooling_of(const OpCall& call, const Shape& x, const Shape& y) {
     const int dims = x.rank() - 2;
     Pooling p{.n = x[0], .c = x[1]};
-    const runtime::Window window = adaptive ? runtime::Window{} : runtime::window_of(call, dims);
+    const runtime::PoolWindow window = runtime::pool_window(call, dims);
     for (int axis = 0; axis < 3; ++axis) {
         const int mine =
             axis - (3 - dims);  // spatial axis of the tensor, below 0: an axis of extent 1
         p.in[axis] = mine < 0 ? 1 : x[mine + 2];
         p.out[axis] = mine < 0 ? 1 : y[mine + 2];
-        p.ranges[axis] = adaptive || mine < 0 ? even_ranges(p.in[axis], p.out[axis])
-                                              : given_ranges(window, mine, p.in[axis], p.out[axis]);
+        if (mine < 0) p.ranges[axis] = {{0}, {1}};
+        else p.ranges[axis] = ranges_of(window, mine, p.in[axis], p.out[axis]);
     }
     for (int64_t o = 0; o < p.out[2]; ++o)
         p.span = std::max<int64_t>(p.span, p.ranges[2].end[o] - p.ranges[2].begin[o]);
-    if (mean && !adaptive && call.flag("count_include_padding")) {
+    if (window.counts_padding) {
         p.window_size = 1;
         for (int axis = 0; axis < dims; ++axis)
-            p.window_size *= static_cast<float>(window.kernel[axis]);
+            p.window_size *= static_cast<float>(window.window.kernel[axis]);
     }
     if (p.in_size() > INT32_MAX)
         throw runtime::DeviceError(
@@ -226,17 +217,15 @@ Pooling pooling_of(const OpCall& call, const Shape& x, const Shape& y, bool adap
     return p;
 }
 
-template <Kind kind, bool adaptive>
+template <Kind kind>
 Prepared prepare_pool(const OpCall& call, std::span<const Type> outputs) {
-    if (Prepared converted =
-            in_float32_like(call.inputs[0], call, outputs, prepare_pool<kind, adaptive>))
+    if (Prepared converted = in_float32_like(call.inputs[0], call, outputs, prepare_pool<kind>))
         return converted;
-    constexpr bool backward = kind == Kind::max_grad || kind == Kind::mean_grad,
-                   mean = kind == Kind::mean || kind == Kind::mean_grad;
+    constexpr bool backward = kind == Kind::max_grad || kind == Kind::mean_grad;
     const Type &first = call.inputs[0], &x = kind == Kind::mean_grad ? outputs[0] : first;
     const Type& y = kind == Kind::mean_grad ? first : backward ? call.inputs[1] : outputs[0];
     if (x.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
-    auto p = std::make_shared<const Pooling>(pooling_of(call, x.shape, y.shape, adaptive, mean));
+    auto p = std::make_shared<const Pooling>(pooling_of(call, x.shape, y.shape));
     const bool channels_last = first.layout == Layout::channels_last;
     const int64_t parts =
         std::min<int64_t>({kMostParts, p->n * p->c, std::max<int64_t>(1, x.numel() / kGrain)});
@@ -254,16 +243,13 @@ Prepared prepare_pool(const OpCall& call, std::span<const Type> outputs) {
 }  // namespace
 
 void register_pool_kernels() {
-    register_kernel("max_pool", prepare_pool<Kind::max, false>);
-    register_kernel("max_pool_grad", prepare_pool<Kind::max_grad, false>);
-    register_kernel("max_pool_pick", prepare_pool<Kind::max_pick, false>);
-    register_kernel("avg_pool", prepare_pool<Kind::mean, false>);
-    register_kernel("avg_pool_grad", prepare_pool<Kind::mean_grad, false>);
-    register_kernel("adaptive_max_pool", prepare_pool<Kind::max, true>);
-    register_kernel("adaptive_max_pool_grad", prepare_pool<Kind::max_grad, true>);
-    register_kernel("adaptive_max_pool_pick", prepare_pool<Kind::max_pick, true>);
-    register_kernel("adaptive_avg_pool", prepare_pool<Kind::mean, true>);
-    register_kernel("adaptive_avg_pool_grad", prepare_pool<Kind::mean_grad, true>);
+    for (const std::string prefix : {"", "adaptive_"}) {
+        register_kernel(prefix + "max_pool", prepare_pool<Kind::max>);
+        register_kernel(prefix + "max_pool_grad", prepare_pool<Kind::max_grad>);
+        register_kernel(prefix + "max_pool_pick", prepare_pool<Kind::max_pick>);
+        register_kernel(prefix + "avg_pool", prepare_pool<Kind::mean>);
+        register_kernel(prefix + "avg_pool_grad", prepare_pool<Kind::mean_grad>);
+    }
 }
 
 }  // namespace megjit::cpu

@@ -13,12 +13,11 @@
 #include "backends/cpu/dnn.h"
 #include "backends/cpu/integer_conv.h"
 #include "runtime/isa.h"
-#include "runtime/ops/window.h"
+#include "runtime/ops/conv.h"
 
 namespace megjit::cpu {
 namespace {
 
-using dnn::Dims;
 using dnnl::memory;
 using runtime::Layout;
 using runtime::OpCall;
@@ -26,11 +25,11 @@ using runtime::Type;
 
 // Scales of the weights are per tensor, or per output channel: axis 0, and 1 where 0 counts the
 // groups.
-dnnl::primitive_attr attributes_of(const OpCall& call) {
+dnnl::primitive_attr attributes_of(const runtime::ConvProblem& p, bool per_channel) {
     dnnl::primitive_attr attr = dnn::attributes();
-    const bool per_channel = call.inputs[2].numel() > 1, grouped = call.integer("groups") > 1;
+    const bool grouped = p.groups > 1;
     attr.set_scales_mask(DNNL_ARG_WEIGHTS, !per_channel ? 0 : grouped ? 3 : 1);
-    if (call.flag("relu")) {
+    if (!p.steps.empty()) {  // relu
         dnnl::post_ops ops;
         ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
         attr.set_post_ops(ops);
@@ -97,7 +96,8 @@ private:
 };
 
 Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> outputs) {
-    const Type &x = call.inputs[0], &w = call.inputs[1], &y = outputs[0];
+    const runtime::ConvProblem p = runtime::conv_problem(call, outputs);
+    const Type &x = p.x, &w = p.w, &y = p.y;
     if (y.numel() == 0) return make_zeros(outputs);
     if (runtime::isa() < runtime::Isa::avx512_vnni) {
         IntegerPack made = prepare_integer_pack(call, outputs);
@@ -105,28 +105,23 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
                                                          std::move(made.pack), w.bytes(),
                                                          made.packed_bytes);
     }
-    const auto sizes = [&](std::string_view name, int64_t lowest) {
-        const auto values = runtime::per_axis(call, name, x.rank() - 2, lowest);
-        return Dims(values.begin(), values.begin() + x.rank() - 2);
-    };
-    const Dims stride = sizes("stride", 1), padding = sizes("padding", 0);
-    Dims dilation = sizes("dilation", 1);
-    for (int64_t& step : dilation) --step;  // oneDNN counts the skipped elements
     const bool any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
     const auto weights = [&](bool any) {
-        return dnn::weights_of(w, call.integer("groups"), memory::data_type::s8, any);
+        return dnn::weights_of(w, p.groups, memory::data_type::s8, any);
     };
     const memory::desc dense = weights(false);
     const memory::desc bias({w.shape[0]}, memory::data_type::f32, memory::format_tag::a);
     const memory::desc scale({call.inputs[2].numel()}, memory::data_type::f32,
                              memory::format_tag::a);
-    const auto create = [stride, padding, dilation, bias, attr = attributes_of(call),
+    const auto create = [slides = dnn::slides_of(p.window), bias,
+                         attr = attributes_of(p, call.inputs[2].numel() > 1),
                          src = dnn::activation_of(x, dnn::data_type(x.dtype), any_layout),
                          dst = dnn::activation_of(y, dnn::data_type(y.dtype), any_layout)](
                             const memory::desc& w_desc) {
         return dnnl::convolution_forward::primitive_desc(
             dnn::engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-            src, w_desc, bias, dst, stride, dilation, padding, padding, attr);
+            src, w_desc, bias, dst, slides.stride, slides.dilation, slides.padding, slides.padding,
+            attr);
     };
     const memory::desc packed =
         dnn::preferred([&] { return create(weights(true)); }, DNNL_ARG_WEIGHTS);

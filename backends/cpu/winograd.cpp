@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/ops/epilogue.h"
-#include "runtime/ops/window.h"
 #include "runtime/parallel.h"
 
 #define MEGJIT_KERNELS "backends/cpu/winograd.inl"
@@ -13,9 +11,10 @@
 namespace megjit::cpu {
 namespace {
 
+using runtime::ConvProblem;
+using runtime::EpilogueKind;
 using runtime::EpilogueStep;
 using runtime::Layout;
-using runtime::OpCall;
 using runtime::parallel_for;
 using runtime::Type;
 
@@ -24,22 +23,15 @@ constexpr int64_t kPanel = WinogradShape::kPanel;
 constexpr int64_t kTilesAtOnce =
     48;  // of products and results between two transforms: 200 KB of either, in the second cache
 
-bool is_epilogue(const OpCall& call) { return call.op.name == "conv_epilogue"; }
-
 // Steps in another order than bias, add, relu are somebody else's.
-bool has_known_epilogue(const OpCall& call) {
-    if (!is_epilogue(call)) return true;
-    int last = -1;
-    for (const EpilogueStep& step : runtime::epilogue_of(call)) {
-        if (static_cast<int>(step.kind) < last) return false;
-        last = static_cast<int>(step.kind);
-    }
-    return true;
+bool has_known_epilogue(const ConvProblem& p) {
+    return std::is_sorted(
+        p.steps.begin(), p.steps.end(),
+        [](const EpilogueStep& a, const EpilogueStep& b) { return a.kind < b.kind; });
 }
 
-WinogradShape shape_of(const OpCall& call, const Type& y) {
-    const Type &x = call.inputs[0], &w = call.inputs[1];
-    const auto padding = runtime::per_axis(call, "padding", 2, 0);
+WinogradShape shape_of(const ConvProblem& p) {
+    const Type &x = p.x, &w = p.w, &y = p.y;
     WinogradShape s{.images = x.shape[0],
                     .height = x.shape[2],
                     .width = x.shape[3],
@@ -47,7 +39,7 @@ WinogradShape shape_of(const OpCall& call, const Type& y) {
                     .out_height = y.shape[2],
                     .out_width = y.shape[3],
                     .out_channels = w.shape[0]};
-    for (int axis = 0; axis < 2; ++axis) s.padding[axis] = padding[axis];
+    for (int axis = 0; axis < 2; ++axis) s.padding[axis] = p.window.padding[axis];
     s.tile_rows = (s.out_height + 1) / 2, s.tile_columns = (s.out_width + 1) / 2;
     return s;
 }
@@ -83,7 +75,7 @@ public:
     }
     bool may_alias(int, int in) const override {
         return std::any_of(steps_.begin(), steps_.end(), [in](const EpilogueStep& step) {
-            return step.kind == EpilogueStep::Kind::add && step.operand == static_cast<size_t>(in);
+            return step.kind == EpilogueKind::add && step.operand == static_cast<size_t>(in);
         });
     }
 
@@ -91,9 +83,9 @@ public:
                  void* workspace) const override {
         WinogradEpilogue epilogue;
         for (const EpilogueStep& step : steps_) {
-            if (step.kind == EpilogueStep::Kind::bias)
+            if (step.kind == EpilogueKind::bias)
                 epilogue.bias = static_cast<const float*>(in[step.operand]);
-            else if (step.kind == EpilogueStep::Kind::add)
+            else if (step.kind == EpilogueKind::add)
                 epilogue.addend = static_cast<const float*>(in[step.operand]);
             else epilogue.rectifies = true;
         }
@@ -166,23 +158,20 @@ private:
 
 }  // namespace
 
-bool takes_winograd(const OpCall& call, std::span<const Type> outputs) {
-    const Type &x = call.inputs[0], &w = call.inputs[1];
-    if (x.rank() != 4 || x.dtype != runtime::DType::f32 || w.dtype != x.dtype ||
-        outputs[0].numel() == 0)
+bool takes_winograd(const ConvProblem& p) {
+    if (p.x.rank() != 4 || p.x.dtype != runtime::DType::f32 || p.w.dtype != p.x.dtype ||
+        p.y.numel() == 0 || p.x.layout != Layout::channels_last || p.groups != 1)
         return false;
-    if (x.layout != Layout::channels_last || w.shape[2] != 3 || w.shape[3] != 3 ||
-        call.integer("groups") != 1)
-        return false;
-    const auto stride = runtime::per_axis(call, "stride", 2, 1),
-               dilation = runtime::per_axis(call, "dilation", 2, 1);
-    if (stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1) return false;
-    return w.shape[1] % 16 == 0 && w.shape[0] % kPanel == 0 && has_known_epilogue(call);
+    const runtime::Window& window = p.window;
+    for (int axis = 0; axis < 2; ++axis)
+        if (window.kernel[axis] != 3 || window.stride[axis] != 1 || window.dilation[axis] != 1)
+            return false;
+    return p.w.shape[1] % 16 == 0 && p.w.shape[0] % kPanel == 0 && has_known_epilogue(p);
 }
 
-bool suits_winograd(const OpCall& call, std::span<const Type> outputs) {
+bool suits_winograd(const ConvProblem& p) {
     constexpr int64_t kFewestTiles = 16;
-    return takes_winograd(call, outputs) && shape_of(call, outputs[0]).tiles() >= kFewestTiles;
+    return takes_winograd(p) && shape_of(p).tiles() >= kFewestTiles;
 }
 
 size_t winograd_bytes(const Type& w) {
@@ -219,10 +208,8 @@ void unpack_winograd(const Type& w, const float* from, float* to) {
     std::memcpy(to, from + transformed_numel(w), static_cast<size_t>(w.numel()) * sizeof(float));
 }
 
-Prepared prepare_winograd(const OpCall& call, std::span<const Type> outputs) {
-    std::vector<EpilogueStep> steps;
-    if (is_epilogue(call)) steps = runtime::epilogue_of(call);
-    return std::make_shared<const WinogradExecutable>(shape_of(call, outputs[0]), std::move(steps));
+Prepared prepare_winograd(const ConvProblem& p) {
+    return std::make_shared<const WinogradExecutable>(shape_of(p), p.steps);
 }
 
 }  // namespace megjit::cpu

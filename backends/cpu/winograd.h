@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backends/cpu/dnn.h"
+#include "runtime/ops/conv.h"
 
 namespace megjit::cpu {
 
@@ -34,17 +35,17 @@ struct WinogradEpilogue {
     bool rectifies = false;
 };
 
-// Is that conv or conv_epilogue, of float32 on this CPU, one that is better computed so?
-bool suits_winograd(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
+// Is that forward convolution, of float32 on this CPU, one that is better computed so?
+bool suits_winograd(const runtime::ConvProblem& problem);
 // Can it be at all?
-bool takes_winograd(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
+bool takes_winograd(const runtime::ConvProblem& problem);
 
 // Weights [oc, ic, 3, 3]: transformed, and behind that as they were.
 size_t winograd_bytes(const runtime::Type& weights);
 void pack_winograd(const runtime::Type& weights, const float* from, float* to);
 void unpack_winograd(const runtime::Type& weights, const float* from, float* to);
 
-// Operand 1 is packed.
-Prepared prepare_winograd(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
+// The weights are packed.
+Prepared prepare_winograd(const runtime::ConvProblem& problem);
 
 }  // namespace megjit::cpu

@@ -2,7 +2,8 @@
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
 // runtime/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
 // ones are shared. Those of the program go: results have the layout that they had, anything else
-// what is best. A graph without a convolution stays as it is: there is nothing to win.
+// what is best. A graph without such a
+// primitive (OpDef::prefers_channels_last) stays as it is: there is nothing to win.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
@@ -13,10 +14,8 @@ namespace {
 
 using runtime::Layout;
 
-bool is_convolution(const Node& node) {
-    return node.kind == NodeKind::op &&
-           (node.op->name == "conv" || node.op->name == "conv_epilogue" ||
-            node.op->name == "conv_backward_data");
+bool prefers_channels_last(const Node& node) {
+    return node.kind == NodeKind::op && node.op->prefers_channels_last;
 }
 
 class LayoutAssigner {
@@ -42,7 +41,7 @@ private:
             Type wanted = rewrite_.to.type(now);
             wanted.layout = layout;
             Node node{.kind = NodeKind::op,
-                      .op = &runtime::find_op("relayout"),
+                      .op = &ops::relayout(),
                       .inputs = {now},
                       .role = rewrite_.to.producer(now).role};
             node.attrs.emplace_back(to_string(layout));
@@ -53,7 +52,7 @@ private:
 
     void place(const Node& node) {
         if (node.kind != NodeKind::op) return rewrite_.copy(node);
-        if (node.op->name == "relayout")
+        if (node.op == &ops::relayout())
             return rewrite_.replace(node.outputs[0], rewrite_.map(node.inputs[0]));
         std::vector<Type> operands;
         for (ValueId input : node.inputs) operands.push_back(type(input));
@@ -77,7 +76,8 @@ private:
 }  // namespace
 
 Graph assign_layouts(const Graph& graph) {
-    if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_convolution)) return graph;
+    if (std::none_of(graph.nodes().begin(), graph.nodes().end(), prefers_channels_last))
+        return graph;
     return LayoutAssigner(graph).run();
 }
 

@@ -1,6 +1,6 @@
 // Fixed weights become inputs of their own, which the prologue computes and packs. A node takes
 // part when
-//   1. operand 1 is fixed, and the device packs it for this node;
+//   1. its weights (OperandKind) are fixed, and the device packs them for this node;
 //   2. so it is for all that read it: where gradients need the weights as they are, packed ones
 //   would be a second copy.
 // Its further operands that are computed of fixed values go, too.
@@ -51,10 +51,11 @@ public:
         for (const Node& node : graph.nodes()) {
             packed_.push_back(packed_layout(node));
             for (size_t i = 0; i < node.inputs.size(); ++i)
-                others[at(node.inputs[i])] += i != 1 || packed_.back() == Layout::row_major;
+                others[at(node.inputs[i])] +=
+                    packed_.back() == Layout::row_major || i != node.op->weights();
         }
         for (size_t id = 0; id < packed_.size(); ++id)
-            if (packed_[id] != Layout::row_major && others[at(graph.nodes()[id].inputs[1])])
+            if (packed_[id] != Layout::row_major && others[at(weights_of(graph.nodes()[id]))])
                 packed_[id] = Layout::row_major;
     }
 
@@ -81,21 +82,26 @@ private:
         return fixed_[at(id)] && from_.producer(id).kind == NodeKind::op;
     }
 
-    // How the device wants operand 1 of the node; row-major if that does not come from the
+    static ValueId weights_of(const Node& node) { return node.inputs[*node.op->weights()]; }
+
+    // How the device wants the weights of the node; row-major if they do not come from the
     // prologue.
     Layout packed_layout(const Node& node) const {
-        if (node.kind != NodeKind::op || node.inputs.size() < 2 || !fixed_[at(node.inputs[1])] ||
-            fixed_[at(node.inputs[0])])
+        if (node.kind != NodeKind::op || !node.op->weights()) return Layout::row_major;
+        const ValueId weights = weights_of(node);
+        if (!fixed_[at(weights)] || fixed_[at(node.inputs[0])] ||
+            from_.type(weights).layout != Layout::row_major)
             return Layout::row_major;
-        if (from_.type(node.inputs[1]).layout != Layout::row_major) return Layout::row_major;
         const std::vector<Type> inputs = from_.types(node.inputs),
                                 outputs = from_.types(node.outputs);
-        return options_.device->packed_layout({*node.op, node.attrs, inputs}, outputs, 1);
+        return options_.device->packed_layout({*node.op, node.attrs, inputs}, outputs,
+                                              static_cast<int>(*node.op->weights()));
     }
 
     void bind_operands(const Node& node, Node& fresh, Layout layout) {
-        fresh.inputs[1] = bound(node.inputs[1], layout);
-        for (size_t i = 2; i < node.inputs.size(); ++i)
+        const size_t weights = *node.op->weights();
+        fresh.inputs[weights] = bound(node.inputs[weights], layout);
+        for (size_t i = weights + 1; i < node.inputs.size(); ++i)
             if (is_computed(node.inputs[i]))
                 fresh.inputs[i] = bound(node.inputs[i], from_.type(node.inputs[i]).layout);
     }
@@ -110,7 +116,7 @@ private:
         if (type.layout != layout) {
             type.layout = layout;
             Node relayout{.kind = NodeKind::op,
-                          .op = &runtime::find_op("relayout"),
+                          .op = &ops::relayout(),
                           .inputs = {made},
                           .where = from_.producer(id).where};
             relayout.attrs.emplace_back(to_string(layout));
@@ -137,7 +143,7 @@ private:
     const Graph& from_;
     const PipelineOptions& options_;
     std::vector<bool> fixed_;
-    std::vector<Layout> packed_;  // by node: of operand 1
+    std::vector<Layout> packed_;  // by node: of its weights
     std::vector<std::optional<ValueId>> copied_;  // by value: in the prologue
     std::vector<std::vector<std::pair<Layout, ValueId>>>
         bound_;  // by value: inputs of the new graph

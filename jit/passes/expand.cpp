@@ -58,13 +58,10 @@ private:
 // Picking one place from each line pays where a kernel computes the lines anyhow, and putting one
 // value on each where nothing was there before. Else the op's own kernel touches less memory.
 bool pays(const Graph& graph, const Node& node) {
-    if (node.op->name == "gather") {
-        const Node& lines = graph.producer(node.inputs[0]);
-        return lines.kind == NodeKind::op && (lines.op->expand || lines.op->is_elementwise());
-    }
-    if (node.op->name != "scatter_add") return true;
-    const Node& lines = graph.producer(node.inputs[0]);
-    return lines.kind == NodeKind::op && lines.op->name == "full";
+    const bool picks = node.op->access == runtime::Access::picked;
+    if (!picks && node.op->access != runtime::Access::written) return true;
+    const OpDef* lines = graph.producer(node.inputs[0]).op;
+    return lines && (picks ? lines->expand || lines->is_elementwise() : lines == &ops::full());
 }
 
 bool expand_node(const Node& node, Rewriter& rewrite) {

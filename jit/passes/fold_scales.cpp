@@ -42,9 +42,6 @@ public:
     }
 
 private:
-    bool is_op(const Node& node, std::string_view name) const {
-        return node.kind == NodeKind::op && node.op->name == name;
-    }
     bool is_fixed_float(ValueId id) const {
         return fixed_[at(id)] && rewrite_.from.type(id).dtype == DType::f32;
     }
@@ -58,7 +55,7 @@ private:
     }
 
     std::optional<Chain> chain_of(const Node& node) {
-        if (!is_op(node, "fma3")) return {};
+        if (node.op != &ops::fma3()) return {};
         const Type& y = rewrite_.from.type(node.outputs[0]);
         if (y.shape.rank() < 3 || !is_per_channel(node.inputs[1], y.shape) ||
             !is_per_channel(node.inputs[2], y.shape))
@@ -66,14 +63,14 @@ private:
         Chain chain;
         ValueId inner = node.inputs[0];
         if (const Node& add = rewrite_.from.producer(inner);
-            is_op(add, "add") && readers_[at(inner)] == 1 &&
+            add.op == &ops::add() && readers_[at(inner)] == 1 &&
             is_per_channel(add.inputs[1], y.shape)) {
             chain.bias = add.inputs[1];
             inner = add.inputs[0];
         }
         const Node& conv = rewrite_.from.producer(inner);
-        if (!is_op(conv, "conv") || readers_[at(inner)] != 1 || !is_fixed_float(conv.inputs[1]) ||
-            !(rewrite_.from.type(inner).shape == y.shape))
+        if (conv.op != &ops::conv() || readers_[at(inner)] != 1 ||
+            !is_fixed_float(conv.inputs[1]) || !(rewrite_.from.type(inner).shape == y.shape))
             return {};
         chain.conv = &conv;
         taken_[at(rewrite_.from.value(inner).producer)] = true;
@@ -81,9 +78,9 @@ private:
         return chain;
     }
 
-    ValueId make(std::string_view op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
+    ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
         Node node{.kind = NodeKind::op,
-                  .op = &runtime::find_op(op),
+                  .op = &op,
                   .attrs = std::move(attrs),
                   .inputs = std::move(inputs),
                   .where = like.where,
@@ -99,21 +96,21 @@ private:
         std::vector<int64_t> first(static_cast<size_t>(rewrite_.to.type(weights).rank()), 1);
         first[0] = rewrite_.to.type(weights).shape[0];
         const ValueId scaled =
-            make("mul", {weights, make("reshape", {scale}, {first}, fma)}, {}, fma);
+            make(ops::mul(), {weights, make(ops::reshape(), {scale}, {first}, fma)}, {}, fma);
         ValueId shift = rewrite_.map(fma.inputs[2]);
         if (chain.bias) {
             // A view, like that of normalization's own shift: fuse_epilogues takes no addend that a
             // kernel could keep in registers.
             const Shape& shape = rewrite_.to.type(shift).shape;
-            shift = make("fma3", {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
-            shift =
-                make("reshape", {shift}, {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
+            shift = make(ops::fma3(), {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
+            shift = make(ops::reshape(), {shift},
+                         {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
         }
         Node conv = *chain.conv;
         conv.inputs = {rewrite_.map(conv.inputs[0]), scaled};
         const ValueId product =
             rewrite_.to.add(std::move(conv), {&rewrite_.from.type(chain.conv->outputs[0]), 1})[0];
-        rewrite_.replace(fma.outputs[0], make("add", {product, shift}, {}, fma));
+        rewrite_.replace(fma.outputs[0], make(ops::add(), {product, shift}, {}, fma));
     }
 
     Rewriter rewrite_;

@@ -28,9 +28,7 @@
 // A group of one node stays as it was: the eager kernel is as good. A value leaves its kernel only
 // if something outside of the group reads it, so a group never moves more bytes than its parts.
 #include <algorithm>
-#include <limits>
 #include <map>
-#include <mutex>
 
 #include "codegen/expand_math.h"
 #include "jit/passes/fusion_group.h"
@@ -42,30 +40,21 @@ namespace {
 using runtime::Layout;
 using runtime::Shape;
 
-constexpr size_t kMaxOps = 64, kMaxRowOps = 160;
-constexpr size_t kMaxOperands = 28;
+constexpr size_t kMaxRowOps = 160;
 constexpr int64_t kMinRows = 8, kFewElements = 32768;
-constexpr int64_t kSmall = 4096;  // elements of a group that is joined with others of its shape
-constexpr ptrdiff_t kSiblings = 4;  // how many candidates are looked at
 constexpr int kHeavyInstructions = 40;  // of an op whose code is long
 
 bool is_fusible_type(const Type& type) {
     return type.dtype != runtime::DType::c64 && type.numel() != 0;
 }
 
-// How many instructions the op's expression comes to. One op has the same answer wherever it
-// stands.
+// Is the code of its expression long, in the types that it has here?
 bool is_heavy(const Graph& graph, const Node& node) {
-    static std::map<const OpDef*, bool>
-        known;  // under the compile lock of one trace; ops live for ever
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    if (const auto found = known.find(node.op); found != known.end()) return found->second;
     const std::vector<Type> inputs = graph.types(node.inputs);
     const auto kernel =
         codegen::elementwise_kernel({*node.op, node.attrs, inputs}, graph.type(node.outputs[0]))
             .kernel;
-    return known[node.op] = codegen::expand_math(kernel).program.size() > kHeavyInstructions;
+    return codegen::expand_math(kernel).program.size() > kHeavyInstructions;
 }
 
 // Enough rows (or columns, where the last axis is kept) for the threads to share?
@@ -78,26 +67,12 @@ bool has_rows_enough(const Shape& shape, uint32_t reduced) {
     return kept / (in_columns ? codegen::kColumnBlock : 1) >= kMinRows;
 }
 
-// What reads a group first.
-struct Reader {
-    int level = std::numeric_limits<int>::max();
-    int group = kNoGroup;
-};
-
 class Fuser {
 public:
     Fuser(const Graph& graph, const PipelineOptions& options)
         : options_(options),
           graph_(graph),
-          grouping_{.graph = graph,
-                    .group_of = std::vector<int>(graph.nodes().size(), kNoGroup),
-                    .form_of = std::vector<Form>(graph.nodes().size()),
-                    .groups = {},
-                    .escapes = {},
-                    .stored = {},
-                    .fold_dimshuffle = options.fuse_dimshuffle,
-                    .refused = options.refused},
-          level_(graph.nodes().size()),
+          grouping_(graph, options),
           last_use_(graph.value_count(), kNever),
           use_before_(graph.value_count()) {
         for (size_t n = 0; n < graph.nodes().size(); ++n)
@@ -113,19 +88,17 @@ public:
 
     Graph run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) place(static_cast<NodeId>(id));
-        join_siblings();
-        return rebuild();
+        grouping_.find_escaping();
+        join_siblings(grouping_);
+        grouping_.find_escaping();
+        return emit(grouping_);
     }
 
 private:
     int group_of(ValueId id) const { return grouping_.group_of_value(id); }
     Form form_of(ValueId id) const { return grouping_.form_of[at(graph_.value(id).producer)]; }
-    Group& group(int g) { return grouping_.groups[static_cast<size_t>(g)]; }
-    const Group& group(int g) const { return grouping_.groups[static_cast<size_t>(g)]; }
-    int level_of(ValueId id) const {
-        const int g = group_of(id);
-        return g == kNoGroup ? level_[at(graph_.value(id).producer)] : group(g).level;
-    }
+    Group& group(int g) { return grouping_.group(g); }
+    const Group& group(int g) const { return grouping_.group(g); }
 
     bool can_fuse(const Node& node) const {
         const Part part = part_of(node);
@@ -167,19 +140,20 @@ private:
         }
         int level = 0;
         for (ValueId input : node.inputs) {
-            level = std::max(level, level_of(input) + 1);
+            level = std::max(level, grouping_.level_of(graph_.value(input).producer) + 1);
             if (group_of(input) != kNoGroup) note_reader(group_of(input), kNoGroup);
         }
-        level_[at(id)] = level;
+        grouping_.own_level[at(id)] = level;
         const bool is_passing = node.kind != NodeKind::op || node.op->is_view ||
-                                node.inputs.empty() || node.op->name == "checked_index";
+                                node.inputs.empty() || node.op->only_checks;
         if (!is_passing) ++era_;
     }
 
     int needed_level(const Node& node, int g) const {
         int level = 0;
         for (ValueId input : node.inputs)
-            if (group_of(input) != g || g == kNoGroup) level = std::max(level, level_of(input) + 1);
+            if (group_of(input) != g || g == kNoGroup)
+                level = std::max(level, grouping_.level_of(graph_.value(input).producer) + 1);
         return level;
     }
 
@@ -288,9 +262,8 @@ private:
         if (from.nodes.size() + to.nodes.size() > kMaxOps || waiting_costs_memory(a, b)) return;
         const bool a_is_read = is_read_outside(a, b), b_is_read = is_read_outside(b, a);
         if ((from.level < to.level && a_is_read) || (to.level < from.level && b_is_read)) return;
-        std::vector<ValueId> operands = joint_operands(a, b);
-        if (operands.size() > kMaxOperands || !rows_stay_rows(a, b)) return;
-        absorb(a, b, std::move(operands));
+        if (grouping_.joint_operands(a, b).size() > kMaxOperands || !rows_stay_rows(a, b)) return;
+        grouping_.absorb(a, b);
         if (a_is_read || b_is_read) group(b).readers.push_back(kNoGroup);
     }
 
@@ -322,99 +295,6 @@ private:
                 reads = true;
             }
         return reads;
-    }
-
-    std::vector<ValueId> joint_operands(int a, int b) const {
-        std::vector<ValueId> operands;
-        for (int g : {a, b})
-            for (ValueId operand : group(g).operands)
-                if (group_of(operand) != a && group_of(operand) != b &&
-                    std::find(operands.begin(), operands.end(), operand) == operands.end())
-                    operands.push_back(operand);
-        return operands;
-    }
-
-    void absorb(int a, int b, std::vector<ValueId> operands) {
-        Group &from = group(a), &to = group(b);
-        for (NodeId node : from.nodes) grouping_.group_of[at(node)] = b;
-        std::vector<NodeId> nodes;
-        std::merge(from.nodes.begin(), from.nodes.end(), to.nodes.begin(), to.nodes.end(),
-                   std::back_inserter(nodes));
-        to.nodes = std::move(nodes);
-        to.operands = std::move(operands);
-        to.level = std::max(from.level, to.level);
-        to.position = std::max(from.position, to.position);
-        to.era = std::max(from.era, to.era);
-        to.reduced |= from.reduced;
-        to.heavy += from.heavy;
-        to.readers.clear();
-        from = {};
-    }
-
-    // Two groups that reduce the same value along the same axes, where no path leads from one to
-    // the other. (None does if all readers of the lower one have levels above the other's.) The
-    // data are read once, and nothing but rows is written earlier than before. Likewise
-    // element-wise groups of few elements whose results one group reads: a kernel's start costs
-    // more than their work.
-    void join_siblings() {
-        find_escaping();
-        std::vector<Reader> lowest_reader = lowest_readers();
-        std::map<ValueId, std::vector<int>> reducers;  // of an operand
-        std::map<int, std::vector<int>> small;  // read by a group
-        for (int g = 0; g < static_cast<int>(grouping_.groups.size()); ++g) {
-            const Group& of = group(g);
-            if (of.nodes.empty()) continue;
-            const int reader = lowest_reader[static_cast<size_t>(g)].group;
-            if (!of.reduced && of.shape.numel() <= kSmall && reader != kNoGroup)
-                join_a_sibling(g, small[reader], lowest_reader);
-            if (!of.reduced || !writes_rows_only(g)) continue;
-            for (ValueId operand : std::vector(of.operands))
-                if (graph_.type(operand).shape == of.shape &&
-                    join_a_sibling(g, reducers[operand], lowest_reader))
-                    break;
-        }
-    }
-    bool join_a_sibling(int g, std::vector<int>& others, std::vector<Reader>& lowest_reader) {
-        const auto first =
-            std::ssize(others) > kSiblings ? others.end() - kSiblings : others.begin();
-        const auto sibling = std::find_if(
-            first, others.end(), [&](int other) { return are_siblings(g, other, lowest_reader); });
-        if (sibling == others.end()) {
-            others.push_back(g);
-            return false;
-        }
-        absorb(g, *sibling, joint_operands(g, *sibling));
-        Reader& lowest = lowest_reader[static_cast<size_t>(*sibling)];
-        if (lowest_reader[static_cast<size_t>(g)].level < lowest.level)
-            lowest = lowest_reader[static_cast<size_t>(g)];
-        return true;
-    }
-    bool are_siblings(int a, int b, const std::vector<Reader>& lowest_reader) const {
-        const Group &x = group(a), &y = group(b);
-        if (a == b || y.nodes.empty() || !(x.shape == y.shape) || x.layout != y.layout ||
-            x.reduced != y.reduced || x.nodes.size() + y.nodes.size() > kMaxOps)
-            return false;
-        const int lower = x.level < y.level ? a : b, level = std::max(x.level, y.level);
-        return (x.level == y.level || lowest_reader[static_cast<size_t>(lower)].level > level) &&
-               joint_operands(a, b).size() <= kMaxOperands;
-    }
-    std::vector<Reader> lowest_readers() const {
-        std::vector<Reader> lowest(grouping_.groups.size());
-        for (size_t id = 0; id < graph_.nodes().size(); ++id) {
-            const int own = grouping_.group_of[id],
-                      level = own == kNoGroup ? level_[id] : group(own).level;
-            for (ValueId input : graph_.nodes()[id].inputs)
-                if (const int g = group_of(input);
-                    g != kNoGroup && g != own && level < lowest[static_cast<size_t>(g)].level)
-                    lowest[static_cast<size_t>(g)] = {level, own};
-        }
-        return lowest;
-    }
-    bool writes_rows_only(int g) const {
-        return std::all_of(group(g).nodes.begin(), group(g).nodes.end(), [&](NodeId id) {
-            return grouping_.form_of[at(id)] != Form::element ||
-                   !grouping_.escapes[at(graph_.node(id).outputs[0])];
-        });
     }
 
     // Does anything but group `other` read group g?
@@ -461,85 +341,10 @@ private:
         to.nodes.push_back(id);
     }
 
-    Graph rebuild() {
-        struct Item {
-            int group;
-            NodeId node;
-        };
-        std::vector<Item> items;
-        for (size_t id = 0; id < graph_.nodes().size(); ++id) {
-            const int g = grouping_.group_of[id];
-            if (g == kNoGroup || group(g).position == static_cast<NodeId>(id))
-                items.push_back({g, static_cast<NodeId>(id)});
-        }
-        find_escaping();
-        return emit_in_dependency_order(items);
-    }
-
-    // Recorded order, but a group waits for its operands and nodes for their groups: depth first
-    // from each item. Keeps the recorded order where it can, which is what keeps the memory peak
-    // low.
-    template <class Items>
-    Graph emit_in_dependency_order(const Items& items) {
-        Rewriter rewrite(graph_);
-        std::vector<int8_t> done_group(grouping_.groups.size());
-        std::vector<int8_t> done_node(graph_.nodes().size());
-        // An explicit stack: graphs of thousands of nodes must not overflow the program's.
-        struct Frame {
-            int group;
-            NodeId node;
-            bool expanded;
-        };
-        std::vector<Frame> stack;
-        for (const auto& item : items) {
-            stack.push_back({item.group, item.node, false});
-            while (!stack.empty()) {
-                Frame frame = stack.back();
-                auto& done =
-                    frame.group == kNoGroup ? done_node[at(frame.node)] : done_group[frame.group];
-                if (done) {
-                    stack.pop_back();
-                    continue;
-                }
-                if (!frame.expanded) {
-                    stack.back().expanded = true;
-                    const auto& inputs = frame.group == kNoGroup ? graph_.node(frame.node).inputs
-                                                                 : group(frame.group).operands;
-                    for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
-                        const int g = group_of(*input);
-                        const NodeId producer = graph_.value(*input).producer;
-                        if (g == kNoGroup ? !done_node[at(producer)] : !done_group[g])
-                            stack.push_back({g, producer, false});
-                    }
-                    continue;
-                }
-                done = 1;
-                stack.pop_back();
-                if (frame.group == kNoGroup) rewrite.copy(graph_.node(frame.node));
-                else emit_group(grouping_, frame.group, rewrite);
-            }
-        }
-        return rewrite.finish();
-    }
-
-    void find_escaping() {
-        grouping_.escapes.assign(graph_.value_count(), false);
-        grouping_.stored.assign(graph_.value_count(), false);
-        for (size_t id = 0; id < graph_.nodes().size(); ++id)
-            for (ValueId input : graph_.nodes()[id].inputs) {
-                if (grouping_.group_of[id] == kNoGroup) grouping_.stored[at(input)] = true;
-                if (grouping_.group_of[id] == kNoGroup || group_of(input) != grouping_.group_of[id])
-                    grouping_.escapes[at(input)] = true;
-            }
-        for (ValueId output : graph_.outputs)
-            grouping_.escapes[at(output)] = grouping_.stored[at(output)] = true;
-    }
-
     PipelineOptions options_;
     const Graph& graph_;
     Grouping grouping_;
     static constexpr NodeId kNever = static_cast<NodeId>(~0u);
-    std::vector<int> level_;  // by node
     std::vector<NodeId>
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one

@@ -15,58 +15,22 @@ using codegen::dense_strides;
 using codegen::KernelSpec;
 using codegen::memory_order;
 using codegen::Reduce;
+using runtime::Access;
 using runtime::Layout;
 using runtime::ScalarProgram;
 using runtime::ScalarType;
 using runtime::Shape;
 
-Shape Group::row_shape(Form form) const {
-    Shape result;
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-        if (!(reduced >> axis & 1u)) result.push_back(shape[axis]);
-        else if (form == Form::row_keep) result.push_back(1);
-    }
-    return result;
-}
-
-bool Group::drop_broadcasts_as_row() const { return (reduced & (reduced + 1)) == 0; }
-
-Part part_of(const Node& node) {
-    if (node.kind != NodeKind::op) return Part::none;
-    if (node.op->is_elementwise()) return Part::elementwise;
-    const std::string_view name = node.op->name;
-    if (name == "broadcast_to") return Part::broadcast;
-    if (name == "reshape") return Part::reshape;
-    for (std::string_view reduction : {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max",
-                                       "reduce_min", "argmax", "argmin"})
-        if (name == reduction) return Part::reduction;
-    return Part::none;
-}
-
-uint32_t reduced_axes(const Graph& graph, const Node& node) {
-    const std::vector<Type> inputs = graph.types(node.inputs);
-    const runtime::OpCall call{*node.op, node.attrs, inputs};
-    if (node.op->name.starts_with("arg"))
-        return 1u << runtime::normalize_axis(call.integer("axis"), inputs[0].rank(), node.op->name);
-    uint32_t mask = 0;
-    for (const int64_t axis : call.integers("axes")) mask |= 1u << axis;
-    return mask;
-}
-
 namespace {
 
 constexpr int64_t kManyElements = 16384;
-
-bool is_op(const Node& node, std::string_view name) {
-    return node.kind == NodeKind::op && node.op->name == name;
-}
 
 // One value for all elements, known now.
 std::optional<double> number_of(const Node& node) {
     if (node.kind == NodeKind::constant && node.constant->type().numel() == 1 &&
         node.constant->dtype() != runtime::DType::c64)
         return runtime::item_as_double(*node.constant);
-    if (is_op(node, "full")) return std::get<double>(node.attrs[1]);
+    if (node.op == &ops::full()) return std::get<double>(node.attrs[1]);
     return {};
 }
 
@@ -79,17 +43,23 @@ int constant_in(ScalarProgram& program, runtime::DType dtype, double value) {
     return program.constant(type, bits);
 }
 
-}  // namespace
+// The value from which a kernel reads `id`, past transposes and broadcasts whose work its strides
+// can do, and its strides by axis of `space` (0 where it does not move).
+struct Source {
+    ValueId value;
+    std::vector<int64_t> strides;
+};
 
-Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
+Source source_of(const Grouping& grouping, ValueId id, const Shape& space) {
     const Graph& graph = grouping.graph;
-    Access direct{id,
-                  broadcast_strides(graph.type(id).shape, dense_strides(graph.type(id)), space)};
-    if (!grouping.fold_dimshuffle) return direct;
+    const Source direct{
+        id, broadcast_strides(graph.type(id).shape, dense_strides(graph.type(id)), space)};
+    if (!grouping.options.fuse_dimshuffle) return direct;
     const Node& node = graph.producer(id);
-    if (!is_op(node, "transpose") && !is_op(node, "broadcast_to")) return direct;
+    const bool permutes = node.op && node.op->access == Access::permuted;
+    if (!permutes && !(node.op && node.op->access == Access::broadcast)) return direct;
     // The copy is made in any case: to read it lets go of its source.
-    if (is_op(node, "transpose") && grouping.stored[at(id)]) return direct;
+    if (permutes && grouping.stored[at(id)]) return direct;
     // A broadcast may be part of a kernel, which gives its source to nobody else then.
     if (const int own = grouping.group_of_value(id);
         own != kNoGroup && own == grouping.group_of_value(node.inputs[0]))
@@ -98,14 +68,14 @@ Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
     if (source.layout != Layout::row_major || result.layout != Layout::row_major) return direct;
     const std::vector<int64_t> from = dense_strides(source);
     std::vector<int64_t> own(static_cast<size_t>(result.rank()));
-    if (is_op(node, "transpose")) {
+    if (permutes) {
         const auto& perm = std::get<std::vector<int64_t>>(node.attrs[0]);
         for (size_t axis = 0; axis < own.size(); ++axis)
             own[axis] = from[static_cast<size_t>(perm[axis])];
     } else {
         own = broadcast_strides(source.shape, from, result.shape);
     }
-    Access folded{node.inputs[0], broadcast_strides(result.shape, own, space)};
+    const Source folded{node.inputs[0], broadcast_strides(result.shape, own, space)};
     // A walk across the memory's order costs more than the copy that it saves, unless the tensor is
     // small.
     for (int axis = space.rank() - 1; axis >= 0; --axis) {
@@ -116,8 +86,6 @@ Access access_of(const Grouping& grouping, ValueId id, const Shape& space) {
     return folded;
 }
 
-namespace {
-
 void copy_nodes(const Graph& graph, const Group& group, Rewriter& rewrite) {
     for (NodeId id : group.nodes) rewrite.copy(graph.node(id));
 }
@@ -127,7 +95,7 @@ public:
     Emitter(const Grouping& grouping, int g, Rewriter& rewrite)
         : grouping_(grouping),
           graph_(grouping.graph),
-          group_(grouping.groups[static_cast<size_t>(g)]),
+          group_(grouping.group(g)),
           id_(g),
           rewrite_(rewrite) {
         for (int axis : memory_order(group_.layout, group_.shape.rank()))
@@ -156,8 +124,9 @@ public:
         }
         fused.inputs = rewrite_.map(sources_);
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
-        if (group_.layout == Layout::row_major && grouping_.refused &&
-            grouping_.refused->contains(print(fused.kernel->kernel)))
+        const std::set<std::string>* refused = grouping_.options.refused;
+        if (group_.layout == Layout::row_major && refused &&
+            refused->contains(print(fused.kernel->kernel)))
             return copy_nodes(graph_, group_, rewrite_);
         const std::vector<ValueId> outputs =
             rewrite_.to.add(std::move(fused), graph_.types(escaping));
@@ -184,7 +153,7 @@ private:
             const auto key = std::pair(value, dropped);
             const Node& producer = graph_.producer(value);
             if (is_inside(value) || inputs_.contains(key) || number_of(producer) ||
-                is_op(producer, "coordinates") != coordinates)
+                (producer.op == &ops::coordinates()) != coordinates)
                 continue;
             inputs_[key] = static_cast<int>(spec_.inputs.size());
             const Shape space = dropped ? group_.row_shape(Form::row_drop) : group_.shape;
@@ -197,11 +166,11 @@ private:
                          in_space(broadcast_strides(graph_.type(value).shape, own, space), dropped),
                      .is_offset = true});
             } else {
-                const Access access = access_of(grouping_, value, space);
+                const Source source = source_of(grouping_, value, space);
                 spec_.inputs.push_back({.dtype = graph_.type(value).dtype,
-                                        .strides = in_space(access.strides, dropped),
+                                        .strides = in_space(source.strides, dropped),
                                         .is_scalar = graph_.type(value).rank() == 0});
-                sources_.push_back(access.source);
+                sources_.push_back(source.value);
             }
         }
     }
@@ -256,16 +225,11 @@ private:
     }
 
     int add_reduction(const Node& node, int arg) {
-        const std::string_view name = node.op->name;
         const runtime::DType result = graph_.type(node.outputs[0]).dtype;
         runtime::Expr value(&spec_.program, arg);
-        Reduce kind = Reduce::sum;
-        if (name == "reduce_prod") kind = Reduce::prod;
-        else if (name == "reduce_max") kind = Reduce::max;
-        else if (name == "reduce_min") kind = Reduce::min;
-        else if (name == "argmax") kind = Reduce::argmax;
-        else if (name == "argmin") kind = Reduce::argmin;
-        else if (name == "reduce_mean" && value.type() == ScalarType::f32) kind = Reduce::mean;
+        Reduce kind = *node.op->reduction;
+        const bool divides = kind == Reduce::mean && value.type() != ScalarType::f32;
+        if (divides) kind = Reduce::sum;  // integers are added exactly
         const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;
         if (value.type() == ScalarType::b1 && !keeps_bool) value = to_type(value, ScalarType::i32);
         const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
@@ -273,7 +237,7 @@ private:
         const int at_input = static_cast<int>(spec_.inputs.size() + spec_.reductions.size());
         spec_.reductions.push_back({kind, value.id()});
         runtime::Expr reduced(&spec_.program, spec_.program.input(at_input, type));
-        if (name == "reduce_mean" && kind == Reduce::sum)  // integers are added exactly
+        if (divides)
             reduced =
                 to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements()));
         return narrow(reduced, result).id();
@@ -299,10 +263,8 @@ private:
     std::map<size_t, int> values_;  // value -> id in the program
 };
 
-}  // namespace
-
 void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
-    const Group& group = grouping.groups[static_cast<size_t>(g)];
+    const Group& group = grouping.group(g);
     int parts = 0;
     for (NodeId id : group.nodes) {
         const Part part = part_of(grouping.graph.node(id));
@@ -316,6 +278,71 @@ void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
     if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major)
         return copy_nodes(grouping.graph, group, rewrite);
     Emitter(grouping, g, rewrite).run();
+}
+
+// What is emitted at once: a group, or a node without one.
+struct Item {
+    int group = kNoGroup;
+    NodeId node = {};
+};
+
+// In recorded order; a group stands at its position.
+std::vector<Item> items_of(const Grouping& grouping) {
+    std::vector<Item> items;
+    for (size_t id = 0; id < grouping.graph.nodes().size(); ++id) {
+        const int g = grouping.group_of[id];
+        if (g == kNoGroup || grouping.group(g).position == static_cast<NodeId>(id))
+            items.push_back({g, static_cast<NodeId>(id)});
+    }
+    return items;
+}
+
+}  // namespace
+
+// Recorded order, but a group waits for its operands and nodes for their groups: depth first from
+// each item. Keeps the recorded order where it can, which is what keeps the memory peak low.
+Graph emit(const Grouping& grouping) {
+    const Graph& graph = grouping.graph;
+    Rewriter rewrite(graph);
+    std::vector<bool> done_group(grouping.groups.size()), done_node(graph.nodes().size());
+    const auto done = [&](const Item& item) {
+        return item.group == kNoGroup ? done_node[at(item.node)]
+                                      : done_group[static_cast<size_t>(item.group)];
+    };
+    // An explicit stack: graphs of thousands of nodes must not overflow the program's.
+    struct Frame {
+        Item item;
+        bool expanded = false;
+    };
+    std::vector<Frame> stack;
+    for (const Item& item : items_of(grouping)) {
+        stack.push_back({item});
+        while (!stack.empty()) {
+            const auto [top, expanded] = stack.back();
+            if (done(top)) {
+                stack.pop_back();
+            } else if (!expanded) {
+                stack.back().expanded = true;
+                const auto& inputs = top.group == kNoGroup ? graph.node(top.node).inputs
+                                                           : grouping.group(top.group).operands;
+                for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
+                    const Item producer{grouping.group_of_value(*input),
+                                        graph.value(*input).producer};
+                    if (!done(producer)) stack.push_back({producer});
+                }
+            } else {
+                stack.pop_back();
+                if (top.group == kNoGroup) {
+                    done_node[at(top.node)] = true;
+                    rewrite.copy(graph.node(top.node));
+                } else {
+                    done_group[static_cast<size_t>(top.group)] = true;
+                    emit_group(grouping, top.group, rewrite);
+                }
+            }
+        }
+    }
+    return rewrite.finish();
 }
 
 }  // namespace megjit::jit

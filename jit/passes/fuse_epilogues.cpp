@@ -14,7 +14,7 @@
 //   in
 //      registers: an addend made for this product alone would cost the pass over memory that is
 //      saved;
-//   6. an addend is not row-major behind a convolution, which would reorder it.
+//   6. an addend is not row-major behind a product that prefers channels-last and would reorder it.
 // The addend's bytes are read once, and the intermediate ones never: no node moves more than those
 // it replaces.
 #include <algorithm>
@@ -25,25 +25,16 @@
 namespace megjit::jit {
 namespace {
 
-enum class Steps : uint8_t { additions, relu };
-
-// The op that has the steps of `node`'s op as an attribute; null where there is none.
-const OpDef* with_epilogue(const Node& node) {
-    if (node.kind != NodeKind::op) return nullptr;
-    const std::string& name = node.op->name;
-    if (name == "conv" || name == "conv_epilogue") return &runtime::find_op("conv_epilogue");
-    if (name == "matmul" || name == "matmul_epilogue") return &runtime::find_op("matmul_epilogue");
-    return nullptr;
-}
+using runtime::EpilogueKind;
 
 bool is_part_of_kernels(const Node& node) {
-    return node.kind == NodeKind::op &&
-           (node.op->is_elementwise() || node.op->name == "broadcast_to");
+    return node.op && (node.op->is_elementwise() || node.op->access == runtime::Access::broadcast);
 }
 
 class EpilogueFuser {
 public:
-    EpilogueFuser(const Graph& graph, Steps wanted)
+    // wanted: add takes biases, too.
+    EpilogueFuser(const Graph& graph, EpilogueKind wanted)
         : rewrite_(graph),
           wanted_(wanted),
           done_(graph.nodes().size()),
@@ -59,7 +50,7 @@ public:
         for (size_t id = 0; id < done_.size(); ++id) {
             const Node& node = rewrite_.from.nodes()[id];
             if (done_[id]) continue;
-            if (const OpDef* op = with_epilogue(node)) place(node, *op);
+            if (node.op && node.op->epilogue) place(node);
             else copy(static_cast<NodeId>(id));
         }
         return rewrite_.finish();
@@ -67,13 +58,13 @@ public:
 
 private:
     struct Epilogue {
-        std::string steps = {};
+        std::vector<runtime::EpilogueStep> steps = {};
         std::vector<ValueId> operands = {};
         ValueId result = {};  // of the last step
 
-        bool has(std::string_view step) const { return steps.find(step) != std::string::npos; }
-        void append(std::string_view step) {
-            steps += runtime::cat(steps.empty() ? "" : " ", step);
+        bool has(EpilogueKind kind) const {
+            return std::any_of(steps.begin(), steps.end(),
+                               [&](const auto& step) { return step.kind == kind; });
         }
     };
 
@@ -82,10 +73,14 @@ private:
         done_[at(id)] = true;
     }
 
-    void place(const Node& product, const OpDef& op) {
+    void place(const Node& product) {
+        const OpDef& op = product.op->epilogue->op();
         const bool has_some = product.op == &op;
-        Epilogue epilogue{.steps = has_some ? std::get<std::string>(product.attrs.back()) : "",
-                          .result = product.outputs[0]};
+        Epilogue epilogue{.result = product.outputs[0]};
+        if (has_some) {
+            const std::vector<Type> inputs = rewrite_.from.types(product.inputs);
+            epilogue.steps = runtime::epilogue_of({op, product.attrs, inputs});
+        }
         const size_t before = epilogue.steps.size();
         while (take_next(product, epilogue)) {}
         if (epilogue.steps.size() == before)
@@ -93,7 +88,7 @@ private:
         Node fresh = product;
         fresh.op = &op;
         if (has_some) fresh.attrs.pop_back();
-        fresh.attrs.emplace_back(epilogue.steps);
+        fresh.attrs.emplace_back(runtime::epilogue_text(epilogue.steps));
         fresh.inputs = rewrite_.map(product.inputs);
         for (ValueId operand : epilogue.operands) {
             const NodeId producer = rewrite_.from.value(operand).producer;
@@ -114,31 +109,33 @@ private:
         if (node.kind != NodeKind::op || type.dtype != runtime::DType::f32 ||
             !(rewrite_.from.type(node.outputs[0]) == type))
             return false;
-        if (wanted_ == Steps::relu) {
-            if (node.op->name != "relu" || epilogue.has("relu")) return false;
-            epilogue.append("relu");
-        } else {
-            if (node.op->name != "add") return false;
+        if (node.op->as_epilogue != wanted_) return false;
+        runtime::EpilogueStep step{.kind = wanted_};
+        if (step.takes_operand()) {
             const ValueId other = node.inputs[node.inputs[0] == epilogue.result ? 1 : 0];
-            const std::string_view step = step_of(product, type, other);
-            if (step.empty() || epilogue.has(step) || !is_ready(other) || !is_stored(other))
-                return false;
-            epilogue.append(step);
+            const std::optional<EpilogueKind> kind = addition_of(product, type, other);
+            if (!kind || epilogue.has(*kind) || !is_ready(other) || !is_stored(other)) return false;
+            step.kind = *kind;
             epilogue.operands.push_back(other);
+        } else if (epilogue.has(step.kind)) {
+            return false;
         }
+        epilogue.steps.push_back(step);
         done_[at(readers[0])] = true;
         epilogue.result = node.outputs[0];
         return true;
     }
 
-    // Which step adds `other`; empty: none.
-    std::string_view step_of(const Node& product, const Type& type, ValueId other) const {
+    // Which step adds `other`.
+    std::optional<EpilogueKind> addition_of(const Node& product, const Type& type,
+                                            ValueId other) const {
         const Type& its = rewrite_.from.type(other);
-        const bool is_conv = product.op->name.starts_with("conv");
-        if (runtime::is_bias(its, type, is_conv ? 1 : type.rank() - 1)) return "bias";
-        if (its == type && (!is_conv || type.layout == runtime::Layout::channels_last))
-            return "add";
-        return "";
+        if (runtime::is_bias(its, type, product.op->epilogue->bias_axis_of(type)))
+            return EpilogueKind::bias;
+        if (its == type &&
+            (!product.op->prefers_channels_last || type.layout == runtime::Layout::channels_last))
+            return EpilogueKind::add;
+        return {};
     }
 
     // Condition 4.
@@ -161,7 +158,7 @@ private:
     }
 
     Rewriter rewrite_;
-    Steps wanted_;
+    EpilogueKind wanted_;
     std::vector<bool> done_;  // by old node: copied, or a step of a product
     std::vector<std::vector<NodeId>> readers_;  // by old value; twice where a node reads it twice
     std::vector<bool> returned_;
@@ -169,7 +166,7 @@ private:
 
 }  // namespace
 
-Graph fuse_epilogues(const Graph& graph) { return EpilogueFuser(graph, Steps::additions).run(); }
-Graph fuse_relu(const Graph& graph) { return EpilogueFuser(graph, Steps::relu).run(); }
+Graph fuse_epilogues(const Graph& graph) { return EpilogueFuser(graph, EpilogueKind::add).run(); }
+Graph fuse_relu(const Graph& graph) { return EpilogueFuser(graph, EpilogueKind::relu).run(); }
 
 }  // namespace megjit::jit

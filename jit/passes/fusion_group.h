@@ -1,5 +1,5 @@
-// jit/passes/fusion_group.h -- what fuse.cpp decides and fuse_emit.cpp turns into kernels: groups
-// of nodes over one iteration space.
+// jit/passes/fusion_group.h -- groups of nodes over one iteration space: what fuse.cpp makes,
+// fuse_siblings.cpp joins and fuse_emit.cpp turns into kernels.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,7 @@
 namespace megjit::jit {
 
 constexpr int kNoGroup = -1;
+constexpr size_t kMaxOps = 64, kMaxOperands = 28;  // of a group
 
 // How a value of a group lies in its space.
 enum class Form : uint8_t {
@@ -41,30 +42,36 @@ enum class Part : uint8_t { none, elementwise, broadcast, reduction, reshape };
 Part part_of(const Node& node);
 uint32_t reduced_axes(const Graph& graph, const Node& node);  // mask over its operand's axes
 
-// The groups of a graph, as the emitter needs them.
+// The groups of a graph.
 struct Grouping {
+    Grouping(const Graph& graph, const PipelineOptions& options);
+
     const Graph& graph;
+    const PipelineOptions& options;
     std::vector<int> group_of;  // by node
+    std::vector<int> own_level;  // by node without a group: one above all its operands
     std::vector<Form> form_of;  // by node, for nodes with a group
-    std::vector<Group> groups;
-    std::vector<bool> escapes;  // by value: somebody outside of its group reads it
-    std::vector<bool> stored;  // by value: somebody without a group reads it
-    bool fold_dimshuffle = false;
-    const std::set<std::string>* refused = nullptr;  // as in PipelineOptions
+    std::vector<Group> groups;  // those that others absorbed have no nodes
+    // As find_escaping() found them. By value: somebody outside of its group (without any group)
+    // reads it.
+    std::vector<bool> escapes, stored;
 
+    Group& group(int g) { return groups[static_cast<size_t>(g)]; }
+    const Group& group(int g) const { return groups[static_cast<size_t>(g)]; }
     int group_of_value(ValueId id) const { return group_of[at(graph.value(id).producer)]; }
+    int level_of(NodeId id) const;
+    // Of both as one group.
+    std::vector<ValueId> joint_operands(int a, int b) const;
+    // Group b takes over the nodes of a.
+    void absorb(int a, int b);
+    void find_escaping();
 };
 
-// Adds the kernel of a group to `rewrite`, or its nodes as they were where a kernel would be no
-// better.
-void emit_group(const Grouping& grouping, int group, Rewriter& rewrite);
+// Joins groups that read or feed the same and depend on each other in no way.
+void join_siblings(Grouping& grouping);
 
-// The value from which a kernel reads `id`, past transposes and broadcasts whose work its strides
-// can do, and its strides by axis of `space` (0 where it does not move).
-struct Access {
-    ValueId source;
-    std::vector<int64_t> strides;
-};
-Access access_of(const Grouping& grouping, ValueId id, const runtime::Shape& space);
+// The graph with a kernel for each group; nodes of a group for which a kernel would be no better
+// are as they were.
+Graph emit(const Grouping& grouping);
 
 }  // namespace megjit::jit

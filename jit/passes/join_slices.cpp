@@ -22,10 +22,6 @@ struct Sparse {
     std::string where;
 };
 
-bool is_op(const Node& node, std::string_view name) {
-    return node.kind == NodeKind::op && node.op->name == name;
-}
-
 // First and last place of a region along an axis.
 std::pair<int64_t, int64_t> span_of(const Node& setter, size_t axis) {
     const auto part = [&](size_t attr) { return std::get<Ints>(setter.attrs[attr])[axis]; };
@@ -57,7 +53,7 @@ public:
             for (ValueId input : node.inputs) {
                 ++readers_[at(input)];
                 adder_[at(input)] =
-                    is_op(node, "add") && graph.type(node.outputs[0]) == graph.type(input);
+                    node.op == &ops::add() && graph.type(node.outputs[0]) == graph.type(input);
             }
         for (ValueId output : graph.outputs) ++readers_[at(output)], adder_[at(output)] = false;
     }
@@ -86,13 +82,13 @@ private:
     }
 
     std::optional<Sparse> sparse_of(const Node& node) const {
-        if (is_op(node, "slice_set")) {
+        if (node.op == &ops::slice_set()) {
             const Node& base = graph_.producer(node.inputs[0]);
-            if (!is_op(base, "full") || std::get<double>(base.attrs[1]) != 0) return {};
+            if (base.op != &ops::full() || std::get<double>(base.attrs[1]) != 0) return {};
             return Sparse{
                 graph_.value(node.inputs[0]).producer, {{node.inputs[1], &node}}, node.where};
         }
-        if (!is_op(node, "add") || node.inputs[0] == node.inputs[1]) return {};
+        if (node.op != &ops::add() || node.inputs[0] == node.inputs[1]) return {};
         const std::optional<Sparse>&a = sparse_[at(node.inputs[0])],
               &b = sparse_[at(node.inputs[1])];
         if (!a || !b) return {};

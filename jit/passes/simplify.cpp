@@ -4,7 +4,7 @@
 namespace megjit::jit {
 namespace {
 
-using runtime::Attr;
+using runtime::Access;
 
 class Simplifier {
 public:
@@ -29,9 +29,8 @@ private:
     const Node& producer(const Node& node, size_t i) const {
         return rewrite_.to.producer(rewrite_.map(node.inputs[i]));
     }
-    bool made_by(const Node& node, size_t i, std::string_view op) const {
-        const Node& p = producer(node, i);
-        return p.kind == NodeKind::op && p.op->name == op;
+    bool made_by(const Node& node, size_t i, const OpDef& op) const {
+        return producer(node, i).op == &op;
     }
     bool is_number(const Node& node, size_t i, double value) const {
         const Node& p = producer(node, i);
@@ -41,9 +40,9 @@ private:
     }
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
-    ValueId make(std::string_view op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
+    ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
         Node node{.kind = NodeKind::op,
-                  .op = &runtime::find_op(op),
+                  .op = &op,
                   .attrs = std::move(attrs),
                   .inputs = std::move(inputs),
                   .where = like.where,
@@ -54,43 +53,43 @@ private:
 
     // A value of the new graph that equals the node's result, or nothing.
     std::optional<ValueId> replacement(const Node& node) {
-        const std::string& op = node.op->name;
-        if (op == "mul") {
-            if (is_number(node, 1, 1)) return operand(node, 0);
-            if (is_number(node, 0, 1)) return operand(node, 1);
-        } else if (op == "true_div") {
-            if (is_number(node, 1, 1)) return operand(node, 0);
-            if (operand(node, 0) == operand(node, 1))  // x/x: 1, also where x is 0
-                return make("full", {}, full_attrs(rewrite_.from.type(node.outputs[0]), 1), node);
-        } else if (op == "sub") {
-            if (is_number(node, 1, 0)) return operand(node, 0);
-        } else if (op == "pow") {
-            if (is_number(node, 1, 1)) return operand(node, 0);
-            if (is_number(node, 1, 2)) return make("square", {operand(node, 0)}, {}, node);
-        } else if (op == "neg" || op == "logical_not") {
-            if (made_by(node, 0, op)) return producer(node, 0).inputs[0];
-        } else if (op == "log") {
-            if (made_by(node, 0, "exp")) return producer(node, 0).inputs[0];
-        } else if (op == "exp") {
-            if (made_by(node, 0, "log")) return producer(node, 0).inputs[0];
-        } else if (op == "cast" || op == "broadcast_to" || op == "identity") {
-            if (same_type(operand(node, 0), rewrite_.from.type(node.outputs[0])))
+        const Type& type = rewrite_.from.type(node.outputs[0]);
+        switch (node.op->access) {
+            case Access::same:
+            case Access::broadcast: return operand(node, 0);  // where it has that type already
+            case Access::reshaped:
+                if (made_by(node, 0, *node.op) && !same_type(operand(node, 0), type))
+                    return make(*node.op, {producer(node, 0).inputs[0]}, node.attrs, node);
                 return operand(node, 0);
-        } else if (op == "reshape") {
-            if (same_type(operand(node, 0), rewrite_.from.type(node.outputs[0])))
-                return operand(node, 0);
-            if (made_by(node, 0, "reshape"))
-                return make("reshape", {producer(node, 0).inputs[0]}, node.attrs, node);
-        } else if (op == "transpose") {
-            return simpler_transpose(node);
+            case Access::permuted: return simpler_transpose(node);
+            case Access::other:
+            case Access::picked:
+            case Access::written: break;
         }
+        for (const runtime::AtNumber& rule : node.op->at_number)
+            for (size_t other : {0, 1})
+                if (is_number(node, 1 - other, rule.number) && (other == 0 || node.op->commutative))
+                    return at_number(node, rule, other);
+        if (node.op->of_equals && operand(node, 0) == operand(node, 1))
+            return make(ops::full(), {}, full_attrs(type, *node.op->of_equals), node);
+        if (node.op->inverse && made_by(node, 0, node.op->inverse()))
+            return producer(node, 0).inputs[0];
         return std::nullopt;
+    }
+
+    // The rule's op of operand `x`, the other one being its number.
+    ValueId at_number(const Node& node, const runtime::AtNumber& rule, size_t x) {
+        const OpDef& op = rule.op();
+        const bool is_it =
+            op.access == Access::same ||
+            !same_type(operand(node, x), rewrite_.from.type(node.outputs[0]));  // run() says no
+        return is_it ? operand(node, x) : make(op, {operand(node, x)}, {}, node);
     }
 
     std::optional<ValueId> simpler_transpose(const Node& node) {
         std::vector<int64_t> perm = std::get<std::vector<int64_t>>(node.attrs[0]);
         ValueId source = operand(node, 0);
-        const bool twice = made_by(node, 0, "transpose");
+        const bool twice = made_by(node, 0, *node.op);
         if (twice) {
             const Node& inner = producer(node, 0);
             const auto& first = std::get<std::vector<int64_t>>(inner.attrs[0]);
@@ -101,7 +100,7 @@ private:
         for (size_t i = 0; i < perm.size(); ++i)
             identity = identity && perm[i] == static_cast<int64_t>(i);
         if (identity) return source;
-        if (twice) return make("transpose", {source}, {perm}, node);
+        if (twice) return make(*node.op, {source}, {perm}, node);
         return std::nullopt;
     }
 

@@ -7,6 +7,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
+#include "runtime/ops/known.h"
 #include "runtime/random.h"
 
 namespace megjit::python {
@@ -95,13 +96,13 @@ private:
 
 nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callable backward) {
     const Tensors inputs = values_of(input_list);
-    static const runtime::OpDef& reshape = runtime::find_op("reshape");
     Tensors outputs;
     for (const TensorRef& output : values_of(output_list)) {
         const runtime::WithoutTapes pause;
         const auto& shape = output->shape();
-        outputs.push_back(runtime::apply(
-            reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&output, 1})[0]);
+        outputs.push_back(runtime::apply(runtime::ops::reshape(),
+                                         {std::vector<int64_t>(shape.begin(), shape.end())},
+                                         {&output, 1})[0]);
     }
     const auto call = std::make_shared<nb::callable>(std::move(backward));
     for (const runtime::TapeRef& tape : runtime::context().tapes)

@@ -7,6 +7,7 @@
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
 #include "runtime/host_view.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::python {
 namespace {
@@ -242,8 +243,8 @@ nb::object to_numpy(TensorRef given) {
 
 TensorRef cast_now(const TensorRef& value, DType dtype) {
     if (value->dtype() == dtype) return value;
-    static const runtime::OpDef& cast = runtime::find_op("cast");
-    TensorRef result = runtime::compute(cast, {std::string(info(dtype).name)}, {&value, 1})[0];
+    TensorRef result =
+        runtime::compute(runtime::ops::cast(), {std::string(info(dtype).name)}, {&value, 1})[0];
     result->is_constant = value->is_constant;
     return result;
 }

@@ -6,6 +6,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/error.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::python {
 namespace {
@@ -152,12 +153,13 @@ void pack_operand(const std::string& name, nb::list operands, size_t index, nb::
     if (!is_packed(layout) || layout == types.at(index).layout) return;
     const TensorRef dense = runtime::row_major(tensors[index]);
     handle_of(operands[index].ptr())
-        .set(runtime::compute(runtime::find_op("relayout"), {to_string(layout)}, {&dense, 1})[0]);
+        .set(runtime::compute(runtime::ops::relayout(), {to_string(layout)}, {&dense, 1})[0]);
 }
 
 // "conv(x, w, /, *, stride, groups=1)\n--\n\n" and the doc: what inspect.signature and help read.
 std::string doc_with_signature(const OpDef& op) {
-    std::vector<std::string> parts = op.inputs;
+    std::vector<std::string> parts;
+    for (const runtime::OperandSpec& input : op.inputs) parts.emplace_back(input.name);
     if (op.variadic) {
         parts.back() = "*" + parts.back();
         if (parts.size() > 1) parts.insert(parts.end() - 1, "/");

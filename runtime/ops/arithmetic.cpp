@@ -5,22 +5,26 @@
 namespace megjit::runtime {
 namespace {
 
-OpDef unary(std::string name, std::string doc, ExprRule expr, GradRule grad = nullptr) {
+OpDef unary(std::string name, std::string doc, ExprRule expr, GradRule grad = nullptr,
+            OpRef inverse = nullptr) {
     return {.name = std::move(name),
             .doc = std::move(doc),
             .inputs = {"x"},
             .promotion = Promotion::arithmetic,
             .expr = expr,
-            .grad_expr = grad};
+            .grad_expr = grad,
+            .inverse = inverse};
 }
 
-OpDef binary(std::string name, std::string doc, ExprRule expr, bool commutative = false) {
+OpDef binary(std::string name, std::string doc, ExprRule expr, bool commutative = false,
+             std::vector<AtNumber> at_number = {}) {
     return {.name = std::move(name),
             .doc = std::move(doc),
             .inputs = {"x", "y"},
             .promotion = Promotion::arithmetic,
             .expr = expr,
-            .commutative = commutative};
+            .commutative = commutative,
+            .at_number = std::move(at_number)};
 }
 
 // Integers are whole already.
@@ -54,11 +58,17 @@ Expr unless_integer(const ExprArgs& a) {
 
 std::vector<OpDef> arithmetic_ops() {
     return {
-        binary("add", "x + y.", [](const ExprArgs& a) { return number(a[0]) + number(a[1]); },
-               true),
-        binary("sub", "x - y.", [](const ExprArgs& a) { return number(a[0]) - number(a[1]); }),
-        binary("mul", "x * y.", [](const ExprArgs& a) { return number(a[0]) * number(a[1]); },
-               true),
+        {.name = "add",
+         .doc = "x + y.",
+         .inputs = {"x", "y"},
+         .promotion = Promotion::arithmetic,
+         .expr = [](const ExprArgs& a) { return number(a[0]) + number(a[1]); },
+         .commutative = true,
+         .as_epilogue = EpilogueKind::add},
+        binary("sub", "x - y.", [](const ExprArgs& a) { return number(a[0]) - number(a[1]); },
+               false, {{0, ops::identity}}),
+        binary("mul", "x * y.", [](const ExprArgs& a) { return number(a[0]) * number(a[1]); }, true,
+               {{1, ops::identity}}),
         binary("floor_div", "x / y rounded towards minus infinity; an integer divided by 0 is 0.",
                [](const ExprArgs& a) {
         const Expr quotient = number(a[0]) / number(a[1]);
@@ -70,7 +80,7 @@ std::vector<OpDef> arithmetic_ops() {
                [](const ExprArgs& a) { return max(number(a[0]), number(a[1])); }, true),
         binary("minimum", "The smaller one, or NaN.",
                [](const ExprArgs& a) { return min(number(a[0]), number(a[1])); }, true),
-        unary("neg", "-x.", [](const ExprArgs& a) { return -number(a[0]); }),
+        unary("neg", "-x.", [](const ExprArgs& a) { return -number(a[0]); }, nullptr, ops::neg),
         unary("abs", "|x|. The gradient at 0 is minus the incoming one.",
               [](const ExprArgs& a) { return abs(number(a[0])); }),
         unary("sign", "-1, 0 or 1, or NaN.", sign_of,

@@ -10,9 +10,10 @@
 //   C4 one stride, padding and dilation per spatial axis
 //   C5 the window fits into the padded extent
 //   C6 dy has the batch, channels and extents that conv would give
+#include "runtime/ops/conv.h"
+
 #include "runtime/ops/builders.h"
-#include "runtime/ops/epilogue.h"
-#include "runtime/ops/window.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::runtime {
 namespace {
@@ -55,6 +56,7 @@ int64_t check_groups(const OpCall& call, int64_t in_channels, int64_t out_channe
 Shape places_of(const OpCall& call, const Window& window, const Shape& x, const Type* dy) {
     Shape y{x[0], 0};
     for (int axis = 0; axis < window.dims; ++axis) {
+        if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
         const int64_t places = window.places(axis, x[axis + 2]);
         if (places < 1)
             refuse(call,
@@ -71,7 +73,7 @@ Shape places_of(const OpCall& call, const Window& window, const Shape& x, const 
 }
 
 std::vector<Type> infer_conv(const OpCall& call) {
-    const int dims = check_operands(call);
+    check_operands(call);
     const Type &x = call.inputs[0], &w = call.inputs[1];
     const int64_t groups = check_groups(call, x.shape[1], w.shape[0]);
     if (w.shape[1] * groups != x.shape[1])
@@ -79,12 +81,7 @@ std::vector<Type> infer_conv(const OpCall& call) {
                cat("conv C3: x has ", x.shape[1], " channels, but the weights take ", w.shape[1],
                    " * groups ", groups, " = ", w.shape[1] * groups),
                "weights are [out channels, in channels / groups, kernel...]");
-    Window window = window_of(call, dims);
-    for (int axis = 0; axis < dims; ++axis)
-        window.kernel[axis] = std::max<int64_t>(w.shape[axis + 2], 0);
-    for (int axis = 0; axis < dims; ++axis)
-        if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
-    Shape y = places_of(call, window, x.shape, nullptr);
+    Shape y = places_of(call, window_over(call, w), x.shape, nullptr);
     y[1] = w.shape[0];
     return {{x.dtype, y, x.layout}};
 }
@@ -99,15 +96,10 @@ std::vector<Type> infer_backward_data(const OpCall& call) {
     if (groups < 1 || w.shape[0] % groups)
         refuse(call,
                cat("conv C3: groups = ", groups, " does not divide ", w.shape[0], " channels"));
-    Window window = window_of(call, dims);
     const auto extents = per_axis(call, "input_shape", dims, 0);
     Shape x{dy.shape[0], w.shape[1] * groups};
-    for (int axis = 0; axis < dims; ++axis) {
-        window.kernel[axis] = w.shape[axis + 2];
-        if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
-        x.push_back(extents[axis]);
-    }
-    places_of(call, window, x, &dy);
+    for (int axis = 0; axis < dims; ++axis) x.push_back(extents[axis]);
+    places_of(call, window_over(call, w), x, &dy);
     return {{dy.dtype, x, dy.layout}};
 }
 
@@ -126,7 +118,7 @@ std::vector<Type> infer_backward_filter(const OpCall& call) {
 
 std::vector<Type> infer_conv_epilogue(const OpCall& call) {
     std::vector<Type> types = infer_conv(call);
-    check_epilogue(call, types[0], 1);
+    check_epilogue(call, types[0]);
     return types;
 }
 
@@ -151,7 +143,7 @@ Grads grad_conv(const GradCall& g) {
     return grads;
 }
 
-Grads grad_conv_epilogue(const GradCall& g) { return grad_of_epilogue(g, find_op("conv")); }
+Grads grad_conv_epilogue(const GradCall& g) { return grad_of_epilogue(g, ops::conv()); }
 
 Grads grad_backward_data(const GradCall& g) {
     const TensorRef &dy = g.inputs[0], &w = g.inputs[1], &ddx = g.out_grads[0];
@@ -185,56 +177,75 @@ std::vector<Type> infer_relayout(const OpCall& call) {
 
 }  // namespace
 
+Window window_over(const OpCall& call, const Type& w) {
+    Window window = window_of(call, w.rank() - 2);
+    for (int axis = 0; axis < window.dims; ++axis) window.kernel[axis] = w.shape[axis + 2];
+    return window;
+}
+
+ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs, ConvRole role) {
+    const Type &first = call.inputs[0], &second = call.inputs[1], &result = outputs[0];
+    ConvProblem p;
+    switch (role) {
+        case ConvRole::forward: p = {.x = first, .w = second, .y = result}; break;
+        case ConvRole::data: p = {.x = result, .w = second, .y = first}; break;
+        case ConvRole::filter: p = {.x = first, .w = result, .y = second}; break;
+    }
+    p.window = window_over(call, p.w);
+    p.groups = call.integer("groups");
+    if (has_attr(call, "epilogue")) p.steps = epilogue_of(call);
+    if (has_attr(call, "relu") && call.flag("relu")) p.steps.push_back({EpilogueKind::relu});
+    return p;
+}
+
 std::vector<OpDef> conv_ops() {
+    const OperandSpec x{"x", OperandKind::activation}, dy{"dy", OperandKind::activation},
+        w{"w", OperandKind::weights};
     return {
         {.name = "conv",
          .doc =
              "Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down.",
-         .inputs = {"x", "w"},
+         .inputs = {x, w},
          .attrs = kWindowAttrs,
          .promotion = Promotion::arithmetic,
          .infer = infer_conv,
          .grad = grad_conv,
          .keeps = Keeps::inputs,
-         .channels_last_inputs = 1,
-         .channels_last_outputs = 1,
-         .packed_inputs = 2,
+         .epilogue = EpilogueSpec{ops::conv_epilogue, 1},
+         .prefers_channels_last = true,
          .cost = conv_cost},
         {.name = "conv_epilogue",
          .doc = "conv, then the steps of `epilogue` (bias, add, relu) on its result.",
-         .inputs = {"x", "w", "operands"},
+         .inputs = {x, w, {"operands", OperandKind::activation}},
          .variadic = true,
          .attrs = window_attrs_and("epilogue", AttrKind::text),
          .infer = infer_conv_epilogue,
          .grad = grad_conv_epilogue,
-         .channels_last_inputs = ~2u,
-         .channels_last_outputs = 1,
-         .packed_inputs = 2,
+         .epilogue = EpilogueSpec{ops::conv_epilogue, 1},
+         .prefers_channels_last = true,
          .cost = conv_cost},
         {.name = "conv_backward_data",
          .doc =
              "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
-         .inputs = {"dy", "w"},
+         .inputs = {dy, "w"},
          .attrs = window_attrs_and("input_shape", AttrKind::integers),
          .promotion = Promotion::arithmetic,
          .infer = infer_backward_data,
          .grad = grad_backward_data,
          .keeps = Keeps::inputs,
-         .channels_last_inputs = 1,
-         .channels_last_outputs = 1,
+         .prefers_channels_last = true,
          .cost =
              [](const OpCall& call, std::span<const Type> outputs) {
         return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
     }},
         {.name = "conv_backward_filter",
          .doc = "Gradient of conv for w; kernel has the weights' spatial extents.",
-         .inputs = {"x", "dy"},
+         .inputs = {x, dy},
          .attrs = window_attrs_and("kernel", AttrKind::integers),
          .promotion = Promotion::arithmetic,
          .infer = infer_backward_filter,
          .grad = grad_backward_filter,
          .keeps = Keeps::inputs,
-         .channels_last_inputs = 3,
          .cost =
              [](const OpCall& call, std::span<const Type> outputs) {
         return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};

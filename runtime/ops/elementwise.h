@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/op.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::runtime {
 

@@ -9,13 +9,15 @@
 namespace megjit::runtime {
 namespace {
 
-using Kind = EpilogueStep::Kind;
+using Kind = EpilogueKind;
+
+constexpr std::string_view kWords[] = {"bias", "add", "relu"};  // by kind
 
 Kind kind_of(const OpCall& call, const std::string& word) {
-    if (word == "bias") return Kind::bias;
-    if (word == "add") return Kind::add;
-    if (word == "relu") return Kind::relu;
-    refuse(call, cat("epilogue E2: '", word, "' is no step"), "use bias, add and relu");
+    const auto found = std::find(std::begin(kWords), std::end(kWords), word);
+    if (found == std::end(kWords))
+        refuse(call, cat("epilogue E2: '", word, "' is no step"), "use bias, add and relu");
+    return static_cast<Kind>(found - std::begin(kWords));
 }
 
 }  // namespace
@@ -38,6 +40,13 @@ std::vector<EpilogueStep> epilogue_of(const OpCall& call) {
     return steps;
 }
 
+std::string epilogue_text(std::span<const EpilogueStep> steps) {
+    std::string text;
+    for (const EpilogueStep& step : steps)
+        text += cat(text.empty() ? "" : " ", kWords[static_cast<size_t>(step.kind)]);
+    return text;
+}
+
 bool is_bias(const Type& bias, const Type& y, int channel) {
     const int offset = y.rank() - bias.rank();
     if (bias.dtype != y.dtype || offset > channel || offset < 0) return false;
@@ -46,10 +55,11 @@ bool is_bias(const Type& bias, const Type& y, int channel) {
     return true;
 }
 
-void check_epilogue(const OpCall& call, const Type& y, int channel) {
+void check_epilogue(const OpCall& call, const Type& y) {
     if (y.dtype != DType::f32)
         refuse(call, cat("epilogue E1: the dtype is float32, not ", info(y.dtype).name),
                "cast to float32", ErrorKind::type);
+    const int channel = call.op.epilogue->bias_axis_of(y);
     for (const EpilogueStep& step : epilogue_of(call)) {
         if (!step.takes_operand()) continue;
         const Type& operand = call.inputs[step.operand];

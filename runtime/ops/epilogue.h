@@ -20,24 +20,25 @@
 namespace megjit::runtime {
 
 struct EpilogueStep {
-    enum class Kind : uint8_t { bias, add, relu };
-    Kind kind = Kind::relu;
+    EpilogueKind kind = EpilogueKind::relu;
     size_t operand = 0;  // bias and add: among the op's inputs
 
-    bool takes_operand() const { return kind != Kind::relu; }
+    bool takes_operand() const { return kind != EpilogueKind::relu; }
 };
 
 // Throws UserError where rule E2 or E3 is broken.
 std::vector<EpilogueStep> epilogue_of(const OpCall& call);
+// The attribute that says so.
+std::string epilogue_text(std::span<const EpilogueStep> steps);
 
-// Rules E1 to E5 for a product of type y; `channel` is the axis along which a bias lies.
-void check_epilogue(const OpCall& call, const Type& y, int channel);
+// Rules E1 to E5 for a product of type y.
+void check_epilogue(const OpCall& call, const Type& y);
 
 // Gradients of a product with epilogue; `product` is the op without one, and has the same
 // attributes but the last.
 Grads grad_of_epilogue(const GradCall& g, const OpDef& product);
 
-// May that tensor be the bias of a product of type y?
+// May that tensor be the bias along axis `channel` of a product of type y?
 bool is_bias(const Type& bias, const Type& y, int channel);
 
 }  // namespace megjit::runtime

@@ -18,6 +18,7 @@
 #include "runtime/device.h"
 #include "runtime/host_view.h"
 #include "runtime/ops/builders.h"
+#include "runtime/ops/refit.h"
 #include "runtime/ops/window.h"
 #include "runtime/parallel.h"
 
@@ -386,6 +387,8 @@ std::vector<OpDef> by_index() {
          .grad = grad_index_get,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .refit = refit_indexed,
+         .access = Access::picked,
          .cost = moves},
         {.name = "index_set",
          .doc =
@@ -397,6 +400,8 @@ std::vector<OpDef> by_index() {
          .grad = grad_index_set,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .refit = refit_indexed,
+         .access = Access::written,
          .cost = moves},
         {.name = "index_add",
          .doc =
@@ -407,7 +412,9 @@ std::vector<OpDef> by_index() {
          .infer = infer_index_write,
          .grad = grad_index_add,
          .keeps = Keeps::inputs,
-         .checks_values = true},
+         .checks_values = true,
+         .refit = refit_indexed,
+         .access = Access::written},
         {.name = "gather",
          .doc = "y[i, j] = x[index[i, j], j] for axis 0, and so on for others.",
          .inputs = {"x", "index"},
@@ -417,6 +424,8 @@ std::vector<OpDef> by_index() {
          .keeps = Keeps::inputs,
          .checks_values = true,
          .expand = expand_gather,
+         .refit = refit_indexed,
+         .access = Access::picked,
          .cost = moves},
         {.name = "scatter",
          .doc =
@@ -427,6 +436,8 @@ std::vector<OpDef> by_index() {
          .grad = grad_scatter,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .refit = refit_indexed,
+         .access = Access::written,
          .cost = moves},
         {.name = "scatter_add",
          .doc =
@@ -437,7 +448,9 @@ std::vector<OpDef> by_index() {
          .grad = grad_scatter_add,
          .keeps = Keeps::inputs,
          .checks_values = true,
-         .expand = expand_scatter_add},
+         .expand = expand_scatter_add,
+         .refit = refit_indexed,
+         .access = Access::written},
         {.name = "checked_index",
          .doc =
              "The index with negative places counted from the end. A place out of range is an IndexError that names axis and op.",
@@ -448,6 +461,7 @@ std::vector<OpDef> by_index() {
          .infer = infer_checked_index,
          .keeps = Keeps::nothing,
          .checks_values = true,
+         .only_checks = true,
          .cost = moves},
         {.name = "coordinates",
          .doc = "int32: each element's place along the axis.",
@@ -462,12 +476,12 @@ std::vector<OpDef> by_value() {
     return {
         {.name = "mask_select",
          .doc = "The elements of x where mask is true, and their int32 places in row-major order.",
-         .inputs = {"x", "mask"},
+         .inputs = {"x", {"mask", OperandKind::mask}},
          .grad = grad_mask_select,
          .direct = run_mask_select},
         {.name = "nonzero",
          .doc = "int32 coordinates [n, rank] of the true elements, in row-major order.",
-         .inputs = {"mask"},
+         .inputs = {{"mask", OperandKind::mask}},
          .direct = run_nonzero},
         {.name = "nms",
          .doc =

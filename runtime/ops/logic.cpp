@@ -64,7 +64,8 @@ std::vector<OpDef> logic_ops() {
          .doc = "not x.",
          .inputs = {"x"},
          .promotion = Promotion::boolean,
-         .expr = [](const ExprArgs& a) { return !a[0]; }},
+         .expr = [](const ExprArgs& a) { return !a[0]; },
+         .inverse = ops::logical_not},
         bits("bit_and", "x & y.", Promotion::integer,
              [](const ExprArgs& a) { return a[0] & a[1]; }),
         bits("bit_or", "x | y.", Promotion::integer, [](const ExprArgs& a) { return a[0] | a[1]; }),
@@ -81,7 +82,7 @@ std::vector<OpDef> logic_ops() {
              [](const ExprArgs& a) { return shr(a[0], a[1]); }, false),
         {.name = "where",
          .doc = "x where the mask is true, else y.",
-         .inputs = {"mask", "x", "y"},
+         .inputs = {{"mask", OperandKind::mask}, "x", "y"},
          .expr = [](const ExprArgs& a) { return select(as_bool(a[0]), a[1], a[2]); }},
         // The op's end converts to the output's type; these two are that conversion alone.
         {.name = "cast",
@@ -89,11 +90,13 @@ std::vector<OpDef> logic_ops() {
          .inputs = {"x"},
          .attrs = {{.name = "dtype", .kind = AttrKind::text}},
          .result = Result::attribute,
-         .expr = [](const ExprArgs& a) { return a[0]; }},
+         .expr = [](const ExprArgs& a) { return a[0]; },
+         .access = Access::same},
         {.name = "identity",
          .doc = "x.",
          .inputs = {"x"},
-         .expr = [](const ExprArgs& a) { return a[0]; }},
+         .expr = [](const ExprArgs& a) { return a[0]; },
+         .access = Access::same},
     };
 }
 

@@ -20,6 +20,28 @@ OpDef real_function_of_two(std::string name, std::string doc, ExprRule expr,
             .samples = kPositive};
 }
 
+OpDef division() {
+    OpDef op =
+        real_function_of_two("true_div", "x / y.", [](const ExprArgs& a) { return a[0] / a[1]; });
+    op.at_number = {{1, ops::identity}};
+    op.of_equals = 1;  // also where x is 0
+    return op;
+}
+
+OpDef power() {
+    OpDef op = real_function_of_two(
+        "pow",
+        "x to the power y, as C's pow. Where y is 0 the gradient for x is 0; where x is 0, that for y.",
+        [](const ExprArgs& a) { return pow(a[0], a[1]); });
+    op.at_number = {{1, ops::identity}, {2, ops::square}};
+    return op;
+}
+
+OpDef undone_by(OpRef inverse, OpDef op) {
+    op.inverse = inverse;
+    return op;
+}
+
 Expr log_add_exp(const ExprArgs& a) {
     // Equal infinities would give NaN as a difference.
     const Expr distance = select(eq(a[0], a[1]), 0.0, abs(a[0] - a[1]));
@@ -61,11 +83,7 @@ Expr erfc_inverse_grad(const ExprArgs&, int, Expr y, Expr dy) {
 
 std::vector<OpDef> math_ops() {
     return {
-        real_function_of_two("true_div", "x / y.", [](const ExprArgs& a) { return a[0] / a[1]; }),
-            real_function_of_two(
-                "pow",
-                "x to the power y, as C's pow. Where y is 0 the gradient for x is 0; where x is 0, that for y.",
-                [](const ExprArgs& a) { return pow(a[0], a[1]); }),
+        division(), power(),
             real_function_of_two("atan2",
                                  "Angle of the point (y, x): its first input is the ordinate.",
                                  [](const ExprArgs& a) { return atan2(a[0], a[1]); }),
@@ -80,10 +98,10 @@ std::vector<OpDef> math_ops() {
             real_function("reciprocal", "1 / x.", [](const ExprArgs& a) { return 1.0 / a[0]; },
                           kPositive,
                           [](const ExprArgs&, int, Expr y, Expr dy) { return -(dy * y * y); }),
-            MEGJIT_FUNCTION(exp, "e to the power x.")
-        , MEGJIT_FUNCTION(expm1, "exp(x) - 1, exact near 0.")
-        , MEGJIT_FUNCTION(log, "Natural logarithm.", kPositive)
-        , MEGJIT_FUNCTION(log1p, "log(1 + x), exact near 0.", kPositive)
+            undone_by(ops::log, MEGJIT_FUNCTION(exp, "e to the power x.")),
+            MEGJIT_FUNCTION(expm1, "exp(x) - 1, exact near 0.")
+        , undone_by(ops::exp, MEGJIT_FUNCTION(log, "Natural logarithm.", kPositive)),
+            MEGJIT_FUNCTION(log1p, "log(1 + x), exact near 0.", kPositive)
         , MEGJIT_FUNCTION(sin, "Sine; exact to 2 ulp for every finite x.")
         , MEGJIT_FUNCTION(cos, "Cosine; exact to 2 ulp for every finite x.")
         , MEGJIT_FUNCTION(tan, "Tangent; exact to 2 ulp for every finite x.")

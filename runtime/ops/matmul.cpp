@@ -3,6 +3,7 @@
 //        M3 leading axes are equal or 1              M4 one dtype, not complex, not bool
 #include "runtime/ops/builders.h"
 #include "runtime/ops/epilogue.h"
+#include "runtime/ops/known.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
@@ -69,11 +70,11 @@ Grads grad_matmul(const GradCall& g) {
 
 std::vector<Type> infer_matmul_epilogue(const OpCall& call) {
     std::vector<Type> types = infer_matmul(call);
-    check_epilogue(call, types[0], types[0].rank() - 1);
+    check_epilogue(call, types[0]);
     return types;
 }
 
-Grads grad_matmul_epilogue(const GradCall& g) { return grad_of_epilogue(g, find_op("matmul")); }
+Grads grad_matmul_epilogue(const GradCall& g) { return grad_of_epilogue(g, ops::matmul()); }
 
 Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     const Type& a = call.inputs[0];
@@ -87,27 +88,28 @@ const AttrSpec kTransposeA = {"transpose_a", AttrKind::integer, Attr{int64_t{0}}
 }  // namespace
 
 std::vector<OpDef> matmul_ops() {
+    const OperandSpec b{"b", OperandKind::weights};
     return {
         {.name = "matmul",
          .doc =
              "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
              "integers wrap in their own dtype.",
-         .inputs = {"a", "b"},
+         .inputs = {"a", b},
          .attrs = {kTransposeA, kTransposeB},
          .promotion = Promotion::arithmetic,
          .infer = infer_matmul,
          .grad = grad_matmul,
          .keeps = Keeps::inputs,
-         .packed_inputs = 2,
+         .epilogue = EpilogueSpec{ops::matmul_epilogue, -1},
          .cost = matmul_cost},
         {.name = "matmul_epilogue",
          .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result.",
-         .inputs = {"a", "b", "operands"},
+         .inputs = {"a", b, "operands"},
          .variadic = true,
          .attrs = {kTransposeA, kTransposeB, {"epilogue", AttrKind::text}},
          .infer = infer_matmul_epilogue,
          .grad = grad_matmul_epilogue,
-         .packed_inputs = 2,
+         .epilogue = EpilogueSpec{ops::matmul_epilogue, -1},
          .cost = matmul_cost}};
 }
 

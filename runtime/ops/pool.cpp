@@ -9,8 +9,9 @@
 //   P5 the window fits into the padded extent
 //   P6 dy has the shape that the forward op gives
 // Max: a NaN in the window wins; the gradient goes to the first largest element in row-major order.
+#include "runtime/ops/pool.h"
+
 #include "runtime/ops/builders.h"
-#include "runtime/ops/window.h"
 
 namespace megjit::runtime {
 namespace {
@@ -20,7 +21,7 @@ using Extents = std::vector<int64_t>;
 
 Type pooled(const OpCall& call, const Type& x) {
     const int dims = spatial_dims(call, x, "pool P");
-    const Window window = window_of(call, dims);
+    const Window window = pool_window(call, dims).window;
     Type y{x.dtype, {x.shape[0], x.shape[1]}, x.layout};
     for (int axis = 0; axis < dims; ++axis) {
         if (window.padding[axis] >= window.kernel[axis])
@@ -99,7 +100,7 @@ std::vector<OpDef> max_ops() {
     return {
         {.name = "max_pool",
          .doc = "Largest element of each window of x [n, c, spatial...]; a NaN in the window wins.",
-         .inputs = {"x"},
+         .inputs = {{"x", OperandKind::activation}},
          .attrs = {kKernel, kStride, kPadding},
          .infer = [](const OpCall& call) -> std::vector<Type> {
         return {pooled(call, call.inputs[0])};
@@ -108,12 +109,10 @@ std::vector<OpDef> max_ops() {
         return {op("max_pool_grad", {g.inputs[0], g.out_grads[0]}, g.call.attrs)};
     },
          .keeps = Keeps::inputs,
-         .channels_last_inputs = 1,
-         .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "max_pool_grad",
          .doc = "Gradient of max_pool: adds each dy to the first largest element of its window.",
-         .inputs = {"x", "dy"},
+         .inputs = {{"x", OperandKind::activation}, {"dy", OperandKind::activation}},
          .attrs = {kKernel, kStride, kPadding},
          .infer = [](const OpCall& call) -> std::vector<Type> {
         check_dy(call, pooled(call, call.inputs[0]), call.inputs[1]);
@@ -121,8 +120,6 @@ std::vector<OpDef> max_ops() {
     },
          .grad = [](const GradCall& g) { return grad_of_max_grad(g, "max_pool_pick"); },
          .keeps = Keeps::inputs,
-         .channels_last_inputs = 3,
-         .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "max_pool_pick",
          .doc =
@@ -179,7 +176,7 @@ std::vector<OpDef> average_ops() {
         {.name = "avg_pool",
          .doc =
              "Mean of each window of x [n, c, spatial...]; padding counts as zeros if count_include_padding.",
-         .inputs = {"x"},
+         .inputs = {{"x", OperandKind::activation}},
          .attrs = {kKernel, kStride, kPadding, kInclude},
          .infer = [](const OpCall& call) -> std::vector<Type> {
         return {pooled(call, call.inputs[0])};
@@ -190,12 +187,10 @@ std::vector<OpDef> average_ops() {
         return {op("avg_pool_grad", {g.out_grads[0]}, attrs)};
     },
          .keeps = Keeps::nothing,
-         .channels_last_inputs = 1,
-         .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "avg_pool_grad",
          .doc = "Gradient of avg_pool; input_shape has x's spatial extents.",
-         .inputs = {"dy"},
+         .inputs = {{"dy", OperandKind::activation}},
          .attrs = {kKernel, kStride, kPadding, kInclude, kInputShape},
          .infer = [](const OpCall& call) -> std::vector<Type> {
         const Type x = with_spatial(call, call.inputs[0]);
@@ -206,12 +201,10 @@ std::vector<OpDef> average_ops() {
         return {op("avg_pool", {g.out_grads[0]}, {g.call.attrs.begin(), g.call.attrs.begin() + 4})};
     },
          .keeps = Keeps::nothing,
-         .channels_last_inputs = 1,
-         .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "adaptive_avg_pool",
          .doc = "Mean of each of `output` even parts per spatial axis.",
-         .inputs = {"x"},
+         .inputs = {{"x", OperandKind::activation}},
          .attrs = {kOutput},
          .infer = [](const OpCall& call) -> std::vector<Type> {
         return {adaptively_pooled(call, call.inputs[0])};
@@ -220,8 +213,6 @@ std::vector<OpDef> average_ops() {
         return {op("adaptive_avg_pool_grad", {g.out_grads[0]}, {spatial(g.inputs[0])})};
     },
          .keeps = Keeps::nothing,
-         .channels_last_inputs = 1,
-         .channels_last_outputs = 1,
          .cost = cost_pool},
         {.name = "adaptive_avg_pool_grad",
          .doc = "Gradient of adaptive_avg_pool; input_shape has x's spatial extents.",
@@ -239,6 +230,18 @@ std::vector<OpDef> average_ops() {
 }
 
 }  // namespace
+
+PoolRange PoolWindow::range(int axis, int64_t o, int64_t in, int64_t out) const {
+    if (is_adaptive) return {o * in / out, ((o + 1) * in + out - 1) / out};
+    const int64_t begin = o * window.stride[axis] - window.padding[axis];
+    return {std::max<int64_t>(begin, 0), std::min(begin + window.kernel[axis], in)};
+}
+
+PoolWindow pool_window(const OpCall& call, int dims) {
+    if (!has_attr(call, kKernel.name)) return {.is_adaptive = true};
+    return {.window = window_of(call, dims),
+            .counts_padding = has_attr(call, kInclude.name) && call.flag(kInclude.name)};
+}
 
 std::vector<OpDef> pool_ops() {
     std::vector<OpDef> ops = max_ops();

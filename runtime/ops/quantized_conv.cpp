@@ -9,8 +9,7 @@
 //   Q3 groups divides the channels of both sides, and w has c / groups input channels
 //   Q4 scale has 1 element or one per output channel, bias one per output channel
 //   Q5 the window fits into the padded extent                 Q6 dtype is int8, uint8 or float32
-#include "runtime/ops/builders.h"
-#include "runtime/ops/window.h"
+#include "runtime/ops/conv.h"
 
 namespace megjit::runtime {
 namespace {
@@ -43,10 +42,9 @@ std::vector<Type> infer_quantized_conv(const OpCall& call) {
     const DType dtype = call.dtype("dtype");
     check_types(call, dtype);
     const Type &x = call.inputs[0], &w = call.inputs[1];
-    Window window = window_of(call, x.rank() - 2);
+    const Window window = window_over(call, w);
     Shape y{x.shape[0], w.shape[0]};
     for (int axis = 0; axis < window.dims; ++axis) {
-        window.kernel[axis] = w.shape[axis + 2];
         const int64_t places = window.kernel[axis] < 1 ? 0 : window.places(axis, x.shape[axis + 2]);
         if (places < 1)
             refuse(
@@ -66,7 +64,7 @@ OpDef quantized_conv() {
         .name = "quantized_conv",
         .doc =
             "Convolution of int8 x [n, c, spatial...] with int8 w [oc, c / groups, kernel...]: round(acc * scale + bias), saturated.",
-        .inputs = {"x", "w", "scale", "bias"},
+        .inputs = {{"x", OperandKind::activation}, "w", "scale", "bias"},
         .attrs = {{"stride", AttrKind::integers, Attr{std::vector<int64_t>{1}}},
                   {"padding", AttrKind::integers, Attr{std::vector<int64_t>{0}}},
                   {"dilation", AttrKind::integers, Attr{std::vector<int64_t>{1}}},
@@ -74,8 +72,6 @@ OpDef quantized_conv() {
                   {"relu", AttrKind::integer, Attr{int64_t{0}}},
                   {"dtype", AttrKind::text, Attr{std::string("int8")}}},
         .infer = infer_quantized_conv,
-        .channels_last_inputs = 1,
-        .channels_last_outputs = 1,
         .cost =
             [](const OpCall& call, std::span<const Type> outputs) {
         return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};

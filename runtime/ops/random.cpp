@@ -83,7 +83,7 @@ Cost cost_draw(const OpCall& call, std::span<const Type> outputs) {
     return {40.0 * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
 }
 
-OpDef draw(std::string name, std::string doc, std::vector<std::string> inputs,
+OpDef draw(std::string name, std::string doc, std::vector<OperandSpec> inputs,
            std::vector<AttrSpec> attrs, std::vector<Type> (*infer)(const OpCall&)) {
     const bool parametrised = inputs.size() > 1;
     const bool checks = name == "random_multinomial";

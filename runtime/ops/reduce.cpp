@@ -28,10 +28,6 @@ Shape reduced_shape(const OpCall& call, const Shape& of, const Ints& axes, bool 
     return shape;
 }
 
-bool is(const OpCall& call, std::string_view a, std::string_view b) {
-    return call.op.name == a || call.op.name == b;
-}
-
 void check_not_empty(const OpCall& call, const Type& x, const Shape& result) {
     if (x.numel() == 0 && result.numel() > 0)
         refuse(call, cat(call.op.name, " U2: there is no element to choose along an empty axis"),
@@ -40,14 +36,15 @@ void check_not_empty(const OpCall& call, const Type& x, const Shape& result) {
 
 std::vector<Type> infer_reduce(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.dtype == DType::c64 && call.op.name != "reduce_sum")
+    const Reduce kind = *call.op.reduction;
+    if (x.dtype == DType::c64 && kind != Reduce::sum)
         refuse(call, cat(call.op.name, " U3: complex tensors can only be summed"),
                "reduce real and imag", ErrorKind::type);
     Type result{x.dtype,
                 reduced_shape(call, x.shape, call.integers("axes"), call.flag("keepdims"))};
-    if (is(call, "reduce_max", "reduce_min")) check_not_empty(call, x, result.shape);
+    if (kind == Reduce::max || kind == Reduce::min) check_not_empty(call, x, result.shape);
     else if (x.dtype == DType::b8) result.dtype = DType::i32;
-    if (call.op.name == "reduce_mean") result.dtype = DType::f32;
+    if (kind == Reduce::mean) result.dtype = DType::f32;
     return {result};
 }
 
@@ -101,7 +98,8 @@ Cost cost_reduce(const OpCall& call, std::span<const Type> outputs) {
     return {static_cast<double>(call.inputs[0].numel()), bytes_of(call, outputs)};
 }
 
-OpDef reduction(std::string name, std::string doc, Grads (*grad)(const GradCall&), Keeps keeps) {
+OpDef reduction(std::string name, Reduce kind, std::string doc, Grads (*grad)(const GradCall&),
+                Keeps keeps) {
     return {
         .name = std::move(name),
         .doc = std::move(doc),
@@ -110,10 +108,11 @@ OpDef reduction(std::string name, std::string doc, Grads (*grad)(const GradCall&
         .infer = infer_reduce,
         .grad = grad,
         .keeps = keeps,
+        .reduction = kind,
         .cost = cost_reduce};
 }
 
-OpDef arg_reduction(std::string name, std::string doc) {
+OpDef arg_reduction(std::string name, Reduce kind, std::string doc) {
     return {
         .name = std::move(name),
         .doc = std::move(doc),
@@ -121,6 +120,7 @@ OpDef arg_reduction(std::string name, std::string doc) {
         .attrs = {{"axis", AttrKind::integer}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},
         .infer = infer_arg,
         .keeps = Keeps::nothing,
+        .reduction = kind,
         .cost = cost_reduce};
 }
 
@@ -129,10 +129,10 @@ OpDef arg_reduction(std::string name, std::string doc) {
 std::vector<OpDef> reduce_ops() {
     return {
         reduction(
-            "reduce_sum",
+            "reduce_sum", Reduce::sum,
             "Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32).",
             [](const GradCall& g) -> Grads { return {spread(g, g.out_grads[0])}; }, Keeps::nothing),
-        reduction("reduce_mean", "Mean over axes, always float32.",
+        reduction("reduce_mean", Reduce::mean, "Mean over axes, always float32.",
                   [](const GradCall& g) -> Grads {
         const int64_t n =
             g.inputs[0]->type().numel() / std::max<int64_t>(1, g.outputs[0]->type().numel());
@@ -141,22 +141,22 @@ std::vector<OpDef> reduce_ops() {
         return {build::cast(spread(g, share), g.inputs[0]->dtype())};
     }, Keeps::nothing),
         reduction(
-            "reduce_prod",
+            "reduce_prod", Reduce::prod,
             "Product over axes; bool counts in int32. The gradient is right where x has zeros.",
             grad_prod, Keeps::inputs),
         reduction(
-            "reduce_max",
+            "reduce_max", Reduce::max,
             "Largest element over axes; NaN wins. Each of several equal largest elements receives the whole gradient.",
             grad_extreme, Keeps::both),
         reduction(
-            "reduce_min",
+            "reduce_min", Reduce::min,
             "Smallest element over axes; NaN wins. Each of several equal smallest elements receives the whole gradient.",
             grad_extreme, Keeps::both),
         arg_reduction(
-            "argmax",
+            "argmax", Reduce::argmax,
             "int32 index of the first largest element along an axis; NaN counts as the largest."),
         arg_reduction(
-            "argmin",
+            "argmin", Reduce::argmin,
             "int32 index of the first smallest element along an axis; NaN counts as the smallest."),
     };
 }

@@ -12,6 +12,7 @@
 //   pad P1 one width per axis, none negative
 //   pad P2 reflect: widths below the extent, edge: not empty
 #include "runtime/ops/builders.h"
+#include "runtime/ops/refit.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
@@ -224,6 +225,8 @@ std::vector<OpDef> moving_ops() {
     },
          .keeps = Keeps::nothing,
          .is_view = true,
+         .refit = refit_reshape,
+         .access = Access::reshaped,
          .cost = [](const OpCall&, std::span<const Type>) { return Cost{}; }},
         {.name = "broadcast_to",
          .doc = "Repeats axes of extent 1, and new leading axes, up to `shape`.",
@@ -234,6 +237,8 @@ std::vector<OpDef> moving_ops() {
         return {build::reduce_to(g.out_grads[0], g.inputs[0]->shape())};
     },
          .keeps = Keeps::nothing,
+         .refit = refit_broadcast,
+         .access = Access::broadcast,
          .cost = moves},
         {.name = "transpose",
          .doc = "Axis i of the result is axis perm[i] of x.",
@@ -248,6 +253,7 @@ std::vector<OpDef> moving_ops() {
         return {build::transpose(g.out_grads[0], inverse)};
     },
          .keeps = Keeps::nothing,
+         .access = Access::permuted,
          .cost = moves},
         {.name = "slice",
          .doc =
@@ -260,6 +266,7 @@ std::vector<OpDef> moving_ops() {
         return {build::op("slice_set", {zeros, g.out_grads[0]}, region_attrs(g.call))};
     },
          .keeps = Keeps::nothing,
+         .refit = refit_region,
          .follows_layout = true,
          .cost = moves},
         {.name = "slice_set",
@@ -278,6 +285,7 @@ std::vector<OpDef> moving_ops() {
         return grads;
     },
          .keeps = Keeps::nothing,
+         .refit = refit_region,
          .cost = moves},
     };
 }

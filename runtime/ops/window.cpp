@@ -1,18 +1,19 @@
 #include "runtime/ops/window.h"
 
+#include <algorithm>
+
 namespace megjit::runtime {
 namespace {
 
 // Extents above this would overflow the arithmetic of a window.
 constexpr int64_t kHighest = int64_t{1} << 30;
 
-bool has_attr(const OpCall& call, std::string_view name) {
-    for (const AttrSpec& spec : call.op.attrs)
-        if (spec.name == name) return true;
-    return false;
-}
-
 }  // namespace
+
+bool has_attr(const OpCall& call, std::string_view name) {
+    return std::any_of(call.op.attrs.begin(), call.op.attrs.end(),
+                       [&](const AttrSpec& spec) { return spec.name == name; });
+}
 
 void refuse(const OpCall& call, std::string why, std::string fix, ErrorKind kind) {
     std::string types;

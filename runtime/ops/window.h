@@ -33,6 +33,8 @@ std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int d
 // ("conv C").
 int spatial_dims(const OpCall& call, const Type& x, std::string_view rule);
 
+bool has_attr(const OpCall& call, std::string_view name);
+
 // The window of `call`, from its attributes: kernel if it has one, stride, padding, dilation if it
 // has it.
 Window window_of(const OpCall& call, int dims);

@@ -76,7 +76,8 @@ inline std::vector<Application> applications(DType dtype) {
     for (const OpDef* op : all_ops()) {
         if (!op->is_elementwise() || !takes(*op, dtype)) continue;
         std::vector<DType> inputs(op->inputs.size(), dtype);
-        if (op->name == "where") inputs[0] = DType::b8;
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (op->kind_of(i) == OperandKind::mask) inputs[i] = DType::b8;
         if (op->name == "cast") {
             for (DType to : kScalarDTypes) add(*op, {std::string(info(to).name)}, inputs);
             continue;

@@ -1,5 +1,6 @@
 #include "jit/passes/passes.h"
 
+#include "codegen/expand_math.h"
 #include "jit/pipeline.h"
 #include "tests/jit/world.h"
 
@@ -138,6 +139,26 @@ TEST_F(Fuse, AGroupMovesNoMoreBytesThanItsParts) {
         return bytes;
     };
     EXPECT_LE(bytes_moved(fuse(graph)), bytes_moved(graph));
+}
+
+// It used to be noted by op, in the types that came first: in bfloat16 acos is long, in float32
+// not.
+TEST_F(Fuse, AnOpAloneIsAKernelWhereItsCodeIsLongInItsOwnTypes) {
+    constexpr int kLong = 40;  // kHeavyInstructions
+    for (const OpDef* op : runtime::all_ops())
+        for (runtime::DType dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+            if (!op->is_elementwise() || op->promotion != runtime::Promotion::floating ||
+                op->inputs.size() != 1 || !op->attrs.empty())
+                continue;
+            const Type type{.dtype = dtype, .shape = {128, 128}};
+            Graph graph;
+            const ValueId x = graph.add_input(type, 0);
+            graph.outputs = graph.add({.op = op, .inputs = {x}}, {&type, 1});
+            const auto kernel = codegen::elementwise_kernel({*op, {}, {&type, 1}}, type).kernel;
+            EXPECT_EQ(kernels_in(fuse(graph)),
+                      codegen::expand_math(kernel).program.size() > kLong ? 1u : 0u)
+                << op->name;
+        }
 }
 
 TEST_F(Pipeline, Level0KeepsTheGraphAsRecorded) {

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from megengine import _core
+
 ROOT = Path(__file__).resolve().parents[2]
 MAY_INCLUDE = {
     "runtime": set(),
@@ -38,6 +40,24 @@ def test_backends_do_not_know_each_other():
         if target == "backends" and rest.split("/")[0] != path.parts[1]
     ]
     assert not wrong, "one backend includes another:\n" + "\n".join(wrong)
+
+
+def test_nothing_between_ops_and_kernels_knows_an_op_by_its_name():
+    """Facts of ops are fields of OpDef; the ops that passes make stand in runtime/ops/known.h, which has no strings.
+
+    jit/export.cpp has the table of names that dumped models show.
+    """
+    names = {row["name"] for row in _core.op_table()}
+    asks = re.compile(r"\bop(?:->|\.)name\s*(?:[!=]=|\.(?:starts_with|ends_with|find|substr))")
+    paths = [path for room in ("jit", "memory") for path in (ROOT / room).rglob("*.[ch]*")]
+    paths += (ROOT / "runtime").glob("*.[ch]*")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(set(paths) - {ROOT / "jit/export.cpp"})
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if asks.search(line) or names.intersection(re.findall(r'"([^"]*)"', line.split("//")[0]))
+    ]
+    assert len(paths) > 100 and not wrong, "ops known by name:\n" + "\n".join(wrong)
 
 
 # ---- the packages of megengine

@@ -1,0 +1,87 @@
+#include "jit/passes/fusion_group.h"
+
+#include <algorithm>
+
+namespace megjit::jit {
+
+using runtime::Access;
+using runtime::Shape;
+
+Shape Group::row_shape(Form form) const {
+    Shape result;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+        if (!(reduced >> axis & 1u)) result.push_back(shape[axis]);
+        else if (form == Form::row_keep) result.push_back(1);
+    }
+    return result;
+}
+
+bool Group::drop_broadcasts_as_row() const { return (reduced & (reduced + 1)) == 0; }
+
+Part part_of(const Node& node) {
+    if (node.kind != NodeKind::op) return Part::none;
+    if (node.op->is_elementwise()) return Part::elementwise;
+    if (node.op->reduction) return Part::reduction;
+    if (node.op->access == Access::broadcast) return Part::broadcast;
+    if (node.op->access == Access::reshaped) return Part::reshape;
+    return Part::none;
+}
+
+uint32_t reduced_axes(const Graph& graph, const Node& node) {
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    return runtime::reduced_axes({*node.op, node.attrs, inputs});
+}
+
+Grouping::Grouping(const Graph& graph, const PipelineOptions& options)
+    : graph(graph),
+      options(options),
+      group_of(graph.nodes().size(), kNoGroup),
+      own_level(graph.nodes().size()),
+      form_of(graph.nodes().size()) {}
+
+int Grouping::level_of(NodeId id) const {
+    const int g = group_of[at(id)];
+    return g == kNoGroup ? own_level[at(id)] : group(g).level;
+}
+
+std::vector<ValueId> Grouping::joint_operands(int a, int b) const {
+    std::vector<ValueId> operands;
+    for (int g : {a, b})
+        for (ValueId operand : group(g).operands)
+            if (group_of_value(operand) != a && group_of_value(operand) != b &&
+                std::find(operands.begin(), operands.end(), operand) == operands.end())
+                operands.push_back(operand);
+    return operands;
+}
+
+void Grouping::absorb(int a, int b) {
+    std::vector<ValueId> operands = joint_operands(a, b);
+    Group &from = group(a), &to = group(b);
+    for (NodeId node : from.nodes) group_of[at(node)] = b;
+    std::vector<NodeId> nodes;
+    std::merge(from.nodes.begin(), from.nodes.end(), to.nodes.begin(), to.nodes.end(),
+               std::back_inserter(nodes));
+    to.nodes = std::move(nodes);
+    to.operands = std::move(operands);
+    to.level = std::max(from.level, to.level);
+    to.position = std::max(from.position, to.position);
+    to.era = std::max(from.era, to.era);
+    to.reduced |= from.reduced;
+    to.heavy += from.heavy;
+    to.readers.clear();
+    from = {};
+}
+
+void Grouping::find_escaping() {
+    escapes.assign(graph.value_count(), false);
+    stored.assign(graph.value_count(), false);
+    for (size_t id = 0; id < graph.nodes().size(); ++id)
+        for (ValueId input : graph.nodes()[id].inputs) {
+            if (group_of[id] == kNoGroup) stored[at(input)] = true;
+            if (group_of[id] == kNoGroup || group_of_value(input) != group_of[id])
+                escapes[at(input)] = true;
+        }
+    for (ValueId output : graph.outputs) escapes[at(output)] = stored[at(output)] = true;
+}
+
+}  // namespace megjit::jit

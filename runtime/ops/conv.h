@@ -1,0 +1,31 @@
+// runtime/ops/conv.h -- a convolution as type rules and kernels see it: the op's attributes are
+// read here, once.
+#pragma once
+
+#include "runtime/ops/epilogue.h"
+#include "runtime/ops/window.h"
+
+namespace megjit::runtime {
+
+// Which of the three tensors an op computes.
+enum class ConvRole : uint8_t {
+    forward,  // y of x and w
+    data,  // x of y and w
+    filter,  // w of x and y
+};
+
+struct ConvProblem {
+    Type x, w, y;
+    Window window = {};  // its kernel is that of w
+    int64_t groups = 1;
+    std::vector<EpilogueStep> steps = {};  // on y; those of quantized_conv before it saturates
+};
+
+// Of conv, conv_epilogue, quantized_conv and the gradients, whose results have the types `outputs`.
+ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs,
+                         ConvRole role = ConvRole::forward);
+
+// The window of `call` over weights of that type, before the result's type is known.
+Window window_over(const OpCall& call, const Type& w);
+
+}  // namespace megjit::runtime

@@ -1,0 +1,38 @@
+// runtime/ops/known.h -- the ops that passes make or look for, and that facts of other ops name. A
+// pass that could ask for a fact of any op (OpDef) has no business here.
+#pragma once
+
+#include "runtime/op.h"
+
+namespace megjit::runtime::ops {
+
+#define MEGJIT_KNOWN_OP(name) \
+    inline const OpDef& name() { \
+        static const OpDef& known = find_op(#name); \
+        return known; \
+    }
+
+MEGJIT_KNOWN_OP(add)
+MEGJIT_KNOWN_OP(cast)
+MEGJIT_KNOWN_OP(conv)
+MEGJIT_KNOWN_OP(conv_epilogue)
+MEGJIT_KNOWN_OP(coordinates)
+MEGJIT_KNOWN_OP(exp)
+MEGJIT_KNOWN_OP(fma3)
+MEGJIT_KNOWN_OP(full)
+MEGJIT_KNOWN_OP(identity)
+MEGJIT_KNOWN_OP(log)
+MEGJIT_KNOWN_OP(logical_not)
+MEGJIT_KNOWN_OP(matmul)
+MEGJIT_KNOWN_OP(matmul_epilogue)
+MEGJIT_KNOWN_OP(mul)
+MEGJIT_KNOWN_OP(neg)
+MEGJIT_KNOWN_OP(relayout)
+MEGJIT_KNOWN_OP(reshape)
+MEGJIT_KNOWN_OP(slice_set)
+MEGJIT_KNOWN_OP(square)
+MEGJIT_KNOWN_OP(transpose)
+
+#undef MEGJIT_KNOWN_OP
+
+}  // namespace megjit::runtime::ops

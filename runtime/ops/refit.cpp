@@ -1,0 +1,101 @@
+#include "runtime/ops/refit.h"
+
+#include <algorithm>
+
+namespace megjit::runtime {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+[[noreturn]] void refuse_refit(const OpCall& call, const std::string& why) {
+    user_error(
+        {.what = cat(call.op.name, " does not fit its new operands"),
+         .why = why,
+         .fix =
+             "replace this node by a call for the new shapes, or change no extent that it depends on"});
+}
+
+void check_indexed(const OpCall& call, int64_t axis, const Type& after) {
+    const Type& before = call.inputs[0];
+    const auto i = static_cast<int>(axis < 0 ? axis + before.rank() : axis);
+    if (before.shape[i] != after.shape[i])
+        refuse_refit(call, cat("it indexes axis ", axis, ", which was ", before.shape[i],
+                               " long and is ", after.shape[i]));
+}
+
+}  // namespace
+
+// The only reading of [B*a, ...] -> [B*b, ...]: the batch leads on both sides.
+Attrs refit_reshape(const OpCall& call, std::span<const Type> operands, BatchChange batch) {
+    const Type &before = call.inputs[0], &after = operands[0];
+    Ints shape = call.integers("shape");
+    Type target{.dtype = after.dtype, .shape = Shape(shape)};
+    if (target.numel() == after.numel()) return {shape};
+    const bool leads = batch.from > 0 && before.rank() > 0 && !shape.empty() &&
+                       before.shape[0] % batch.from == 0 &&
+                       after.shape[0] == before.shape[0] / batch.from * batch.to &&
+                       shape[0] % batch.from == 0;
+    // [t*B, c] -> [t, B, c] is another reading where an inner axis has the batch's extent. A batch
+    // of one leaves no trace in a product.
+    const bool stays = leads && shape[0] == before.shape[0];
+    const bool is_inner =
+        leads && std::find(shape.begin() + 1, shape.end(), batch.from) != shape.end();
+    const bool is_told = leads && ((stays && shape[0] == batch.from) ||
+                                   (!is_inner && (stays || batch.from > 1 || shape[0] == 1)));
+    if (is_told) {
+        shape[0] = shape[0] / batch.from * batch.to;
+        target.shape = Shape(shape);
+    }
+    if (target.numel() != after.numel())
+        refuse_refit(call, cat("shape=", to_string(Attr(shape)), " was recorded for ",
+                               to_string(before), ", not ", to_string(after)));
+    return {shape};
+}
+
+// Axes that were kept or spread from the same extent follow it.
+Attrs refit_broadcast(const OpCall& call, std::span<const Type> operands, BatchChange) {
+    const Type &before = call.inputs[0], &after = operands[0];
+    Ints shape = call.integers("shape");
+    const size_t pad = shape.size() - static_cast<size_t>(before.rank());
+    for (int axis = 0; axis < before.rank(); ++axis) {
+        int64_t& extent = shape[pad + static_cast<size_t>(axis)];
+        if (extent == before.shape[axis]) extent = after.shape[axis];
+    }
+    return {shape};
+}
+
+// A region that covered an axis goes on covering it; of others nobody knows from which end they
+// were counted.
+Attrs refit_region(const OpCall& call, std::span<const Type> operands, BatchChange) {
+    Ints begin = call.integers("begin"), end = call.integers("end");
+    const Ints& step = call.integers("step");
+    for (size_t axis = 0; axis < begin.size(); ++axis) {
+        const int64_t old = call.inputs[0].shape[static_cast<int>(axis)],
+                      now = operands[0].shape[static_cast<int>(axis)];
+        if (old == now) continue;
+        if (begin[axis] == 0 && end[axis] == old && step[axis] > 0) end[axis] = now;
+        else if (begin[axis] == old - 1 && end[axis] == -1 && step[axis] == -1)
+            begin[axis] = now - 1;
+        else
+            refuse_refit(call, cat("it takes ", begin[axis], ":", end[axis], " of axis ", axis,
+                                   ", which was ", old, " long and is ", now));
+    }
+    return {begin, end, step};
+}
+
+Attrs refit_indexed(const OpCall& call, std::span<const Type> operands, BatchChange) {
+    if (const auto* axis = std::get_if<int64_t>(&call.attrs[0]))
+        check_indexed(call, *axis, operands[0]);
+    else
+        for (int64_t axis : std::get<Ints>(call.attrs[0])) check_indexed(call, axis, operands[0]);
+    return call.attrs;
+}
+
+Attrs refit(const OpCall& before, std::span<const Type> after, BatchChange batch) {
+    const bool is_concerned = before.op.refit && !before.inputs.empty() &&
+                              !(before.inputs[0].shape == after[0].shape) &&
+                              before.inputs[0].rank() == after[0].rank();
+    return is_concerned ? before.op.refit(before, after, batch) : before.attrs;
+}
+
+}  // namespace megjit::runtime
