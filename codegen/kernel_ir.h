@@ -1,6 +1,6 @@
 // codegen/ -- small kernels as data, and their compilers.
-// In: a scalar program over an iteration space. Out: a KernelFn that any host thread can call.
-// Knows runtime/ only; never a device, a graph or a backend.
+// In: a scalar program over an iteration space. Out: a KernelFn that any host thread can call, or
+// an image for a GPU. Knows runtime/ only; never a device, a graph or a backend.
 //
 // codegen/kernel_ir.h -- KernelIR is the structure of a kernel, LaunchShape its numbers: one
 // compiled kernel serves every size, so that all parameters of a model share one optimizer kernel.

@@ -113,12 +113,13 @@ size_t checked_slots(const Graph& graph) {
     return slots.size();
 }
 
-struct Piece {
+struct StoredConstant {
     uint64_t bytes = 0;
     std::string_view data = {};
 };
 
-Graph with_constants(const Graph& skeleton, size_t inputs, const std::vector<Piece>& pieces) {
+Graph with_constants(const Graph& skeleton, size_t inputs,
+                     const std::vector<StoredConstant>& pieces) {
     Rewriter rewrite(skeleton);
     for (const Node& node : skeleton.nodes()) {
         if (node.kind != NodeKind::input || static_cast<size_t>(node.slot) < inputs) {
@@ -126,7 +127,7 @@ Graph with_constants(const Graph& skeleton, size_t inputs, const std::vector<Pie
             continue;
         }
         const Type& type = skeleton.type(node.outputs[0]);
-        const Piece& piece = pieces[static_cast<size_t>(node.slot) - inputs];
+        const StoredConstant& piece = pieces[static_cast<size_t>(node.slot) - inputs];
         if (type.bytes() != piece.bytes)
             Reader::fail(cat("a constant ", to_string(type), " has ", piece.bytes, " bytes"));
         TensorRef tensor =
@@ -149,9 +150,9 @@ Model read_body(Reader& reader) {
         model.params.push_back(static_cast<ValueId>(reader.number<uint32_t>()));
     model.metadata = reader.text();
     model.cases = reader.text();
-    std::vector<Piece> pieces(reader.count(sizeof(uint64_t)));
-    for (Piece& piece : pieces) piece.bytes = reader.number<uint64_t>();
-    for (Piece& piece : pieces) {
+    std::vector<StoredConstant> pieces(reader.count(sizeof(uint64_t)));
+    for (StoredConstant& piece : pieces) piece.bytes = reader.number<uint64_t>();
+    for (StoredConstant& piece : pieces) {
         reader.align();
         piece.data = reader.take(piece.bytes);
     }

@@ -59,7 +59,7 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
     // Random keys differ from call to call: they stay inputs, and only a dump bakes them in.
-    if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::stream_of(*tensor))) {
+    if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::state_of(*tensor))) {
         value.origin = Origin::constant;
         value.tensor = tensor;
         runtime::Rematerializer::instance().keep(*tensor);

@@ -20,17 +20,17 @@ public:
     Bytes(uint32_t value, size_t bytes) : pieces_{{0, bytes, {value, 0}}} {}
 
     void write(size_t begin, size_t end, const Bytes& content) {
-        std::vector<Piece> kept = cut(0, begin);
-        for (const Piece& p : content.cut(0, end - begin))
+        std::vector<Segment> kept = cut(0, begin);
+        for (const Segment& p : content.cut(0, end - begin))
             kept.push_back({p.begin + begin, p.end + begin, p.origin});
-        for (const Piece& p : cut(end, std::numeric_limits<size_t>::max())) kept.push_back(p);
+        for (const Segment& p : cut(end, std::numeric_limits<size_t>::max())) kept.push_back(p);
         pieces_ = std::move(kept);
     }
 
     bool hold(size_t begin, size_t end, const Bytes& content) const {
         size_t found = 0;
-        for (const Piece& have : cut(begin, end))
-            for (const Piece& want : content.cut(have.begin - begin, have.end - begin)) {
+        for (const Segment& have : cut(begin, end))
+            for (const Segment& want : content.cut(have.begin - begin, have.end - begin)) {
                 if (have.at(want.begin + begin) != want.origin) return false;
                 found += want.end - want.begin;
             }
@@ -39,29 +39,29 @@ public:
 
     Bytes part(size_t begin, size_t end) const {
         Bytes result;
-        for (const Piece& p : cut(begin, end))
+        for (const Segment& p : cut(begin, end))
             result.pieces_.push_back({p.begin - begin, p.end - begin, p.origin});
         return result;
     }
 
 private:
-    struct Piece {
+    struct Segment {
         size_t begin = 0;
         size_t end = 0;
         Origin origin;
         Origin at(size_t x) const { return {origin.value, origin.offset + (x - begin)}; }
     };
 
-    std::vector<Piece> cut(size_t begin, size_t end) const {
-        std::vector<Piece> result;
-        for (const Piece& p : pieces_) {
+    std::vector<Segment> cut(size_t begin, size_t end) const {
+        std::vector<Segment> result;
+        for (const Segment& p : pieces_) {
             const size_t from = std::max(p.begin, begin), to = std::min(p.end, end);
             if (from < to) result.push_back({from, to, p.at(from)});
         }
         return result;
     }
 
-    std::vector<Piece> pieces_;
+    std::vector<Segment> pieces_;
 };
 
 class Simulation {

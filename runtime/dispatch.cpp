@@ -19,7 +19,7 @@ namespace {
 
 // Executables of recent calls, one direct-mapped table a thread. A hit skips inference, preparation
 // and hashing of anything but the key.
-struct Prepared {
+struct PreparedCall {
     size_t hash = 0;
     const OpDef* op = nullptr;
     Device* device = nullptr;
@@ -35,19 +35,19 @@ struct Prepared {
 // taking it back costs 0.1 us, and up to 5 ms where another thread wants it all the time.
 constexpr double kLongSeconds = 1e-4;
 
-class PreparedCache {
+class PreparedCalls {
 public:
-    const Prepared& find(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                         Device& device) {
+    const PreparedCall& find(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                             Device& device) {
         size_t hash = reinterpret_cast<size_t>(&op) >> 4 ^ reinterpret_cast<size_t>(&device);
         for (const TensorRef& input : inputs) hash = hash_value(input->type(), hash);
         if (!attrs.empty()) hash = hash_value(attrs, hash);
-        Prepared& slot = slots_[hash % kSlots];
+        PreparedCall& slot = slots_[hash % kSlots];
         if (slot.hash == hash && slot.op == &op && slot.device == &device &&
             slot.threads == thread_count() && same(slot.attrs, attrs) &&
             same_types(slot.inputs, inputs))
             return slot;
-        Prepared fresh{
+        PreparedCall fresh{
             .hash = hash, .op = &op, .device = &device, .threads = thread_count(), .attrs = attrs};
         for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
         const OpCall call{op, fresh.attrs, fresh.inputs};
@@ -67,7 +67,7 @@ private:
         return true;
     }
     static constexpr size_t kSlots = 1021;
-    std::vector<Prepared> slots_{kSlots};
+    std::vector<PreparedCall> slots_{kSlots};
 };
 
 bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
@@ -143,7 +143,8 @@ bool is_laid_out(std::span<const TensorRef> inputs) {
 // Replaces operands by copies in orders of memory that the op knows, made by `call` (apply or
 // compute).
 template <class Call>
-void relay(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted, Call call) {
+void lay_out_operands(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted,
+                      Call call) {
     if (&op == &ops::relayout()) return;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
@@ -236,8 +237,8 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
         for (const TensorRef& input : inputs) types.push_back(input->type());
         return op.direct({op, attrs, types}, inputs);
     }
-    thread_local PreparedCache cache;
-    const Prepared& prepared = cache.find(op, attrs, inputs, device);
+    thread_local PreparedCalls cache;
+    const PreparedCall& prepared = cache.find(op, attrs, inputs, device);
     if (prepared.outputs.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
     if (op.is_view) return {make_tensor(prepared.outputs[0], inputs[0]->storage())};
 
@@ -305,7 +306,7 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
                 Device* wanted) {
     Tensors converted;
     if (is_laid_out(inputs)) [[unlikely]]
-        relay(op, inputs, converted, compute);
+        lay_out_operands(op, inputs, converted, compute);
     return run(op, attrs, inputs, device_of(op, inputs, wanted));
 }
 
@@ -319,7 +320,7 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         inputs = converted;
     }
     if (is_laid_out(inputs)) [[unlikely]]
-        relay(op, inputs, converted, apply);
+        lay_out_operands(op, inputs, converted, apply);
     Tracer* tracer = tracer_for(inputs);
     Tensors outputs =
         tracer ? tracer->on_op(op, attrs, inputs, device) : run(op, attrs, inputs, device);

@@ -36,7 +36,7 @@ struct TapeRef : std::shared_ptr<Tape> {
     TapeRef(Tape* borrowed) : std::shared_ptr<Tape>(std::shared_ptr<Tape>(), borrowed) {}
 };
 
-// State of one thread. There are no other mutable globals in runtime/ but the registries.
+// State of one thread.
 struct Context {
     Tracer* tracer = nullptr;
     std::vector<TapeRef> tapes;  // open tapes, outermost first

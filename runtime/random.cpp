@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kRemembered = 4096;
 struct Remembered {
     uint64_t tensor = 0;
-    RandomState* stream = nullptr;
+    RandomState* state = nullptr;
 };
 thread_local Remembered remembered[kRemembered];
 
@@ -29,9 +29,9 @@ RandomState& default_random_state() {
     return state;
 }
 
-RandomState* stream_of(const Tensor& key) {
+RandomState* state_of(const Tensor& key) {
     const Remembered& found = remembered[key.id() % kRemembered];
-    return found.tensor == key.id() ? found.stream : nullptr;
+    return found.tensor == key.id() ? found.state : nullptr;
 }
 
 }  // namespace megjit::runtime

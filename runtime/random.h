@@ -28,8 +28,8 @@ private:
 
 RandomState& default_random_state();  // of the process
 
-// The stream that made this key, or null: a program that runs without its Python body draws the
+// The generator that made this key, or null: a program that runs without its Python body draws the
 // next key from it.
-RandomState* stream_of(const Tensor& key);
+RandomState* state_of(const Tensor& key);
 
 }  // namespace megjit::runtime

@@ -92,7 +92,7 @@ private:
         primitive_.reset(made);
         size_t scratch = desc.scratchpad_desc().get_size();
         for (const Operand& operand : operands_) {
-            Step step;
+            Reordering step;
             step.inner = desc.query_md(dnnl::query::exec_arg_md, operand.arg);
             if (step.inner.is_zero())
                 step.inner = operand.desc;  // scales: oneDNN takes them as they are
@@ -146,7 +146,7 @@ private:
                                std::memory_order_acq_rel);  // acquires what another run released
     }
 
-    struct Step {
+    struct Reordering {
         dnnl::memory::desc inner = {};
         dnnl::primitive reorder = {};
         size_t offset = 0;  // of the reordered copy in the workspace
@@ -178,7 +178,7 @@ private:
     std::vector<Operand> operands_;
     std::string remark_;
     int threads_ = 1;
-    std::vector<Step> steps_;
+    std::vector<Reordering> steps_;
     std::unique_ptr<std::remove_pointer_t<dnnl_primitive_t>, Destroy> primitive_;
     dnnl::memory::desc scratch_desc_;
     size_t scratch_offset_ = 0, workspace_ = 0;

@@ -63,7 +63,7 @@ struct Place {
     int index = 0;
 };
 
-struct Step {
+struct Instruction {
     StepFn run = nullptr;
     int out = 0, a = 0, b = 0, c = 0;  // ids of values
 };
@@ -176,9 +176,10 @@ private:
                 continue;
             }
             const ScalarType type = kernel_.program[inst.args[0]].type;
-            Step step{inst.op == ScalarOp::narrow ? kernels.narrow(inst.narrow_to)
-                                                  : kernels.step(inst.op, type),
-                      id, inst.args[0], std::max(inst.args[1], 0), std::max(inst.args[2], 0)};
+            Instruction step{inst.op == ScalarOp::narrow ? kernels.narrow(inst.narrow_to)
+                                                         : kernels.step(inst.op, type),
+                             id, inst.args[0], std::max(inst.args[1], 0),
+                             std::max(inst.args[2], 0)};
             if (!step.run) throw InternalError(cat("the VM has no loop for ", name_of(inst.op)));
             steps_.push_back(step);
             weight_ += inst.op >= ScalarOp::exp && inst.op <= ScalarOp::digamma ? 8 : 1;
@@ -237,7 +238,7 @@ private:
                     load.run(at[load.value], from + begin * static_cast<int64_t>(load.bytes), 1, n);
                 else load_walk(load, at[load.value], from, begin, n);
             }
-            for (const Step& step : steps_)
+            for (const Instruction& step : steps_)
                 step.run(at[step.out], at[step.a], at[step.b], at[step.c], n);
             for (const Store& store : stores_)
                 store.run(static_cast<char*>(outputs[store.output]) +
@@ -294,7 +295,7 @@ private:
     std::vector<uint32_t> constants_;
     std::vector<uint32_t> constant_words_;  // a register's worth of each
     std::vector<Load> loads_;
-    std::vector<Step> steps_;
+    std::vector<Instruction> steps_;
     std::vector<Store> stores_;
     int registers_ = 0;
     int64_t block_ = kBlock;

@@ -14,11 +14,11 @@ using Ints = std::vector<int64_t>;
 // Zeros of a value's type with parts that do not overlap, not written yet.
 struct Sparse {
     NodeId zeros = {};
-    struct Part {
+    struct Region {
         ValueId value;
         const Node* setter;  // whose attributes are the region
     };
-    std::vector<Part> parts;
+    std::vector<Region> parts;
     std::string where;
 };
 
@@ -92,8 +92,8 @@ private:
         const std::optional<Sparse>&a = sparse_[at(node.inputs[0])],
               &b = sparse_[at(node.inputs[1])];
         if (!a || !b) return {};
-        for (const Sparse::Part& x : a->parts)
-            for (const Sparse::Part& y : b->parts)
+        for (const Sparse::Region& x : a->parts)
+            for (const Sparse::Region& y : b->parts)
                 if (overlap(*x.setter, *y.setter)) return {};
         Sparse joint = *a;
         joint.parts.insert(joint.parts.end(), b->parts.begin(), b->parts.end());
@@ -105,7 +105,7 @@ private:
         Node zeros = graph_.node(sparse.zeros);  // of its own: each part is then set where it lies
         zeros.inputs.clear();
         ValueId result = rewrite_.to.add(std::move(zeros), {&type, 1})[0];
-        for (const Sparse::Part& part : sparse.parts) {
+        for (const Sparse::Region& part : sparse.parts) {
             Node set = *part.setter;
             set.inputs = {result, rewrite_.map(part.value)};
             result = rewrite_.to.add(std::move(set), {&type, 1})[0];

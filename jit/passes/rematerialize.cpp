@@ -3,6 +3,7 @@
 // problem, and the answer a graph.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "jit/host_copy.h"
@@ -24,7 +25,13 @@ constexpr size_t kMostCheapSteps = 20'000;
 
 enum class Repeats : uint8_t { anything, cheap };
 
-// Views cost nothing and hold no bytes of their own: to the search a view is what it views.
+// What comes back by this transfer.
+ValueId stored_by(const Graph& graph, const Node& from_host) {
+    return graph.producer(from_host.inputs[0]).inputs[0];
+}
+
+// Views cost nothing and hold no bytes of their own: to the search a view is what it views. So is,
+// to what is cheap, a value that waits on the host: others can be computed from it again.
 class Problem {
 public:
     Problem(const Graph& graph, const PipelineOptions& options, Repeats repeats)
@@ -40,6 +47,13 @@ public:
                 memory::RematValue& viewed = problem.values[storage_[at(node.outputs[0])]];
                 viewed.must_stay = viewed.must_stay || node.marks.stays;
                 if (node.marks.leaves_region) viewed.region = 0;
+                continue;
+            }
+            if (node.op == &from_host() && repeats == Repeats::cheap) {
+                const uint32_t there = storage_[at(stored_by(graph, node))];
+                storage_[at(node.outputs[0])] = there;
+                problem.values[there].must_stay = true;
+                fetches.emplace(there, &node);
                 continue;
             }
             for (ValueId output : node.outputs) {
@@ -58,6 +72,7 @@ public:
 
     memory::RematProblem problem;
     std::vector<const Node*> nodes;  // by step
+    std::map<uint32_t, const Node*> fetches;  // by value: its transfer back, which is no step
 
 private:
     // What is marked has been taken care of before what is cheap.
@@ -162,7 +177,20 @@ private:
 
 Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint32_t>& order) {
     Relister list(graph);
-    for (uint32_t step : order) list.run(*problem.nodes[step]);
+    std::map<uint32_t, const Node*> fetches = problem.fetches;
+    std::vector<bool> has_run(problem.nodes.size());
+    for (uint32_t step : order) {
+        const Node& node = *problem.nodes[step];
+        if (has_run[step] || node.role.is_backward)
+            for (uint32_t value : problem.problem.steps[step].reads)
+                if (const auto fetch = fetches.extract(value)) {
+                    list.run(*fetch.mapped());
+                    list.read_from(stored_by(graph, *fetch.mapped()),
+                                   list.last_copy(fetch.mapped()->outputs[0]));
+                }
+        has_run[step] = true;
+        list.run(node);
+    }
     return list.finish();
 }
 

@@ -147,11 +147,11 @@ void bind_autodiff(nb::module_& m) {
 
     using runtime::RandomState;
     nb::class_<RandomState>(m, "RandomState",
-                            "Counter-based random stream: a seed, and how many keys were drawn.")
+                            "Counter-based random generator: a seed, and how many keys were drawn.")
         .def("__init__",
              [](RandomState* self, uint64_t seed) {
         if (Capture* capture = Capture::current())
-            capture->note_unrepeatable("the body makes a random stream");
+            capture->note_unrepeatable("the body makes a random generator");
         new (self) RandomState(seed);
     }, nb::arg("seed") = 0)
         .def("key",
@@ -163,7 +163,7 @@ void bind_autodiff(nb::module_& m) {
         .def("seed",
              [](RandomState& self, uint64_t seed) {
         if (Capture* capture = Capture::current())
-            capture->note_unrepeatable("the body seeds a random stream");
+            capture->note_unrepeatable("the body seeds a random generator");
         self.seed(seed);
     })
         .def_prop_ro("current_seed", &RandomState::current_seed)

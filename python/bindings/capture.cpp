@@ -59,9 +59,10 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
             if (arguments[i]->id() == tensor->id())
                 source = {.from = SlotSource::From::argument, .argument = i};
         if (source.from == SlotSource::From::argument) continue;
-        if (runtime::RandomState* stream = runtime::stream_of(*tensor)) {
-            source = {
-                .from = SlotSource::From::stream, .stream = stream, .device = &tensor->device()};
+        if (runtime::RandomState* generator = runtime::state_of(*tensor)) {
+            source = {.from = SlotSource::From::generator,
+                      .generator = generator,
+                      .device = &tensor->device()};
         } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
             source = {.from = SlotSource::From::getter, .object = getter->second};
         } else if (auto handle = handles_.find(tensor->id()); handle != handles_.end()) {

@@ -15,10 +15,16 @@ namespace megjit::python {
 
 // Where the value of an outside slot comes from in a call without the body.
 struct SlotSource {
-    enum class From : uint8_t { argument, handle, stream, getter, constant } from = From::constant;
+    enum class From : uint8_t {
+        argument,
+        handle,
+        generator,
+        getter,
+        constant
+    } from = From::constant;
     size_t argument = 0;
     nb::object object = {};  // handle: a Tensor; getter: a callable that gives a Tensor
-    runtime::RandomState* stream = nullptr;  // gives a key, on `device`
+    runtime::RandomState* generator = nullptr;  // gives a key, on `device`
     runtime::Device* device = nullptr;
     TensorRef constant = {};
 };

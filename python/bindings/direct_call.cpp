@@ -132,8 +132,8 @@ void DirectCall::bind_others(Tensors& bound, const Tensors& arguments) const {
     for (size_t slot = 0; slot < bound.size(); ++slot) {
         const SlotSource& source = sources_[slot];
         if (source.from == SlotSource::From::argument) bound[slot] = arguments[source.argument];
-        if (source.from == SlotSource::From::stream)
-            bound[slot] = source.stream->key(source.device);
+        if (source.from == SlotSource::From::generator)
+            bound[slot] = source.generator->key(source.device);
         if (source.from == SlotSource::From::constant) bound[slot] = source.constant;
     }
 }

@@ -265,7 +265,7 @@ class pause_tapes:
 def custom_apply(inputs: object, outputs: object, backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]: ...
 
 class RandomState:
-    """Counter-based random stream: a seed, and how many keys were drawn."""
+    """Counter-based random generator: a seed, and how many keys were drawn."""
 
     def __init__(self, seed: int = 0) -> None: ...
 

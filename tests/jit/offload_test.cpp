@@ -141,6 +141,35 @@ TEST_F(Products, GiveTheSameBits) {
     for (size_t i = 1; i < results.size(); ++i) EXPECT_EQ(results[i], results[0]);
 }
 
+// What is cheap is computed again from what comes back: of a product that waits on the host,
+// neither it nor its relu stays.
+TEST_F(Offload, WhatIsCheapIsComputedFromWhatComesBack) {
+    const auto training = [](bool is_marked) {
+        Graph graph;
+        graph.set_device(card());
+        const Type type{.shape = {512, 512}};
+        const auto add = [&](const char* op, std::vector<ValueId> inputs, runtime::Attrs attrs,
+                             bool is_backward, bool is_offloaded = false) {
+            Node node{.op = &runtime::find_op(op), .attrs = attrs, .inputs = std::move(inputs)};
+            node.marks.is_offloaded = is_marked && is_offloaded;
+            node.role.is_backward = is_backward;
+            return graph.add(std::move(node), {&type, 1})[0];
+        };
+        const runtime::Attrs plain{int64_t{0}, int64_t{0}};
+        const ValueId x = graph.add_input(type, 0);
+        const ValueId product = add("matmul", {x, x}, plain, false, true);
+        const ValueId kept = add("relu", {product}, {}, false);
+        ValueId y = add("matmul", {kept, x}, plain, false);
+        for (int i = 0; i < 80; ++i) y = add("matmul", {y, x}, plain, i >= 40);
+        graph.outputs = {add("mul", {add("mul", {y, kept}, {}, true), product}, {}, true)};
+        return run_pipeline(graph, {.opt_level = 3, .device = &card()});
+    };
+    const Graph marked = training(true), unmarked = training(false);
+    const MemoryPlan with = plan_of(marked, marked, {}), without = plan_of(unmarked, unmarked, {});
+    EXPECT_EQ(with.transferred_bytes, size_t{2} << 20);
+    EXPECT_LE(with.arena_bytes, without.arena_bytes);
+}
+
 TEST_F(Offload, WhereTheMemoryIsTheHostsNothingChanges) {
     runtime::Device& cpu = runtime::host_device();
     EXPECT_EQ(print(prepared(training(true), cpu)), print(prepared(training(false), cpu)));

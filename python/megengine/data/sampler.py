@@ -25,7 +25,7 @@ class MapSampler(Sampler):
     batch_size: samples per batch. drop_last: leave out a last batch that is not full.
     num_samples: take only that many. world_size, rank: share out the samples among processes (default:
     those of ``megengine.distributed``); the tail is filled with the first samples so that all get equally many.
-    seed: start of the random stream, which must be equal in all processes.
+    seed: start of the random generator, which must be equal in all processes.
     Raises ValueError and TypeError for values that make no sense.
     """
 

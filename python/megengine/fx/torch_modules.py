@@ -21,7 +21,7 @@ Take = Callable[..., Any]  # take(tensor or None, shape=None): ours, the same on
 
 
 def _made(cls: type[Module], *args: Any, **kwargs: Any) -> Any:
-    """A module whose parameters are about to be replaced: none is drawn, so that random streams stay as they are."""
+    """A module whose parameters are about to be replaced: none is drawn, so that random generators stay as they are."""
     undrawn = type(cls.__name__, (cls,), {"reset_parameters": lambda self: None})
     made = undrawn(*args, **kwargs)
     made.__class__ = cls

@@ -1,4 +1,4 @@
-"""Random streams: each draw takes a key (seed, counter) and moves the counter on.
+"""Random generators: each draw takes a key (seed, counter) and moves the counter on.
 
 Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a draw in a traced
 function is an op of the key, and the key is one of its inputs.
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# Streams without a seed of their own start from numbers drawn here.
+# Generators without a seed of their own start from numbers drawn here.
 _fresh_seeds = np.random.SeedSequence()
 
 
@@ -46,7 +46,7 @@ def _checked_seed(seed: IntLike) -> int:
 
 
 def seed(seed: int) -> None:
-    """Starts the global stream anew.
+    """Starts the global generator anew.
 
     >>> from megengine import random
     >>> random.seed(1); a = random.uniform(size=(2,)).numpy()
@@ -87,7 +87,7 @@ def _broadcast_parameters(key: Tensor, size: IntsLike | None, *parameters: Tenso
 
 
 class RNG:
-    """A stream of its own: ``RNG(seed=1).uniform(size=(2, 3))``. Methods are those of
+    """A generator of its own: ``RNG(seed=1).uniform(size=(2, 3))``. Methods are those of
     ``megengine.random``.
     """
 
@@ -96,16 +96,16 @@ class RNG:
         if self._device is not None:
             _core.find_device(self._device)
         started = _fresh_seed() if seed is None else _checked_seed(seed)
-        self._seed: int | None = started  # None: the global stream, whose seed may change
+        self._seed: int | None = started  # None: the global generator, whose seed may change
         self._state = RandomState(started)
 
     @property
     def seed(self) -> int:
-        """The seed that the stream was started with."""
+        """The seed that the generator was started with."""
         return self._state.current_seed if self._seed is None else self._seed
 
     def _key(self, *given: object) -> Tensor:
-        """The next key: where the first Tensor of ``given`` lies, else on the stream's device."""
+        """The next key: where the first Tensor of ``given`` lies, else on the generator's device."""
         for value in given:
             if isinstance(value, Tensor):
                 return self._state.key(value._device_name)

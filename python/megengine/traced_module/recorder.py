@@ -35,7 +35,7 @@ def listed(
 def named_function(
     func: Callable[..., Any], args: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A method of the global random stream is the function of megengine.random."""
+    """A method of the global random generator is the function of megengine.random."""
     if args and isinstance(args[0], RNG):
         public: Any = getattr(random, func.__name__, None)
         if getattr(public, "__self__", None) is args[0]:

@@ -12,7 +12,7 @@ from ...tensor import Tensor
 
 
 class Stream(RNG):
-    """A random stream that modules can hold: a copy, or a pickle, starts anew from the seed."""
+    """A random generator that modules can hold: a copy, or a pickle, starts anew from the seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         super().__init__(seed)

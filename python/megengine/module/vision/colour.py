@@ -49,7 +49,7 @@ class AdditiveElemwise(Module):
 
 
 class _SeededNoise(AdditiveElemwise):
-    """Noise from a random stream of its own, which setting ``seed`` starts anew."""
+    """Noise from a random generator of its own, which setting ``seed`` starts anew."""
 
     def __init__(self, per_channel: bool, seed: int | None) -> None:
         super().__init__(per_channel)
