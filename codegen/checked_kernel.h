@@ -10,8 +10,8 @@
 namespace megjit::codegen {
 
 // As `inner`, which launches `kernel` on host memory. The first run throws InternalError, with
-// `name` and the first element that differs, unless it gives the interpreter's bits; reductions may
-// differ by another order of additions.
+// `name` and the first element that differs, unless it gives the interpreter's bits (any NaN for a
+// NaN).
 std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner,
                                                    KernelIR kernel,
                                                    std::vector<LaunchShape> launches,

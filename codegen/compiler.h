@@ -17,6 +17,7 @@
 
 #include "codegen/compile_queue.h"
 #include "codegen/kernel_ir.h"
+#include "codegen/legalize.h"
 
 namespace megjit::codegen {
 
@@ -36,6 +37,8 @@ public:
     virtual std::string missing() const { return ""; }
     bool available() const { return missing().empty(); }  // otherwise it is passed over
     virtual std::string version_key() const = 0;  // compiler version and build: one line
+    // Kernels that come to it are legal but for these.
+    virtual NativeOps native() const { return {}; }
     // KernelIR to relocatable object code that defines `megjit_kernel`. Throws Error on failure.
     virtual std::string compile(const KernelIR& kernel) = 0;
     // Object code to a callable; the code stays loaded until the process ends.

@@ -71,7 +71,7 @@ std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& la
 std::string to_bytes(const GpuImage& image);
 std::optional<GpuImage> image_from_bytes(std::string_view bytes);
 
-// A compiler for GPUs. Thread-safe. Kernels that come here are expanded (expand_math.h) and sound.
+// A compiler for GPUs. Thread-safe. Kernels that come here are legal (legalize.h) and sound.
 class GpuCompiler {
 public:
     virtual ~GpuCompiler() = default;

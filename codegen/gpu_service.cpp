@@ -4,7 +4,7 @@
 
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
-#include "codegen/expand_math.h"
+#include "codegen/legalize.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
@@ -17,10 +17,10 @@ using runtime::cat;
 constexpr std::string_view kByDefault[] = {"NVRTC", "MLIR", "HALIDE"};
 
 // Lines: the compiler, the architecture and variant, the compiler's version, the kernel.
-std::string key_of(const GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch,
+std::string key_of(const GpuCompiler& compiler, const KernelIR& legal, const LaunchShape& launch,
                    int arch, const std::string& version) {
-    return cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(expanded, launch), "\n",
-               version, "\n", print(expanded));
+    return cat(compiler.name(), "\nsm_", arch, " ", compiler.variant(legal, launch), "\n", version,
+               "\n", print(legal));
 }
 
 std::string without_version(std::string key) {
@@ -92,20 +92,20 @@ DiskCache& GpuService::disk() {
     return *disk_;
 }
 
-GpuImage GpuService::make(GpuCompiler& compiler, const KernelIR& expanded,
-                          const LaunchShape& launch, int arch, const std::string& key) {
+GpuImage GpuService::make(GpuCompiler& compiler, const KernelIR& legal, const LaunchShape& launch,
+                          int arch, const std::string& key) {
     if (const auto bytes = disk().find(key))
         if (auto image = image_from_bytes(*bytes)) return std::move(*image);
-    GpuImage image = compiler.compile(expanded, launch, arch);
+    GpuImage image = compiler.compile(legal, launch, arch);
     disk().store(key, to_bytes(image));
     runtime::debug().dump("kernel", {{".txt", [&] {
-        return cat(print(expanded), "\n", compiler.source(expanded, launch, arch), "\n");
+        return cat(print(legal), "\n", compiler.source(legal, launch, arch), "\n");
     }}});
     return image;
 }
 
-std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded,
-                                                   const LaunchShape& launch, int arch) {
+std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& legal, const LaunchShape& launch,
+                                                   int arch) {
     if (!imported_) {
         imported_.emplace();
         disk().each([&](const CacheEntry& entry) {
@@ -114,7 +114,7 @@ std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded,
     }
     const std::lock_guard lock(mutex_);
     for (const auto& compiler : compilers_) {
-        const auto it = imported_->find(key_of(*compiler, expanded, launch, arch, ""));
+        const auto it = imported_->find(key_of(*compiler, legal, launch, arch, ""));
         if (it == imported_->end()) continue;
         const auto bytes = disk_->find(it->second);
         if (auto image = bytes ? image_from_bytes(*bytes) : std::nullopt)
@@ -126,23 +126,23 @@ std::shared_ptr<const GpuImage> GpuService::import(const KernelIR& expanded,
 std::shared_ptr<const GpuImage> GpuService::get(const KernelIR& kernel, const LaunchShape& launch,
                                                 int arch, std::string_view backend) {
     GpuCompiler* compiler = choose(backend);
-    const KernelIR expanded = expand_math(kernel);
+    const KernelIR legal = legalize(kernel);
     if (!compiler) {
         const std::lock_guard compiling(compile_mutex_);
-        if (auto imported = import(expanded, launch, arch)) return imported;
+        if (auto imported = import(legal, launch, arch)) return imported;
         runtime::user_error(
             {.what = "no kernel compiler for GPUs is installed",
              .why = "neither NVRTC nor a plug-in was found, nor the kernel in the cache",
              .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
             runtime::ErrorKind::runtime);
     }
-    const std::string key = key_of(*compiler, expanded, launch, arch, compiler->version_key());
+    const std::string key = key_of(*compiler, legal, launch, arch, compiler->version_key());
     if (auto found = find(key)) return found;
     const std::lock_guard compiling(compile_mutex_);
     if (auto found = find(key)) return found;  // another thread was faster
     if (const std::string fault = fault_of(kernel); !fault.empty())
         throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
-    return keep(key, make(*compiler, expanded, launch, arch, key));
+    return keep(key, make(*compiler, legal, launch, arch, key));
 }
 
 }  // namespace megjit::codegen

@@ -39,9 +39,9 @@ private:
     std::shared_ptr<const GpuImage> keep(const std::string& key, GpuImage image);
     // With compile_mutex_:
     DiskCache& disk();
-    GpuImage make(GpuCompiler& compiler, const KernelIR& expanded, const LaunchShape& launch,
-                  int arch, const std::string& key);
-    std::shared_ptr<const GpuImage> import(const KernelIR& expanded, const LaunchShape& launch,
+    GpuImage make(GpuCompiler& compiler, const KernelIR& legal, const LaunchShape& launch, int arch,
+                  const std::string& key);
+    std::shared_ptr<const GpuImage> import(const KernelIR& legal, const LaunchShape& launch,
                                            int arch);  // or null
 
     mutable std::mutex mutex_;  // guards the compilers and the images

@@ -1,6 +1,7 @@
 #include "codegen/imported_kernels.h"
 
 #include "codegen/host_cpu.h"
+#include "codegen/legalize.h"
 #include "codegen/object_loader.h"
 #include "runtime/error.h"
 
@@ -19,10 +20,9 @@ std::string_view take_line(std::string_view& text) {
 
 }  // namespace
 
-std::string disk_key(std::string_view compiler, std::string_view version,
-                     const KernelIR& expanded) {
+std::string disk_key(std::string_view compiler, std::string_view version, const KernelIR& legal) {
     return runtime::cat(compiler, "\n", kPackage, host_features(), "\n", version, "\n",
-                        print(expanded));
+                        print(legal));
 }
 
 ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(cache) {
@@ -36,8 +36,9 @@ ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(cache) {
     });
 }
 
-ImportedKernels::Found ImportedKernels::find(const KernelIR& expanded) const {
-    const auto it = key_of_.find(print(expanded));
+ImportedKernels::Found ImportedKernels::find(const KernelIR& kernel) const {
+    auto it = key_of_.find(print(legalize(kernel, kX86Ops)));
+    if (it == key_of_.end()) it = key_of_.find(print(legalize(kernel)));
     if (it == key_of_.end()) return {};
     const auto object = cache_.find(it->second);
     if (!object) return {};

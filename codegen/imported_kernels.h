@@ -15,7 +15,7 @@ namespace megjit::codegen {
 //   MLIR
 //   megjit 0.1.0 for x86-64 avx avx2 fma
 //   LLVM 22.1.8 ...
-std::string disk_key(std::string_view compiler, std::string_view version, const KernelIR& expanded);
+std::string disk_key(std::string_view compiler, std::string_view version, const KernelIR& legal);
 
 class ImportedKernels {
 public:
@@ -26,7 +26,7 @@ public:
         KernelFn fn = nullptr;
     };
     // No function when there is none, or it does not load.
-    Found find(const KernelIR& expanded) const;
+    Found find(const KernelIR& kernel) const;
 
 private:
     const DiskCache& cache_;

@@ -1,11 +1,12 @@
 // The oracle. One element after the other, one instruction after the other, by the words of
-// scalar.h and nothing else: it shares no code with the eager kernels or with any compiler.
+// scalar.h and row_plan.h and nothing else: it shares no code with the eager kernels or with any
+// compiler.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/row_plan.h"
 #include "runtime/half.h"
 
 namespace megjit::codegen {
@@ -230,86 +231,96 @@ uint32_t evaluate(const ScalarProgram& program, const ScalarInst& inst,
 
 // --- reductions -------------------------------------------------------------------------------
 
-// One reduction of one row, in double precision (or exactly, in integers).
-class Accumulator {
+// What a lane or a chain of an accumulator holds. f32 and f64 are doubles, but rounded.
+struct Cell {
+    double real = 0;
+    int32_t whole = 0, place = 0;
+};
+
+Cell neutral(const Accumulator& by) {
+    const double value = by.neutral();
+    return by.type == ScalarType::f32 ? Cell{.real = value}
+                                      : Cell{.whole = static_cast<int32_t>(value)};
+}
+
+template <class T>
+bool wins(Join join, T a, T b, int32_t place_a, int32_t place_b) {
+    const bool largest = join == Join::max || join == Join::first_max;
+    if (b != b) return a == a || place_b < place_a;
+    if (largest ? b > a : b < a) return true;
+    return (join == Join::first_max || join == Join::first_min) && b == a && place_b < place_a;
+}
+
+Cell joined(const Accumulator& by, bool in_f64, const Cell& a, const Cell& b) {
+    const auto rounded = [&](double exact) {
+        return Cell{.real = in_f64 ? exact : static_cast<double>(static_cast<float>(exact))};
+    };
+    const auto wrapped = [](int64_t exact) { return Cell{.whole = static_cast<int32_t>(exact)}; };
+    const bool is_float = by.type == ScalarType::f32;
+    if (by.join == Join::add)
+        return is_float ? rounded(a.real + b.real) : wrapped(int64_t{a.whole} + b.whole);
+    if (by.join == Join::mul)
+        return is_float ? rounded(a.real * b.real) : wrapped(int64_t{a.whole} * b.whole);
+    const bool b_wins = is_float ? wins(by.join, a.real, b.real, a.place, b.place)
+                                 : wins(by.join, a.whole, b.whole, a.place, b.place);
+    return b_wins ? b : a;
+}
+
+// One accumulator on its way along a row: the order of additions is that of row_plan.h.
+class Growing {
 public:
-    Accumulator(Reduce kind, ScalarType type) : kind_(kind), type_(type) {}
+    Growing(const Accumulator& by, int lanes)
+        : by_(by),
+          lanes_(static_cast<size_t>(lanes), neutral(by)),
+          chains_(static_cast<size_t>(lanes), neutral(by)) {}
 
-    void add(uint32_t bits) {
-        if (type_ == ScalarType::f32) add_float(float_of(bits));
-        else
-            add_int(type_ == ScalarType::b1 ? static_cast<int64_t>(bits != 0)
-                                            : static_cast<int32_t>(bits));
-        ++count_;
+    // The element at `e` of a run, and at `place` of the row.
+    void take(uint32_t bits, int64_t e, int64_t place) {
+        const auto count = static_cast<int64_t>(lanes_.size());
+        if (e % (count * kChain) == 0) end_chains();
+        Cell cell{.real = static_cast<double>(float_of(bits)),
+                  .whole = static_cast<int32_t>(bits),
+                  .place = static_cast<int32_t>(place)};
+        if (by_.squares) cell.real *= cell.real;
+        const auto lane = static_cast<size_t>(e % count);
+        if (by_.chains) chains_[lane] = joined(by_, false, chains_[lane], cell);
+        else lanes_[lane] = joined(by_, by_.wide, lanes_[lane], cell);
     }
-
-    uint32_t result() const {
-        if (kind_ == Reduce::argmax || kind_ == Reduce::argmin)
-            return static_cast<uint32_t>(place_);
-        if (type_ != ScalarType::f32)
-            return count_ ? static_cast<uint32_t>(whole_) : start_of_int();
-        switch (kind_) {
-            case Reduce::mean: return bits_of(static_cast<float>(mean_));
-            case Reduce::variance:
-                return bits_of(static_cast<float>(squares_ / static_cast<double>(count_)));
-            case Reduce::prod: return bits_of(static_cast<float>(count_ ? real_ : 1));
-            case Reduce::max:
-                return bits_of(
-                    static_cast<float>(count_ ? real_ : -std::numeric_limits<double>::infinity()));
-            case Reduce::min:
-                return bits_of(
-                    static_cast<float>(count_ ? real_ : std::numeric_limits<double>::infinity()));
-            default: return bits_of(static_cast<float>(real_));
+    void end_chains() {
+        for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+            lanes_[lane] = joined(by_, by_.wide, lanes_[lane], chains_[lane]);
+            chains_[lane] = neutral(by_);
         }
+    }
+    Cell all() {
+        for (size_t half = lanes_.size() / 2; half > 0; half /= 2)
+            for (size_t lane = 0; lane < half; ++lane)
+                lanes_[lane] = joined(by_, by_.wide, lanes_[lane], lanes_[lane + half]);
+        return lanes_[0];
     }
 
 private:
-    uint32_t start_of_int() const {
-        const bool is_bool = type_ == ScalarType::b1;
-        switch (kind_) {
-            case Reduce::prod: return 1;
-            case Reduce::max: return is_bool ? 0 : static_cast<uint32_t>(INT32_MIN);
-            case Reduce::min: return is_bool ? 1 : static_cast<uint32_t>(INT32_MAX);
-            default: return 0;
-        }
-    }
-    bool wants_larger() const { return kind_ == Reduce::max || kind_ == Reduce::argmax; }
-
-    void add_float(double x) {
-        switch (kind_) {
-            case Reduce::sum: real_ += x; return;
-            case Reduce::prod: real_ = count_ ? real_ * x : x; return;
-            case Reduce::mean:
-            case Reduce::variance: {  // Welford 1962
-                const double step = x - mean_;
-                mean_ += step / static_cast<double>(count_ + 1);
-                squares_ += step * (x - mean_);
-                return;
-            }
-            default: break;
-        }
-        if (count_ && (real_ != real_ || (x == x && !(wants_larger() ? x > real_ : x < real_))))
-            return;
-        real_ = x;
-        place_ = count_;
-    }
-
-    void add_int(int64_t x) {
-        switch (kind_) {
-            case Reduce::sum: whole_ = static_cast<uint32_t>(whole_ + x); return;
-            case Reduce::prod: whole_ = static_cast<uint32_t>(count_ ? whole_ * x : x); return;
-            default: break;
-        }
-        if (count_ && !(wants_larger() ? x > whole_ : x < whole_)) return;
-        whole_ = x;
-        place_ = count_;
-    }
-
-    Reduce kind_;
-    ScalarType type_;
-    int64_t count_ = 0, place_ = 0, whole_ = 0;
-    double real_ = 0, mean_ = 0, squares_ = 0;
+    const Accumulator& by_;
+    std::vector<Cell> lanes_, chains_;
 };
+
+// The bits of a reduction of n elements of `type`.
+uint32_t finished(const Reduced& reduced, ScalarType type, std::vector<Growing>& lanes, double n) {
+    const Cell cell = lanes[0].all();
+    switch (reduced.finish) {
+        case Finish::place: return static_cast<uint32_t>(cell.place);
+        case Finish::mean: return bits_of(static_cast<float>(cell.real / n));
+        case Finish::variance: {
+            const double mean = cell.real / n, variance = lanes[1].all().real / n - mean * mean;
+            return bits_of(static_cast<float>(variance < 0 ? 0 : variance));
+        }
+        case Finish::value: break;
+    }
+    if (type == ScalarType::f32) return bits_of(static_cast<float>(cell.real));
+    if (type == ScalarType::i32) return static_cast<uint32_t>(cell.whole);
+    // Of no truths at all none is true, and none is false.
+    return reduced.accumulators[0].join == Join::max ? cell.whole > 0 : cell.whole != 0;
+}
 
 // --- the walk ---------------------------------------------------------------------------------
 
@@ -342,23 +353,8 @@ public:
             });
             return;
         }
-        const auto kept = static_cast<size_t>(kernel_.kept());
-        over(0, kept, [&] {
-            known_ = 0;
-            for (size_t r = 0; r < kernel_.reductions.size(); ++r) {
-                const Reduction& reduction = kernel_.reductions[r];
-                Accumulator total(reduction.kind, kernel_.program[reduction.arg].type);
-                over(kept, rank_, [&] {
-                    evaluate_all();
-                    total.add(values_[reduction.arg]);
-                });
-                reduced_[r] = total.result();
-                known_ = r + 1;
-            }
-            over(kept, rank_, [&] { write(false); });
-            std::fill(index_.begin() + kernel_.kept(), index_.end(), 0);
-            write(true);
-        });
+        const RowPlan plan = row_plan_of(kernel_);
+        over(0, static_cast<size_t>(kernel_.kept()), [&] { run_row(plan); });
     }
 
 private:
@@ -397,27 +393,54 @@ private:
         return load(input.dtype, inputs_[i], offset);
     }
 
-    // Reductions that are not known yet read as 0; nobody looks at what follows from them.
     void evaluate_all() {
-        for (int id = 0; id < kernel_.program.size(); ++id) {
-            const ScalarInst& inst = kernel_.program[id];
-            if (inst.op == ScalarOp::constant) values_[id] = inst.bits;
-            else if (inst.op != ScalarOp::input)
-                values_[id] = evaluate(kernel_.program, inst, values_);
-            else if (inst.bits < kernel_.inputs.size()) values_[id] = read_input(inst.bits);
-            else
-                values_[id] = inst.bits - kernel_.inputs.size() < known_
-                                  ? reduced_[inst.bits - kernel_.inputs.size()]
-                                  : 0;
+        for (int id = 0; id < kernel_.program.size(); ++id) evaluate_one(id);
+    }
+    void evaluate_one(int id) {
+        const ScalarInst& inst = kernel_.program[id];
+        if (inst.op == ScalarOp::constant) values_[id] = inst.bits;
+        else if (inst.op != ScalarOp::input) values_[id] = evaluate(kernel_.program, inst, values_);
+        else if (const int r = reduction_read_by(kernel_, id); r >= 0) values_[id] = reduced_[r];
+        else values_[id] = read_input(inst.bits);
+    }
+
+    void run_row(const RowPlan& plan) {
+        for (const RowWalk& walk : plan.walks) {
+            std::fill(index_.begin() + kernel_.kept(), index_.end(), 0);
+            for (const int id : walk.row) evaluate_one(id);
+            if (walk.walks()) run_walk(walk, plan.lanes);
+        }
+        std::fill(index_.begin() + kernel_.kept(), index_.end(), 0);
+        for (const size_t k : plan.outputs) store_one(k);
+    }
+
+    void run_walk(const RowWalk& walk, int lanes) {
+        std::vector<std::vector<Growing>> growing;
+        for (const Reduced& reduced : walk.reductions) {
+            growing.emplace_back();
+            for (const Accumulator& by : reduced.accumulators)
+                growing.back().emplace_back(by, lanes);
+        }
+        int64_t place = 0;
+        over(static_cast<size_t>(kernel_.kept()), rank_, [&] {
+            for (const int id : walk.elements) evaluate_one(id);
+            for (const size_t k : walk.outputs) store_one(k);
+            for (size_t r = 0; r < growing.size(); ++r)
+                for (Growing& one : growing[r])
+                    one.take(values_[walk.reductions[r].arg], index_.back(), place);
+            ++place;
+        });
+        for (size_t r = 0; r < growing.size(); ++r) {
+            const Reduced& reduced = walk.reductions[r];
+            for (Growing& one : growing[r]) one.end_chains();
+            reduced_[reduced.reduction] = finished(reduced, kernel_.program[reduced.arg].type,
+                                                   growing[r], static_cast<double>(place));
         }
     }
 
-    void write(bool per_row) {
-        evaluate_all();
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-            if (kernel_.outputs[k].per_row == per_row)
-                store(kernel_.outputs[k].dtype, outputs_[k], offset_of(kernel_.inputs.size() + k),
-                      values_[kernel_.results[k]]);
+    void store_one(size_t k) {
+        store(kernel_.outputs[k].dtype, outputs_[k], offset_of(kernel_.inputs.size() + k),
+              values_[kernel_.results[k]]);
     }
 
     const KernelIR& kernel_;
@@ -428,7 +451,6 @@ private:
     std::vector<int64_t> index_;
     std::vector<uint32_t> values_;
     std::vector<uint32_t> reduced_;  // of the row at hand
-    size_t known_ = 0;  // how many of them
     std::vector<int64_t> gather_strides_;
 };
 

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "codegen/build_id.h"
-#include "codegen/expand_math.h"
+#include "codegen/legalize.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 #include "runtime/isa.h"
@@ -94,7 +94,7 @@ void* PluginCompiler::function(std::string_view suffix) const {
 std::string PluginCompiler::version_key() const { return library().version; }
 
 std::string PluginCompiler::ask(Answer answer, const KernelIR& kernel) const {
-    const std::string text = print(expand_math(kernel));
+    const std::string text = print(legalize(kernel, native()));
     std::string result;
     if (answer(text.data(), text.size(), append, &result) != 0)
         throw DeviceError(cat(name_, ": cannot compile a kernel: ", result, "\n", text));

@@ -8,8 +8,8 @@
 
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
-#include "codegen/expand_math.h"
 #include "codegen/imported_kernels.h"
+#include "codegen/legalize.h"
 #include "runtime/debug.h"
 
 namespace megjit::codegen {
@@ -179,7 +179,7 @@ std::shared_ptr<const CompiledKernel> KernelService::import(const KernelIR& kern
     const auto start = std::chrono::steady_clock::now();
     const std::lock_guard compiling(compile_mutex_);
     if (!imported_) imported_ = std::make_unique<ImportedKernels>(disk());
-    const ImportedKernels::Found found = imported_->find(expand_math(kernel));
+    const ImportedKernels::Found found = imported_->find(kernel);
     if (!found.fn) return nullptr;
     auto made = std::make_shared<CompiledKernel>();
     made->fn = found.fn;
@@ -200,10 +200,9 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
                                                              const std::string& key,
                                                              bool from_disk_only) {
     const auto start = std::chrono::steady_clock::now();
-    // Compilers and the disk see no transcendental instructions: better formulas make another key,
-    // never stale code.
-    const KernelIR expanded = expand_math(kernel);
-    const std::string on_disk = disk_key(compiler.name(), compiler.version_key(), expanded);
+    // Compilers and the disk see legal kernels: better formulas make another key, never stale code.
+    const KernelIR legal = legalize(kernel, compiler.native());
+    const std::string on_disk = disk_key(compiler.name(), compiler.version_key(), legal);
     auto made = std::make_shared<CompiledKernel>();
     made->fn = load_from_disk(compiler, on_disk);
     made->cached = made->fn;
@@ -211,7 +210,7 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
         if (from_disk_only) return nullptr;
         if (const std::string fault = fault_of(kernel); !fault.empty())
             throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
-        const std::string object = compiler.compile(expanded);
+        const std::string object = compiler.compile(legal);
         made->fn = compiler.load(object);
         disk_->store(on_disk, object);
     }
@@ -219,11 +218,11 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
     made->backend = compiler.name();
     made->compile_ms = ms_since(start);
     // Compilers live as long as the service, which is for ever.
-    made->source = [this, &compiler, kernel = expanded] {
+    made->source = [this, &compiler, kernel = legal] {
         const std::lock_guard compiling(compile_mutex_);
         return compiler.source(kernel);
     };
-    made->assembly = [this, &compiler, kernel = expanded] {
+    made->assembly = [this, &compiler, kernel = legal] {
         const std::lock_guard compiling(compile_mutex_);
         return compiler.assembly(kernel);
     };
@@ -235,7 +234,7 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
     keep(key, made);
     runtime::debug().dump(
         "kernel",
-        {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(expanded), "\n"); }}});
+        {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(legal), "\n"); }}});
     return made;
 }
 

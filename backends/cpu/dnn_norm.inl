@@ -1,53 +1,28 @@
 // backends/cpu/dnn_norm.inl -- sums and maps of normalization, over runs of one group and over rows
 // of one group per column. See each_isa.h.
 
+#include "backends/cpu/ordered_sums.inl"
+
 double sum_run(const float* x, int64_t n) {
-    double total = 0;
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail = 0;
-        int64_t i = start;
-        for (; i + 2 * kLanes <= end; i += 2 * kLanes) a += load(x + i), b += load(x + i + kLanes);
-        for (; i < end; ++i) tail += x[i];
-        total += static_cast<double>(sum(a + b)) + static_cast<double>(tail);
-    }
-    return total;
+    return ordered_sums<1>(n, MEGJIT_TERMS(V, i, out) { out[0] = get<V>(x + i); })[0];
 }
 
 double sum_squares_run(const float* x, float mean, int64_t n) {
-    double total = 0;
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail = 0;
-        int64_t i = start;
-        for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
-            const Floats u = load(x + i) - mean, v = load(x + i + kLanes) - mean;
-            a += u * u, b += v * v;
-        }
-        for (; i < end; ++i) tail += (x[i] - mean) * (x[i] - mean);
-        total += static_cast<double>(sum(a + b)) + static_cast<double>(tail);
-    }
-    return total;
+    return ordered_sums<1>(n, MEGJIT_TERMS(V, i, out) {
+        const V apart = get<V>(x + i) - mean;
+        out[0] = apart * apart;
+    })[0];
 }
 
-// <dy> and <dy * (x - mean)>
+// <dy> and <dy * (x - mean)>, to what the sums hold already
 void sum_products_run(const float* x, const float* dy, float mean, int64_t n, double* sum_dy,
                       double* sum_dyx) {
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail_a = 0, tail_b = 0;
-        int64_t i = start;
-        for (; i + kLanes <= end; i += kLanes) {
-            const Floats d = load(dy + i);
-            a += d, b += d * (load(x + i) - mean);
-        }
-        for (; i < end; ++i) tail_a += dy[i], tail_b += dy[i] * (x[i] - mean);
-        *sum_dy += static_cast<double>(sum(a)) + static_cast<double>(tail_a);
-        *sum_dyx += static_cast<double>(sum(b)) + static_cast<double>(tail_b);
-    }
+    const auto sums = ordered_sums<2>(n, MEGJIT_TERMS(V, i, out) {
+        out[0] = get<V>(dy + i);
+        out[1] = out[0] * (get<V>(x + i) - mean);
+    });
+    *sum_dy += sums[0];
+    *sum_dyx += sums[1];
 }
 
 void normalize_run(const float* x, float* y, float mean, float scale, float bias, int64_t n) {
@@ -138,22 +113,15 @@ void affine_run(const float* x, float* y, float mean, float rstd, const float* s
     for (; i < n; ++i) y[i] = (x[i] - mean) * rstd * scale[i] + bias[i];
 }
 
-// <t> and <t * (x - mean)> with t = dy * scale
+// <t> and <t * (x - mean)> with t = dy * scale, to what the sums hold already
 void sum_scaled_products_run(const float* x, const float* dy, const float* scale, float mean,
                              int64_t n, double* sum_t, double* sum_tx) {
-    for (int64_t start = 0; start < n; start += kBlock) {
-        const int64_t end = std::min(n, start + kBlock);
-        Floats a{}, b{};
-        float tail_a = 0, tail_b = 0;
-        int64_t i = start;
-        for (; i + kLanes <= end; i += kLanes) {
-            const Floats t = load(dy + i) * load(scale + i);
-            a += t, b += t * (load(x + i) - mean);
-        }
-        for (; i < end; ++i) tail_a += dy[i] * scale[i], tail_b += dy[i] * scale[i] * (x[i] - mean);
-        *sum_t += static_cast<double>(sum(a)) + static_cast<double>(tail_a);
-        *sum_tx += static_cast<double>(sum(b)) + static_cast<double>(tail_b);
-    }
+    const auto sums = ordered_sums<2>(n, MEGJIT_TERMS(V, i, out) {
+        out[0] = get<V>(dy + i) * get<V>(scale + i);
+        out[1] = out[0] * (get<V>(x + i) - mean);
+    });
+    *sum_t += sums[0];
+    *sum_tx += sums[1];
 }
 
 void scaled_gradient_run(const float* x, const float* dy, const float* scale, float* dx, float mean,

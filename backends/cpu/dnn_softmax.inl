@@ -1,5 +1,7 @@
 // backends/cpu/dnn_softmax.inl -- softmax of rows and of strips of columns. See each_isa.h.
 
+#include "backends/cpu/ordered_sums.inl"
+
 template <class V>
 MEGJIT_INLINE V exp_of(const V& x) {
     return exp_of_negative<V, typename IndexType<V>::Type>(x);
@@ -13,19 +15,10 @@ void softmax_row(const float* x, float* y, int64_t n, bool log) {
     for (int lane = 1; lane < kLanes; ++lane) top = larger(top, tops[lane]);
     for (; i < n; ++i) top = larger(top, x[i]);
 
-    Floats sums{};
-    float tail = 0;
-    for (i = 0; i + kLanes <= n; i += kLanes) {
-        const Floats e = exp_of(load(x + i) - top);
-        sums += e;
-        if (!log) store(y + i, e);
-    }
-    for (; i < n; ++i) {
-        const float e = exp_of(x[i] - top);
-        tail += e;
-        if (!log) y[i] = e;
-    }
-    const float total = sum(sums) + tail;
+    const float total = static_cast<float>(ordered_sums<1>(n, MEGJIT_TERMS(V, at, out) {
+        out[0] = exp_of(get<V>(x + at) - top);
+        if (!log) put(y + at, out[0]);
+    })[0]);
     if (log) {
         const float shift = std::log(total);  // twice subtracted: top + shift would round
         for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, load(x + i) - top - shift);

@@ -11,6 +11,8 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #define MEGJIT_INLINE inline __attribute__((always_inline))
 #define MEGJIT_LANES(V, i) [&]<class V>(const V&, int64_t i) __attribute__((always_inline))
+#define MEGJIT_TERMS(V, i, out) \
+    [&]<class V>(const V&, int64_t i, V* out) __attribute__((always_inline))
 #define MEGJIT_BEST(...) (megjit::runtime::has_avx512() ? avx512::__VA_ARGS__ : avx2::__VA_ARGS__)
 
 #pragma GCC push_options

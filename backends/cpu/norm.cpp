@@ -1,12 +1,14 @@
 // backends/cpu/norm.cpp -- batch and layer normalization and their gradients, in float32 at the
-// speed of memory. Sums run in float32 over at most kBlock elements a lane and are added up in
-// double. Row-major groups take two passes, mean then squares, while they lie in the second cache;
-// channels_last takes one pass about a shift near the mean, which is as exact unless the shift lies
-// many deviations away.
+// speed of memory. Sums of runs have the order of codegen/row_plan.h; those of columns run in
+// float32 over some rows and are added up in double. Row-major groups take two passes, mean then
+// squares, while they lie in the second cache; channels_last takes one pass about a shift near the
+// mean, which is as exact unless the shift lies many deviations away.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backends/cpu/dnn.h"
+#include "codegen/row_plan.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu { namespace {
@@ -16,7 +18,7 @@ using runtime::OpCall;
 using runtime::parallel_for;
 using runtime::Type;
 
-constexpr int64_t kBlock = 4096;  // elements summed in float32
+constexpr int64_t kBlock = 4096;  // elements whose columns are summed in float32
 constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
 
 }}  // namespace megjit::cpu

@@ -82,17 +82,16 @@ AccOf<Op, C> reduce_inner(const Plan& plan, const Source<C>& x, int64_t k, int64
     const int64_t units = plan.reduced_count * plan.last_parts,
                   part = (plan.last + plan.last_parts - 1) / plan.last_parts;
     const int64_t lo = units * group / plan.groups, hi = units * (group + 1) / plan.groups;
-    A acc = Op::template start<A>();
+    A lanes[kLanesOf<Op>];
+    std::fill(std::begin(lanes), std::end(lanes), Op::template start<A>());
     for (int64_t unit = lo; unit < hi; ++unit) {
         const int64_t begin = unit % plan.last_parts * part,
                       end = std::min(plan.last, begin + part);
         if (begin < end)
-            acc = Op::join(
-                acc,
-                reduce_row<Op, C>(x, base + offset_of(plan.reduced, unit / plan.last_parts) + begin,
-                                  end - begin, room));
+            join_run<Op, C>(x, base + offset_of(plan.reduced, unit / plan.last_parts) + begin,
+                            end - begin, lanes, room);
     }
-    return acc;
+    return folded<Op>(lanes);
 }
 
 // Part `group` of the reduction of columns [begin, begin + n) of kept row `k` (outer).
@@ -114,30 +113,30 @@ void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group
 }
 
 template <class Out, class A>
-Out finish(A acc, double scale) {
+Out finish(A acc, double divisor) {
     if constexpr (std::is_same_v<A, std::complex<double>>)
         return Out(static_cast<float>(acc.real()), static_cast<float>(acc.imag()));
     else if constexpr (std::is_floating_point_v<A>)
-        return narrow_to<Out>(static_cast<float>(static_cast<double>(acc) * scale));
+        return narrow_to<Out>(static_cast<float>(static_cast<double>(acc) / divisor));
     else if constexpr (std::is_same_v<A, uint32_t>)
         return narrow_to<Out>(std::is_integral_v<Out>
                                   ? static_cast<int32_t>(acc)
-                                  : static_cast<float>(static_cast<int32_t>(acc) * scale));
+                                  : static_cast<float>(static_cast<int32_t>(acc) / divisor));
     else return narrow_to<Out>(acc);
 }
 
 // Where results go, and as what.
 template <class A>
 struct Sink {
-    void (*store)(const A* acc, int64_t n, double scale, void* y, int64_t at) = nullptr;
-    double scale = 1;
+    void (*store)(const A* acc, int64_t n, double divisor, void* y, int64_t at) = nullptr;
+    double divisor = 1;
     void* y = nullptr;
 
-    void put(const A* acc, int64_t n, int64_t at) const { store(acc, n, scale, y, at); }
+    void put(const A* acc, int64_t n, int64_t at) const { store(acc, n, divisor, y, at); }
 };
 template <class Out, class A>
-void store_as(const A* acc, int64_t n, double scale, void* y, int64_t at) {
-    for (int64_t i = 0; i < n; ++i) static_cast<Out*>(y)[at + i] = finish<Out>(acc[i], scale);
+void store_as(const A* acc, int64_t n, double divisor, void* y, int64_t at) {
+    for (int64_t i = 0; i < n; ++i) static_cast<Out*>(y)[at + i] = finish<Out>(acc[i], divisor);
 }
 
 // Results [lo, hi), of rows that are short and follow each other.
@@ -150,9 +149,14 @@ void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t h
     for (int64_t i = lo; i < hi; i += kStrip / 4) {
         const int64_t rows = std::min(kStrip / 4, hi - i);
         const C* row = x.block(i * length, rows * length, room);
-        for (int64_t r = 0; r < rows; ++r, row += length) {
-            acc[r] = Op::template start<A>();
-            for (int64_t j = 0; j < length; ++j) acc[r] = Op::join(acc[r], static_cast<A>(row[j]));
+        if constexpr (kInChains<Op, C>) {
+            MEGJIT_BEST(sum_short_rows)(row, rows, length, acc);
+        } else {
+            for (int64_t r = 0; r < rows; ++r, row += length) {
+                acc[r] = Op::template start<A>();
+                for (int64_t j = 0; j < length; ++j)
+                    acc[r] = Op::join(acc[r], static_cast<A>(row[j]));
+            }
         }
         y.put(acc, rows, i);
     }
@@ -226,10 +230,10 @@ Prepared executable_of(const Plan& plan, Source<C> x, Sink<AccOf<Op, C>> y) {
 }
 
 template <class Op, class T, class Out>
-Prepared make_reduction(const Plan& plan, double scale) {
+Prepared make_reduction(const Plan& plan, double divisor) {
     using C = Computed<T>;
     return executable_of<Op, C>(plan, source_of<T>(),
-                                {.store = store_as<Out, AccOf<Op, C>>, .scale = scale});
+                                {.store = store_as<Out, AccOf<Op, C>>, .divisor = divisor});
 }
 
 template <class Op, bool Widens>
@@ -256,7 +260,7 @@ Prepared prepare_mean(const OpCall& call, std::span<const Type> outputs) {
     const double count = static_cast<double>(x.numel()) /
                          static_cast<double>(std::max<int64_t>(1, outputs[0].numel()));
     return with_real(x.dtype, [&]<class T>(std::type_identity<T>) {
-        return make_reduction<Sum, T, float>(plan, 1 / count);
+        return make_reduction<Sum, T, float>(plan, count);
     });
 }
 

@@ -11,22 +11,60 @@ void widen_block(const void* data, int64_t at, int64_t n, Computed<T>* to) {
 template <class Op, class C>
 void join_row(const C* x, int64_t n, AccOf<Op, C>* lanes) {
     using A = AccOf<Op, C>;
-    constexpr int L = kChains<Op>;
+    constexpr int L = kLanesOf<Op>;
     A lane[L];
     for (int j = 0; j < L; ++j) lane[j] = lanes[j];
     int64_t i = 0;
-    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<C, float>) {
-        for (; i + 8 * L <= n; i += 8 * L)
+    if constexpr (kInChains<Op, C>) {
+        for (; i + codegen::kChain * L <= n; i += codegen::kChain * L)
             for (int j = 0; j < L; ++j) {
-                const C* p = x + i + j;
-                lane[j] += static_cast<double>(
-                    tree(p[0], p[L], p[2 * L], p[3 * L], p[4 * L], p[5 * L], p[6 * L], p[7 * L]));
+                C chain = x[i + j];
+                for (int k = 1; k < codegen::kChain; ++k) chain += x[i + k * L + j];
+                lane[j] += static_cast<A>(chain);
             }
+        C chains[L] = {};
+        for (; i + L <= n; i += L)
+            for (int j = 0; j < L; ++j) chains[j] += x[i + j];
+        for (int64_t j = 0; i + j < n; ++j) chains[j] += x[i + j];
+        for (int j = 0; j < L; ++j) lane[j] += static_cast<A>(chains[j]);
+    } else {
+        for (; i + L <= n; i += L)
+            for (int j = 0; j < L; ++j) lane[j] = Op::join(lane[j], static_cast<A>(x[i + j]));
+        for (int64_t j = 0; i + j < n; ++j) lane[j] = Op::join(lane[j], static_cast<A>(x[i + j]));
     }
-    for (; i + L <= n; i += L)
-        for (int j = 0; j < L; ++j) lane[j] = Op::join(lane[j], static_cast<A>(x[i + j]));
-    for (int64_t j = 0; i + j < n; ++j) lane[j] = Op::join(lane[j], static_cast<A>(x[i + j]));
     for (int j = 0; j < L; ++j) lanes[j] = lane[j];
+}
+
+// The sums of `rows` rows of `length` elements that follow each other: fewer than kShort, of each
+// lane two at most. Rows go over the lanes of vectors.
+template <class C, class A>
+void sum_short_rows(const C* x, int64_t rows, int64_t length, A* acc) {
+    constexpr int64_t L = codegen::kRowLanes, kTogether = 16;
+    static_assert(kShort <= 2 * L);
+    const int64_t once = std::min(length, L);
+    for (int64_t first = 0; first < rows; first += kTogether) {
+        const int64_t count = std::min(kTogether, rows - first);
+        A lanes[L][kTogether] = {};
+        for (int64_t r = 0; r < count; ++r) {
+            const C* row = x + (first + r) * length;
+            for (int64_t j = 0; j < once; ++j)
+                lanes[j][r] += static_cast<A>(j + L < length ? row[j] + row[j + L] : row[j]);
+        }
+        for (int64_t half = L / 2; half > 0; half /= 2)
+            for (int64_t j = 0; j < half && j + half < once; ++j)
+                for (int64_t r = 0; r < kTogether; ++r) lanes[j][r] += lanes[j + half][r];
+        for (int64_t r = 0; r < count; ++r) acc[first + r] = lanes[0][r];
+    }
+}
+
+// acc[c] += the sum of the elements of column c in `rows` rows, rows <= kChain.
+template <class C, class A>
+MEGJIT_INLINE void add_chains(const C* x, int64_t rows, int64_t stride, int64_t n, A* acc) {
+    C chains[kStrip];
+    for (int64_t i = 0; i < n; ++i) chains[i] = x[i];
+    for (int64_t r = 1; r < rows; ++r)
+        for (int64_t i = 0; i < n; ++i) chains[i] += x[r * stride + i];
+    for (int64_t i = 0; i < n; ++i) acc[i] += static_cast<A>(chains[i]);
 }
 
 // acc[c] joined with each of `rows` rows of `n` elements.
@@ -34,13 +72,16 @@ template <class Op, class C>
 void join_columns(const C* x, int64_t rows, int64_t stride, int64_t n, AccOf<Op, C>* acc) {
     using A = AccOf<Op, C>;
     int64_t r = 0;
-    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<C, float>) {
+    if constexpr (kInChains<Op, C>) {
+        static_assert(codegen::kChain == 8);
         for (; r + 8 <= rows; r += 8) {
             const C *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride,
                     *e = d + stride, *f = e + stride, *g = f + stride, *h = g + stride;
             for (int64_t i = 0; i < n; ++i)
-                acc[i] += static_cast<double>(tree(a[i], b[i], c[i], d[i], e[i], f[i], g[i], h[i]));
+                acc[i] += static_cast<A>(a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i] + h[i]);
         }
+        if (r < rows) add_chains(x + r * stride, rows - r, stride, n, acc);
+        return;
     }
     for (; r + 4 <= rows; r += 4) {
         const C *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride;

@@ -2,8 +2,8 @@
 // reduce.cpp and arg_reduce.cpp share.
 //
 // Narrow dtypes are widened block by block in the L1 cache, so that the loops exist for float,
-// int32 and complex alone. Floats are added in trees of eight and the trees' sums in double: 1e-7
-// relative error for any length, at memory speed.
+// int32 and complex alone. Floats are added in the order of codegen/row_plan.h, which kernels of
+// generated code have, too: in chains of eight, and the chains' sums in double.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,14 @@
 #include <limits>
 
 #include "backends/cpu/elements.h"
+#include "codegen/row_plan.h"
 
 namespace megjit::cpu { namespace {
 
 constexpr int64_t kGroupElements = 32768;  // of one task, where a result is cut
 constexpr int64_t kStrip = 512;  // columns that one task reduces at a time
-constexpr int kSumLanes = 16, kJoinLanes = 64;  // independent chains: sums take eight values a step
-constexpr int64_t kShort = 32;  // rows below this are reduced one element after the other
+constexpr int kJoinLanes = 64;  // independent ones, of what no order changes
+constexpr int64_t kShort = 32;  // rows below this are reduced many at a time
 
 // --- what is reduced ------------------------------------------------------------------------
 
@@ -77,16 +78,13 @@ struct Min {
 template <class Op, class C>
 using AccOf = typename Op::template Acc<C>;
 
-// The sum of eight values, in the one order that all kernels use.
-template <class C>
-[[gnu::always_inline]] inline C tree(C a, C b, C c, C d, C e, C f, C g, C h) {
-    return ((a + b) + (c + d)) + ((e + f) + (g + h));
-}
-
+template <class Op, class C>
+constexpr bool kInChains = std::is_same_v<Op, Sum> && std::is_same_v<C, float>;
 template <class Op>
-constexpr int kChains = std::is_same_v<Op, Sum> ? kSumLanes : kJoinLanes;
+constexpr int kLanesOf = std::is_same_v<Op, Sum> ? codegen::kRowLanes : kJoinLanes;
 
-constexpr int64_t kBlock = 8 * kStrip;  // elements that are widened at a time
+constexpr int64_t kBlock = codegen::kChain * kStrip;  // elements that are widened at a time
+static_assert(kBlock % (codegen::kChain * codegen::kRowLanes) == 0);  // whole groups
 
 }}  // namespace megjit::cpu
 
@@ -119,29 +117,41 @@ Source<Computed<T>> source_of() {
 
 // --- rows -----------------------------------------------------------------------------------
 
+// Each lane joined with its part of the n contiguous elements from `at` on.
+template <class Op, class C>
+void join_run(const Source<C>& x, int64_t at, int64_t n, AccOf<Op, C>* lanes, C* room) {
+    for (int64_t i = 0; i < n; i += kBlock) {
+        const int64_t count = std::min(kBlock, n - i);
+        MEGJIT_BEST(join_row<Op, C>)(x.block(at + i, count, room), count, lanes);
+    }
+}
+
+// All lanes joined.
+template <class Op, class A>
+A folded(A* lanes) {
+    for (int half = kLanesOf<Op> / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; ++j) lanes[j] = Op::join(lanes[j], lanes[j + half]);
+    return lanes[0];
+}
+
 // The result of the n contiguous elements from `at` on.
 template <class Op, class C>
 AccOf<Op, C> reduce_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
     using A = AccOf<Op, C>;
-    A lane[kChains<Op>];
-    for (A& v : lane) v = Op::template start<A>();
-    for (int64_t i = 0; i < n; i += kBlock) {
-        const int64_t count = std::min(kBlock, n - i);
-        MEGJIT_BEST(join_row<Op, C>)(x.block(at + i, count, room), count, lane);
-    }
-    for (int width = kChains<Op> / 2; width > 0; width /= 2)
-        for (int j = 0; j < width; ++j) lane[j] = Op::join(lane[j], lane[j + width]);
-    return lane[0];
+    A lanes[kLanesOf<Op>];
+    std::fill(std::begin(lanes), std::end(lanes), Op::template start<A>());
+    join_run<Op, C>(x, at, n, lanes, room);
+    return folded<Op>(lanes);
 }
 
-// The same of a source; n <= kStrip. Eight rows at a time, whose order of additions is that of all
-// rows at once.
+// acc[c] joined with each of `rows` rows of a source; n <= kStrip. A chain of rows at a time: the
+// order is that of all rows at once.
 template <class Op, class C>
 void reduce_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, int64_t n,
                     AccOf<Op, C>* acc, C* room) {
     if (x.direct()) return MEGJIT_BEST(join_columns<Op, C>)(x.direct() + at, rows, stride, n, acc);
-    for (int64_t r = 0; r < rows; r += 8) {
-        const int64_t count = std::min<int64_t>(8, rows - r);
+    for (int64_t r = 0; r < rows; r += codegen::kChain) {
+        const int64_t count = std::min<int64_t>(codegen::kChain, rows - r);
         for (int64_t i = 0; i < count; ++i) x.widen(x.data, at + (r + i) * stride, n, room + i * n);
         MEGJIT_BEST(join_columns<Op, C>)(room, count, n, n, acc);
     }

@@ -12,14 +12,6 @@ MEGJIT_INLINE Floats load(const float* p) {
 }
 MEGJIT_INLINE void store(float* p, const Floats& v) { std::memcpy(p, &v, sizeof v); }
 MEGJIT_INLINE Floats all(float value) { return Floats{} + value; }
-MEGJIT_INLINE float sum(const Floats& v) {
-    float part[kLanes];
-    std::memcpy(part, &v, sizeof v);
-    for (int step = kLanes / 2; step; step /= 2)
-        for (int i = 0; i < step; ++i) part[i] += part[i + step];
-    return part[0];
-}
-
 // Code for Floats and for single floats at once: body(Floats{}, i), then body(float{}, i) for the
 // rest.
 template <class V>

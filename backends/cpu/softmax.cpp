@@ -2,9 +2,11 @@
 // x is [outer, length, inner]: rows when inner is 1, else strips of neighbouring columns side by
 // side.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backends/cpu/dnn.h"
+#include "codegen/row_plan.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu { namespace {

@@ -1,19 +1,12 @@
-// backends/halide/body.h -- the instructions of a kernel at one place of its iteration space, and
-// what each pass over a row is for. Shared by the loops of CPUs and of GPUs.
+// backends/halide/body.h -- the instructions of a kernel at one place of its iteration space.
+// Shared by the loops of CPUs and of GPUs.
 #pragma once
+
+#include <span>
 
 #include "backends/halide/operands.h"
 
 namespace megjit::halide_backend {
-
-// The reductions and outputs of elements that pass `number` completes, and the instructions of
-// elements they need.
-struct Pass {
-    std::vector<size_t> reductions, outputs;
-    std::vector<bool> needed;  // per instruction
-};
-Pass pass_of(const codegen::KernelIR& kernel, const std::vector<codegen::KernelIR::Level>& levels,
-             int number);
 
 class Body {
 public:
@@ -25,11 +18,8 @@ public:
           values_(static_cast<size_t>(kernel.program.size())),
           reduced_(kernel.reductions.size()) {}
 
-    // All instructions for which wanted(id), in order.
-    template <class Wanted>
-    void emit(Code& code, const Bases& bases, const Piece& piece, const Wanted& wanted) {
-        for (int id = 0; id < kernel_.program.size(); ++id)
-            if (wanted(static_cast<size_t>(id))) emit_inst(code, id, bases, piece);
+    void emit(Code& code, const Bases& bases, const Piece& piece, std::span<const int> ids) {
+        for (const int id : ids) emit_inst(code, id, bases, piece);
     }
     // Their values: of the piece emitted last. One value where it is the same in all lanes.
     const Expr& value(int id) const { return values_[static_cast<size_t>(id)]; }

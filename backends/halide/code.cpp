@@ -38,8 +38,9 @@ void Code::when(const Expr& condition, Code then) {
         add(IfThenElse::make(condition, std::move(body)));
 }
 
-void Code::loop(const Expr& count, const Body& body, int log2_chunk, const After& after_chunk) {
-    const int64_t chunk = int64_t{1} << log2_chunk;
+void Code::loop(const Expr& count, const Body& body) {
+    constexpr int kLog2Chunk = 30;
+    constexpr int64_t kChunk = int64_t{1} << kLog2Chunk;
     const auto range = [](const std::string& index, const Expr& extent, Code code) -> Stmt {
         Stmt inner = code.finish();
         if (!inner.defined()) return inner;
@@ -49,14 +50,13 @@ void Code::loop(const Expr& count, const Body& body, int log2_chunk, const After
     const std::string outer_name = name("c"), inner_name = name("i");
     Code outer = inside();
     const Expr first = outer.let(
-        "first", Halide::cast<int64_t>(Variable::make(Halide::Int(32), outer_name)) * Expr(chunk));
+        "first", Halide::cast<int64_t>(Variable::make(Halide::Int(32), outer_name)) * Expr(kChunk));
     Code inner = outer.inside();
     const Expr index =
         inner.let("at", first + Halide::cast<int64_t>(Variable::make(Halide::Int(32), inner_name)));
     body(inner, index);
-    outer.add(range(inner_name, min(count - first, Expr(chunk)), std::move(inner)));
-    if (after_chunk) after_chunk(outer);
-    add(range(outer_name, (count + Expr(chunk - 1)) >> log2_chunk, std::move(outer)));
+    outer.add(range(inner_name, min(count - first, Expr(kChunk)), std::move(inner)));
+    add(range(outer_name, (count + Expr(kChunk - 1)) >> kLog2Chunk, std::move(outer)));
 }
 
 Stmt Code::finish() {

@@ -26,12 +26,9 @@ public:
     void add(Stmt statement);
     void when(const Expr& condition, Code then);
     // for (index = 0; index < count; ++index) body(code, index); count and index are i64. A loop of
-    // Halide counts in 32 bits, so this is one over chunks of 2^log2_chunk; after_chunk(code) ends
-    // each.
+    // Halide counts in 32 bits, so this is one over chunks.
     using Body = std::function<void(Code&, const Expr& index)>;
-    using After = std::function<void(Code&)>;
-    void loop(const Expr& count, const Body& body, int log2_chunk = 30,
-              const After& after_chunk = nullptr);
+    void loop(const Expr& count, const Body& body);
     Stmt finish();  // may be undefined: nothing was added
 
 private:

@@ -5,23 +5,22 @@
 #include <algorithm>
 #include <optional>
 
-#include "backends/halide/accumulator.h"
 #include "backends/halide/body.h"
 #include "backends/halide/emit_scalar.h"
+#include "backends/halide/reducer.h"
 
 namespace megjit::halide_backend {
 namespace {
 
 using namespace Halide::Internal;
 using codegen::Inner;
+using codegen::kChain;
 using codegen::KernelIR;
 using codegen::Lanes;
+using codegen::RowWalk;
 using Halide::cast;
 using runtime::ScalarInst;
 using runtime::ScalarOp;
-
-// A part of an f32 sum: so many vectors of each lane.
-constexpr int kLog2Part = 7;
 
 Expr i64(int64_t value) { return make_const(Halide::Int(64), value); }
 
@@ -29,11 +28,14 @@ class KernelEmitter {
 public:
     KernelEmitter(const KernelIR& kernel, int width)
         : kernel_(kernel),
-          levels_(kernel.levels()),
           code_(serial_),
           operands_(kernel, code_, Operands::of_kernel_fn()),
           body_(kernel, operands_, code_.let("zero", cast<int32_t>(hi_ >> 63))) {
-        lanes_ = width * vectors_a_piece();
+        lanes_ = width;
+        if (kernel.reduced > 0) {
+            plan_ = codegen::row_plan_of(kernel);
+            lanes_ = kernel.lanes == Lanes::last ? plan_.lanes : width * vectors_of_columns();
+        }
         find_uniform();
     }
 
@@ -46,12 +48,12 @@ public:
     }
 
 private:
-    // Short reductions keep several accumulators going: an addition takes longer than a load.
-    int vectors_a_piece() const {
+    // Several chains keep going: an addition takes longer than a load.
+    int vectors_of_columns() const {
         const bool is_dense = std::all_of(
             kernel_.inputs.begin(), kernel_.inputs.end(),
             [](const auto& input) { return input.inner != Inner::strided && input.by < 0; });
-        if (kernel_.reduced == 0 || !is_dense) return 1;
+        if (!is_dense) return 1;
         return kernel_.program.size() <= 8 ? 4 : kernel_.program.size() <= 24 ? 2 : 1;
     }
 
@@ -63,18 +65,29 @@ private:
             const ScalarInst& inst = kernel_.program[id];
             bool uniform = true;
             if (kernel_.lanes == Lanes::kept && kernel_.reduced > 0) uniform = false;
-            else if (levels_[static_cast<size_t>(id)].per_row) uniform = true;
-            else if (inst.op == ScalarOp::input) uniform = is_uniform_input(inst.bits);
+            else if (inst.op == ScalarOp::input)
+                uniform =
+                    codegen::reduction_read_by(kernel_, id) >= 0 || is_uniform_input(inst.bits);
             for (int k = 0; k < runtime::arity_of(inst.op); ++k)
                 uniform = uniform && uniform_[static_cast<size_t>(inst.args[k])];
             uniform_.push_back(uniform);
+            (uniform ? once_ : each_).push_back(id);
         }
     }
+    // Those of some instructions that are the same in all lanes of a run, or all others.
+    std::vector<int> among(const std::vector<int>& ids, bool uniform) const {
+        std::vector<int> some;
+        for (const int id : ids)
+            if (uniform_[static_cast<size_t>(id)] == uniform) some.push_back(id);
+        return some;
+    }
     bool is_uniform_input(size_t i) const {
+        const auto is_still = [&](const codegen::Operand& input) {
+            return input.inner == Inner::broadcast || input.per_row;
+        };
         const codegen::Operand& input = kernel_.inputs[i];
-        return input.inner == Inner::broadcast &&
-               (input.by < 0 ||
-                kernel_.inputs[static_cast<size_t>(input.by)].inner == Inner::broadcast);
+        return is_still(input) &&
+               (input.by < 0 || is_still(kernel_.inputs[static_cast<size_t>(input.by)]));
     }
 
     // ---- element-wise
@@ -93,9 +106,9 @@ private:
 
     void emit_run(Code& outer, const Bases& bases, const Expr& from, const Expr& to) {
         Code code = outer.inside();  // nothing is read in a run without elements
-        body_.emit(code, bases, {.at = i64(0)}, [&](size_t id) { return uniform_[id]; });
+        body_.emit(code, bases, {.at = i64(0)}, once_);
         emit_pieces(code, from, to, [&](Code& inner, const Piece& piece) {
-            body_.emit(inner, bases, piece, [&](size_t id) { return !uniform_[id]; });
+            body_.emit(inner, bases, piece, each_);
             for (size_t k = 0; k < kernel_.outputs.size(); ++k)
                 operands_.store(inner, k, bases, piece, body_.result(k));
         });
@@ -104,16 +117,14 @@ private:
 
     // Whole vectors, then the rest.
     using EmitPiece = std::function<void(Code&, const Piece&)>;
-    void emit_pieces(Code& code, const Expr& from, const Expr& to, const EmitPiece& emit_piece,
-                     int log2_chunk = 30, const Code::After& after_chunk = nullptr) {
+    void emit_pieces(Code& code, const Expr& from, const Expr& to, const EmitPiece& emit_piece) {
         const Expr count = code.let("count", to - from), whole = code.let("whole", count / lanes_);
         code.loop(whole, [&](Code& inner, const Expr& index) {
             emit_piece(inner, {.at = inner.let("at", from + index * lanes_), .lanes = lanes_});
-        }, log2_chunk, after_chunk);
+        });
         const Expr left = code.let("left", cast<int32_t>(count - whole * lanes_));
         Code rest = code.inside();
         emit_piece(rest, partial(rest, rest.let("at", from + whole * lanes_), lanes_, left));
-        if (after_chunk) after_chunk(rest);
         code.when(left > 0, std::move(rest));
     }
 
@@ -138,92 +149,101 @@ private:
         });
     }
 
-    // All passes over the reduced axes for one row, or for a vector of columns, which is `columns`.
+    // All walks over the reduced axes for one row, or for a vector of columns, which is `columns`.
     void emit_row(Code& code, const Bases& bases, const Piece& columns) {
         Expr count = i64(1);
         for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis)
             count = count * operands_.extent(axis);
         count = code.let("count", count);
-        for (int pass = 0; pass <= kernel_.passes(); ++pass) {
-            body_.emit(code, bases, columns,
-                       [&](size_t id) { return levels_[id].per_row && levels_[id].pass == pass; });
-            if (pass < kernel_.passes()) emit_pass(code, pass, bases, columns, count);
+        for (const RowWalk& walk : plan_.walks) {
+            body_.emit(code, bases, columns, walk.row);
+            if (walk.walks()) emit_walk(code, walk, bases, columns, count);
         }
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-            if (kernel_.outputs[k].per_row)
-                operands_.store(code, k, bases, columns, body_.result(k));
+        for (const size_t k : plan_.outputs)
+            operands_.store(code, k, bases, columns, body_.result(k));
     }
 
-    struct OpenPass {
-        Pass pass;
-        std::vector<std::optional<Accumulator>> accumulators;  // per reduction of the kernel
-        bool has_parts = false;
+    struct OpenWalk {
+        const RowWalk& walk;
+        std::vector<int> once, each;  // its instructions: those the same in a whole run, others
+        std::vector<Reducer> reducers = {};
     };
 
-    void emit_pass(Code& code, int number, const Bases& bases, const Piece& columns,
+    void emit_walk(Code& code, const RowWalk& walk, const Bases& bases, const Piece& columns,
                    const Expr& count) {
-        OpenPass open{.pass = pass_of(kernel_, levels_, number), .accumulators = {}};
-        const Pass& pass = open.pass;
-        open.accumulators.resize(kernel_.reductions.size());
-        for (size_t r : pass.reductions) {
-            const codegen::Reduction& reduction = kernel_.reductions[r];
-            open.accumulators[r].emplace(code, reduction.kind, kernel_.program[reduction.arg].type,
-                                         lanes_);
-            open.has_parts = open.has_parts || open.accumulators[r]->wants_parts();
-        }
+        OpenWalk open{walk, among(walk.elements, true), among(walk.elements, false)};
+        for (const codegen::Reduced& reduced : walk.reductions)
+            open.reducers.emplace_back(code, reduced, lanes_);
         emit_reduced(code, open, kernel_.kept(), bases, columns, i64(0));
-        for (size_t r : pass.reductions) {
-            const Accumulator& accumulator = *open.accumulators[r];
-            Accumulator::State state = accumulator.load(code);
-            if (kernel_.lanes == Lanes::last)
-                state = accumulator.of_all_lanes(code, std::move(state));
-            body_.set_reduced(r, accumulator.result(code, state, count));
+        for (size_t r = 0; r < open.reducers.size(); ++r) {
+            const Reducer& reducer = open.reducers[r];
+            Reducer::State state = reducer.load(code);
+            if (kernel_.lanes == Lanes::last) state = reducer.of_all_lanes(code, std::move(state));
+            body_.set_reduced(static_cast<size_t>(walk.reductions[r].reduction),
+                              reducer.result(code, state, count));
         }
     }
 
     // Loops over the reduced axes from `axis` on; `place` numbers what lies outside of them.
-    void emit_reduced(Code& code, const OpenPass& open, int axis, const Bases& bases,
+    void emit_reduced(Code& code, const OpenWalk& open, int axis, const Bases& bases,
                       const Piece& columns, const Expr& place) {
-        const bool is_last = axis + 1 == kernel_.rank;
         const Expr& extent = operands_.extent(axis);
-        const Code::After end_part = [&](Code& after) {
-            for (size_t r : open.pass.reductions)
-                if (open.accumulators[r]->wants_parts()) open.accumulators[r]->end_part(after);
-        };
-        const int log2_chunk = is_last && open.has_parts ? kLog2Part : 30;
-        if (is_last && kernel_.lanes == Lanes::last) {
-            body_.emit(code, bases, {.at = i64(0)},
-                       [&](size_t id) { return open.pass.needed[id] && uniform_[id]; });
-            const Expr first = code.let("place", place * extent);
-            emit_pieces(code, i64(0), extent, [&](Code& inner, const Piece& piece) {
-                body_.emit(inner, bases, piece,
-                           [&](size_t id) { return open.pass.needed[id] && !uniform_[id]; });
-                take(inner, open, bases, piece,
-                     Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
-            }, log2_chunk, open.has_parts ? end_part : nullptr);
-            return;
-        }
-        code.loop(extent, [&](Code& inner, const Expr& index) {
-            const Bases next = operands_.moved(inner, bases, axis, index);
-            const Expr next_place = inner.let("place", place * extent + index);
-            if (!is_last) return emit_reduced(inner, open, axis + 1, next, columns, next_place);
-            body_.emit(inner, next, columns, [&](size_t id) { return open.pass.needed[id]; });
-            take(inner, open, next, columns, spread(cast<int32_t>(next_place), lanes_));
-        }, log2_chunk, is_last && open.has_parts ? end_part : nullptr);
+        const Expr first = code.let("place", place * extent);
+        if (axis + 1 < kernel_.rank)
+            return code.loop(extent, [&](Code& inner, const Expr& index) {
+                emit_reduced(inner, open, axis + 1, operands_.moved(inner, bases, axis, index),
+                             columns, inner.let("place", first + index));
+            });
+        if (kernel_.lanes == Lanes::last) return emit_row_run(code, open, bases, first);
+        emit_groups(code, open, i64(1), [&](Code& inner, const Expr& from, const Expr& to) {
+            inner.loop(to - from, [&](Code& each, const Expr& index) {
+                const Expr row = each.let("row", from + index);
+                take(each, open, operands_.moved(each, bases, axis, row), columns,
+                     spread(cast<int32_t>(first + row), lanes_));
+            });
+        });
     }
 
-    // Adds the elements of a piece to the pass's reductions, and writes its outputs.
-    void take(Code& code, const OpenPass& open, const Bases& bases, const Piece& piece,
+    // A run of a row, whose element 0 is number `first` of it.
+    void emit_row_run(Code& code, const OpenWalk& open, const Bases& bases, const Expr& first) {
+        body_.emit(code, bases, {.at = i64(0)}, open.once);
+        emit_groups(code, open, i64(lanes_), [&](Code& inner, const Expr& from, const Expr& to) {
+            emit_pieces(inner, from, to, [&](Code& each, const Piece& piece) {
+                take(each, open, bases, piece,
+                     Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
+            });
+        });
+    }
+
+    // The last axis in groups of kChain * `step`; emit(code, from, to) takes what is in one.
+    using EmitGroup = std::function<void(Code&, const Expr& from, const Expr& to)>;
+    void emit_groups(Code& code, const OpenWalk& open, const Expr& step, const EmitGroup& emit) {
+        const Expr& extent = operands_.extent(kernel_.rank - 1);
+        if (open.reducers.empty()) return emit(code, i64(0), extent);
+        const Expr group = step * kChain;
+        code.loop((extent + group - 1) / group, [&](Code& inner, const Expr& index) {
+            for (const Reducer& reducer : open.reducers) reducer.start_chains(inner);
+            const Expr from = inner.let("from", index * group);
+            emit(inner, from, inner.let("to", min(from + group, extent)));
+            for (const Reducer& reducer : open.reducers) reducer.end_chains(inner);
+        });
+    }
+
+    // Adds the elements of a piece to the walk's reductions, and writes its outputs.
+    void take(Code& code, const OpenWalk& open, const Bases& bases, const Piece& piece,
               const Expr& place) {
         const Expr numbered = code.let("place", place);
-        for (size_t r : open.pass.reductions)
-            open.accumulators[r]->take(code, body_.value(kernel_.reductions[r].arg), numbered,
-                                       piece.mask);
-        for (size_t k : open.pass.outputs) operands_.store(code, k, bases, piece, body_.result(k));
+        body_.emit(code, bases, piece,
+                   kernel_.lanes == Lanes::last ? open.each : open.walk.elements);
+        for (size_t r = 0; r < open.reducers.size(); ++r)
+            open.reducers[r].take(code, body_.value(open.walk.reductions[r].arg), numbered,
+                                  kernel_.lanes == Lanes::last ? piece.mask : Expr());
+        for (const size_t k : open.walk.outputs)
+            operands_.store(code, k, bases, piece, body_.result(k));
     }
 
     const KernelIR& kernel_;
-    std::vector<KernelIR::Level> levels_;
+    codegen::RowPlan plan_;  // of reductions
     int serial_ = 0;
     const Expr lo_ = Variable::make(Halide::Int(64), "lo"),
                hi_ = Variable::make(Halide::Int(64), "hi");
@@ -232,6 +252,7 @@ private:
     Body body_;
     int lanes_ = 1;
     std::vector<bool> uniform_;  // per instruction
+    std::vector<int> once_, each_;  // those that are, and the others
 };
 
 }  // namespace

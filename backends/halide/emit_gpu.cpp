@@ -1,21 +1,21 @@
 #include "backends/halide/emit_gpu.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "backends/halide/accumulator.h"
 #include "backends/halide/body.h"
+#include "backends/halide/reducer.h"
 
 namespace megjit::halide_backend {
 namespace {
 
 using namespace Halide::Internal;
+using codegen::kChain;
 using codegen::KernelIR;
 using codegen::Lanes;
+using codegen::RowWalk;
 using Halide::cast;
 
 constexpr char kShared[] = "shared";  // words of the block's shared memory: there is one such array
-constexpr int kLog2Part = 7;  // an f32 sum of a thread grows in parts of so many elements
 
 // Halide lets LLVM contract products and sums for a GPU; a product with its rounding named is left
 // alone. LLVM has no fmod of its own there; libdevice's of f32 takes denormals for zero, that of
@@ -41,7 +41,6 @@ public:
     GpuEmitter(const KernelIR& kernel, Team team)
         : kernel_(kernel),
           team_(team),
-          levels_(kernel.levels()),
           code_(serial_),
           operands_(kernel, code_, arguments()),
           body_(kernel, operands_, code_.let("zero", cast<int32_t>(operands_.extent(0) >> 63))) {
@@ -103,6 +102,8 @@ private:
 
     // Elements thread, thread + all threads, ...
     void emit_elements() {
+        std::vector<int> all;
+        for (int id = 0; id < kernel_.program.size(); ++id) all.push_back(id);
         Expr count = make_one(Halide::Int(64));
         for (int axis = 0; axis < kernel_.rank; ++axis) count = count * operands_.extent(axis);
         const Expr blocks =
@@ -115,7 +116,7 @@ private:
             for (size_t k = 0; k < kernel_.outputs.size(); ++k)
                 bases[kernel_.inputs.size() + k] = element;  // row-major
             const Piece piece{.at = make_zero(Halide::Int(64))};
-            body_.emit(code, bases, piece, [](size_t) { return true; });
+            body_.emit(code, bases, piece, all);
             for (size_t k = 0; k < kernel_.outputs.size(); ++k)
                 operands_.store(code, k, bases, piece, body_.result(k));
         });
@@ -143,91 +144,99 @@ private:
             exists = code_.let("exists", column < extent);
         }
         const Piece here{.at = make_zero(Halide::Int(64))};
-        for (int number = 0; number <= kernel_.passes(); ++number) {
-            body_.emit(code_, bases, here, [&](size_t id) {
-                return levels_[id].per_row && levels_[id].pass == number;
-            });
-            if (number < kernel_.passes())
-                emit_pass(pass_of(kernel_, levels_, number), bases, exists);
+        const codegen::RowPlan plan = codegen::row_plan_of(kernel_);
+        for (const RowWalk& walk : plan.walks) {
+            body_.emit(code_, bases, here, walk.row);
+            if (walk.walks()) emit_walk(walk, bases, exists);
         }
         barrier();  // before a row's value is overwritten that another thread still reads
         Code last = code_.inside();
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-            if (kernel_.outputs[k].per_row) operands_.store(last, k, bases, here, body_.result(k));
+        for (const size_t k : plan.outputs) operands_.store(last, k, bases, here, body_.result(k));
         code_.when(exists && part_ == make_zero(Halide::Int(64)), std::move(last));
     }
 
-    void emit_pass(const Pass& pass, const Bases& bases, const Expr& exists) {
-        std::vector<std::optional<Accumulator>> accumulators(kernel_.reductions.size());
-        bool has_parts = false;
-        for (size_t r : pass.reductions) {
-            const codegen::Reduction& reduction = kernel_.reductions[r];
-            accumulators[r].emplace(code_, reduction.kind, kernel_.program[reduction.arg].type, 1);
-            has_parts = has_parts || accumulators[r]->wants_parts();
-        }
-        const Code::After end_part = [&](Code& after) {
-            for (size_t r : pass.reductions)
-                if (accumulators[r]->wants_parts()) accumulators[r]->end_part(after);
+    // A thread is a lane; a chain (codegen/row_plan.h) is what it takes next of the last axis.
+    void emit_walk(const RowWalk& walk, const Bases& bases, const Expr& exists) {
+        std::vector<Reducer> reducers;
+        for (const codegen::Reduced& reduced : walk.reductions)
+            reducers.emplace_back(code_, reduced, 1);
+        const auto take_last = [&](Code& code, const Bases& at, const Expr& first,
+                                   const Expr& index) {
+            const Expr coordinate = code.let("k", part_ + index * team_.parts);
+            take(code, walk, reducers, operands_.moved(code, at, kernel_.rank - 1, coordinate),
+                 code.let("place", first + coordinate), exists);
         };
-        const std::function<void(Code&, int, const Bases&, const Expr&)> walk =
+        const std::function<void(Code&, int, const Bases&, const Expr&)> over =
             [&](Code& code, int axis, const Bases& at, const Expr& place) {
-            const bool is_last = axis + 1 == kernel_.rank;
             const Expr& extent = operands_.extent(axis);
+            const Expr first = code.let("place", place * extent);
+            if (axis + 1 < kernel_.rank)
+                return code.loop(extent, [&](Code& inner, const Expr& index) {
+                    over(inner, axis + 1, operands_.moved(inner, at, axis, index),
+                         inner.let("place", first + index));
+                });
             const Expr count =
-                is_last ? (extent - part_ + (team_.parts - 1)) / team_.parts : extent;
-            code.loop(count,
-                      [&](Code& inner, const Expr& index) {
-                const Expr coordinate =
-                    inner.let("k", is_last ? part_ + index * team_.parts : index);
-                const Bases next = operands_.moved(inner, at, axis, coordinate);
-                const Expr next_place = inner.let("place", place * extent + coordinate);
-                if (is_last) take(inner, pass, accumulators, next, next_place, exists);
-                else walk(inner, axis + 1, next, next_place);
-            }, is_last && has_parts ? kLog2Part : 30,
-                      is_last && has_parts ? end_part : Code::After());
+                code.let("count", (extent - part_ + (team_.parts - 1)) / team_.parts);
+            code.loop((count + (kChain - 1)) / kChain, [&](Code& inner, const Expr& group) {
+                for (const Reducer& reducer : reducers) reducer.start_chains(inner);
+                const Expr from = inner.let("from", group * kChain);
+                inner.loop(min(count - from, kChain), [&](Code& each, const Expr& index) {
+                    take_last(each, at, first, each.let("index", from + index));
+                });
+                for (const Reducer& reducer : reducers) reducer.end_chains(inner);
+            });
         };
-        walk(code_, kernel_.kept(), bases, make_zero(Halide::Int(64)));
+        over(code_, kernel_.kept(), bases, make_zero(Halide::Int(64)));
         Expr count = make_one(Halide::Int(64));
         for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis)
             count = count * operands_.extent(axis);
-        for (size_t r : pass.reductions)
-            body_.set_reduced(
-                r, accumulators[r]->result(code_, of_all_parts(*accumulators[r]), count));
+        for (size_t r = 0; r < reducers.size(); ++r)
+            body_.set_reduced(static_cast<size_t>(walk.reductions[r].reduction),
+                              reducers[r].result(code_, of_all_parts(reducers[r]), count));
     }
 
-    void take(Code& code, const Pass& pass,
-              const std::vector<std::optional<Accumulator>>& accumulators, const Bases& bases,
-              const Expr& place, const Expr& exists) {
+    void take(Code& code, const RowWalk& walk, const std::vector<Reducer>& reducers,
+              const Bases& bases, const Expr& place, const Expr& exists) {
         const Piece here{.at = make_zero(Halide::Int(64))};
-        body_.emit(code, bases, here, [&](size_t id) { return pass.needed[id]; });
-        for (size_t r : pass.reductions)
-            accumulators[r]->take(code, body_.value(kernel_.reductions[r].arg),
-                                  cast<int32_t>(place), Expr());
+        body_.emit(code, bases, here, walk.elements);
+        for (size_t r = 0; r < reducers.size(); ++r)
+            reducers[r].take(code, body_.value(walk.reductions[r].arg), cast<int32_t>(place),
+                             Expr());
         Code stores = code.inside();
-        for (size_t k : pass.outputs) operands_.store(stores, k, bases, here, body_.result(k));
+        for (const size_t k : walk.outputs)
+            operands_.store(stores, k, bases, here, body_.result(k));
         code.when(exists, std::move(stores));
     }
 
     // The threads' states merged in a tree, through words of shared memory that no other merge
     // uses.
-    Accumulator::State of_all_parts(const Accumulator& accumulator) {
-        Accumulator::State state = accumulator.load(code_);
+    Reducer::State of_all_parts(const Reducer& reducer) {
+        Reducer::State state = reducer.load(code_);
         if (team_.parts == 1) return state;
-        const int first = shared_words_, threads = team_.threads();
-        shared_words_ += static_cast<int>(state.size()) * threads;
-        const auto put = [&](Code& code, const Accumulator::State& values) {
-            for (size_t i = 0; i < values.size(); ++i)
-                code.add(Store::make(kShared, Reinterpret::make(Halide::Int(32), values[i]),
-                                     thread_ + (first + static_cast<int>(i) * threads),
-                                     Halide::Parameter(), const_true(), ModulusRemainder()));
+        const int threads = team_.threads();
+        int first = shared_words_;
+        const auto words_of = [](const Expr& value) { return value.type().bits() / 32; };
+        for (const Expr& value : state) shared_words_ += words_of(value) * threads;
+        const auto place = [&](const Expr& thread, int word) {
+            return thread + (first + word * threads);
+        };
+        const auto put = [&](Code& code, const Reducer::State& values) {
+            int word = 0;
+            for (const Expr& value : values)
+                for (int w = 0; w < words_of(value); ++w)
+                    code.add(Store::make(kShared, word_of(value, w), place(thread_, word++),
+                                         Halide::Parameter(), const_true(), ModulusRemainder()));
         };
         const auto get = [&](Code& code, const Expr& thread) {
-            Accumulator::State values;
-            for (size_t i = 0; i < state.size(); ++i) {
-                const Expr word = Load::make(Halide::Int(32), kShared,
-                                             thread + (first + static_cast<int>(i) * threads), {},
-                                             Halide::Parameter(), const_true(), ModulusRemainder());
-                values.push_back(code.let("shared", Reinterpret::make(state[i].type(), word)));
+            Reducer::State values;
+            int word = 0;
+            for (const Expr& like : state) {
+                std::vector<Expr> words;
+                for (int w = 0; w < words_of(like); ++w)
+                    words.push_back(code.let(
+                        "word", Load::make(Halide::Int(32), kShared, place(thread, word++), {},
+                                           Halide::Parameter(), const_true(), ModulusRemainder())));
+                values.push_back(code.let("shared", of_words(like.type(), words)));
             }
             return values;
         };
@@ -235,13 +244,27 @@ private:
         for (int half = team_.parts / 2; half > 0; half /= 2) {
             barrier();
             Code lower = code_.inside();
-            const Accumulator::State merged = accumulator.merged(
+            const Reducer::State merged = reducer.merged(
                 lower, get(lower, thread_), get(lower, thread_ + half * team_.columns));
             put(lower, merged);
             code_.when(part_ < half, std::move(lower));
         }
         barrier();
         return get(code_, thread_ % team_.columns);
+    }
+
+    // Shared memory has words of 32 bits.
+    static Expr word_of(const Expr& value, int number) {
+        if (value.type().bits() == 32) return Reinterpret::make(Halide::Int(32), value);
+        const Expr bits = Reinterpret::make(Halide::UInt(64), value);
+        return Reinterpret::make(Halide::Int(32), cast<uint32_t>(bits >> (32 * number)));
+    }
+    static Expr of_words(const Halide::Type& type, const std::vector<Expr>& words) {
+        if (words.size() == 1) return Reinterpret::make(type, words[0]);
+        const auto bits = [&](size_t w) {
+            return cast<uint64_t>(Reinterpret::make(Halide::UInt(32), words[w]));
+        };
+        return Reinterpret::make(type, bits(0) | (bits(1) << 32));
     }
 
     void barrier() {
@@ -252,7 +275,6 @@ private:
 
     const KernelIR& kernel_;
     Team team_;
-    std::vector<KernelIR::Level> levels_;
     std::vector<DeviceArgument> arguments_;
     int serial_ = 0, shared_words_ = 0;
     Code code_;

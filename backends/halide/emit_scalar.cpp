@@ -31,7 +31,6 @@ Expr quotient(const Expr& a, const Expr& b) {
     return Let::make("divisor", b,
                      strict(Call::strict_div, a, Variable::make(b.type(), "divisor")));
 }
-Expr unordered(const Expr& a) { return Not::make(equal(a, a)); }  // NaN
 
 // One of LLVM's own functions. It is called lane by lane, and LLVM's SLP vectorizer makes one
 // vector instruction of the calls. Halide's functions of vectors (floor, ...) stop at 8 lanes, and
@@ -61,38 +60,14 @@ template <class Node>
 Expr wrapping(const Expr& a, const Expr& b) {
     return as_i32(Node::make(bits(a), bits(b)));
 }
-Expr negated(const Expr& a) { return wrapping<Sub>(unsigned_like(a, 0), a); }
 
 // No CPU divides vectors of integers. A quotient of two i32 in double is off by less than 2^-52 of
 // itself, and at least 2^-31 of itself away from the next integer unless it is one: its floor is
 // exact.
-Expr floor_div(const Expr& a, const Expr& b) {
+Expr divided(const Expr& a, const Expr& b) {
     const Type f64 = Halide::Float(64, a.type().lanes());
-    const Expr by_zero = EQ::make(b, unsigned_like(b, 0)),
-               by_minus_one = EQ::make(b, unsigned_like(b, ~0u));  // INT32_MIN / -1 wraps
-    const Expr divisor = Select::make(Or::make(by_zero, by_minus_one), unsigned_like(b, 1), b);
-    const Expr whole = Cast::make(
-        a.type(), llvm("llvm.floor.f64", {quotient(Cast::make(f64, a), Cast::make(f64, divisor))}));
-    return Select::make(by_zero, unsigned_like(a, 0),
-                        Select::make(by_minus_one, negated(a), whole));
-}
-
-// max: NaN of either operand wins, of equal operands the first. `b > a ? b : a` gives a when a is
-// NaN.
-Expr extremum(ScalarOp op, const Expr& a, const Expr& b) {
-    if (!a.type().is_float()) return op == ScalarOp::max ? Max::make(a, b) : Min::make(a, b);
-    const Expr best = Select::make(op == ScalarOp::max ? less(a, b) : less(b, a), b, a);
-    return Select::make(unordered(b), b, best);
-}
-
-Expr truncated(const Expr& x) {
-    const int lanes = x.type().lanes();
-    const auto f32 = [&](float value) {
-        return constant(ScalarType::f32, std::bit_cast<uint32_t>(value), lanes);
-    };
-    const Expr in_range = And::make(less_equal(f32(-0x1p31f), x), less(x, f32(0x1p31f)));
-    const Expr whole = Cast::make(Halide::Int(32, lanes), Select::make(in_range, x, f32(0)));
-    return Select::make(in_range, whole, constant(ScalarType::i32, 0x80000000u, lanes));
+    return Cast::make(a.type(),
+                      llvm("llvm.floor.f64", {quotient(Cast::make(f64, a), Cast::make(f64, b))}));
 }
 
 Expr apply_f32(ScalarOp op, const Expr& a, const Expr& b) {
@@ -102,8 +77,6 @@ Expr apply_f32(ScalarOp op, const Expr& a, const Expr& b) {
         case ScalarOp::mul: return strict(Call::strict_mul, a, b);
         case ScalarOp::div: return quotient(a, b);
         case ScalarOp::mod: return llvm("fmodf", {a, b});  // exact
-        case ScalarOp::max:
-        case ScalarOp::min: return extremum(op, a, b);
         case ScalarOp::lt: return less(a, b);
         case ScalarOp::le: return less_equal(a, b);
         case ScalarOp::eq: return equal(a, b);
@@ -113,26 +86,19 @@ Expr apply_f32(ScalarOp op, const Expr& a, const Expr& b) {
 }
 
 Expr apply_i32(ScalarOp op, const Expr& a, const Expr& b) {
-    const auto count = [&] {
-        return bitwise(Call::bitwise_and, bits(b),
-                       Cast::make(bits(b).type(), unsigned_like(b, 31)));
-    };
     switch (op) {
         case ScalarOp::add: return wrapping<Add>(a, b);
         case ScalarOp::sub: return wrapping<Sub>(a, b);
         case ScalarOp::mul: return wrapping<Mul>(a, b);
-        case ScalarOp::div: return floor_div(a, b);
-        case ScalarOp::mod:
-            return Select::make(EQ::make(b, unsigned_like(b, 0)), unsigned_like(a, 0),
-                                wrapping<Sub>(a, wrapping<Mul>(floor_div(a, b), b)));
-        case ScalarOp::max:
-        case ScalarOp::min: return extremum(op, a, b);
+        case ScalarOp::div: return divided(a, b);
+        case ScalarOp::max: return Max::make(a, b);
+        case ScalarOp::min: return Min::make(a, b);
         case ScalarOp::bit_and: return bitwise(Call::bitwise_and, a, b);
         case ScalarOp::bit_or: return bitwise(Call::bitwise_or, a, b);
         case ScalarOp::bit_xor: return bitwise(Call::bitwise_xor, a, b);
-        case ScalarOp::shl: return as_i32(bitwise(Call::shift_left, bits(a), count()));
-        case ScalarOp::shr: return bitwise(Call::shift_right, a, count());
-        case ScalarOp::shr_logical: return as_i32(bitwise(Call::shift_right, bits(a), count()));
+        case ScalarOp::shl: return as_i32(bitwise(Call::shift_left, bits(a), bits(b)));
+        case ScalarOp::shr: return bitwise(Call::shift_right, a, bits(b));
+        case ScalarOp::shr_logical: return as_i32(bitwise(Call::shift_right, bits(a), bits(b)));
         case ScalarOp::lt: return LT::make(a, b);
         case ScalarOp::le: return LE::make(a, b);
         case ScalarOp::eq: return EQ::make(a, b);
@@ -143,46 +109,32 @@ Expr apply_i32(ScalarOp op, const Expr& a, const Expr& b) {
 
 Expr apply_b1(ScalarOp op, const Expr& a, const Expr& b) {
     switch (op) {
-        case ScalarOp::bit_and:
-        case ScalarOp::min: return And::make(a, b);
-        case ScalarOp::bit_or:
-        case ScalarOp::max: return Or::make(a, b);
-        case ScalarOp::bit_xor:
-        case ScalarOp::ne: return NE::make(a, b);
-        case ScalarOp::eq: return EQ::make(a, b);
-        case ScalarOp::lt: return And::make(Not::make(a), b);
-        case ScalarOp::le: return Or::make(Not::make(a), b);
+        case ScalarOp::bit_and: return And::make(a, b);
+        case ScalarOp::bit_or: return Or::make(a, b);
+        case ScalarOp::bit_xor: return NE::make(a, b);
         default: return {};
     }
 }
 
 Expr apply_unary(ScalarOp op, const Expr& a) {
     const Type type = a.type();
-    if (type.is_bool()) {
-        if (op == ScalarOp::bit_not) return Not::make(a);
-        return op == ScalarOp::b1_to_i32 ? Select::make(a, unsigned_like(a, 1), unsigned_like(a, 0))
-                                         : Expr();
-    }
     const auto with_bits = [&](Call::IntrinsicOp how, uint32_t mask) {
         return as_f32(bitwise(how, as_i32(a), unsigned_like(a, mask)));
     };
     switch (op) {
-        case ScalarOp::neg:
-            return type.is_float() ? with_bits(Call::bitwise_xor, 0x80000000u) : negated(a);
-        case ScalarOp::abs:
-            return type.is_float() ? with_bits(Call::bitwise_and, 0x7FFFFFFFu)
-                                   : Max::make(a, negated(a));  // INT32_MIN stays
+        case ScalarOp::neg: return with_bits(Call::bitwise_xor, 0x80000000u);
+        case ScalarOp::abs: return with_bits(Call::bitwise_and, 0x7FFFFFFFu);
         case ScalarOp::sqrt: return llvm("llvm.sqrt.f32", {a});
         case ScalarOp::floor: return llvm("llvm.floor.f32", {a});
         case ScalarOp::ceil: return llvm("llvm.ceil.f32", {a});
         case ScalarOp::trunc: return llvm("llvm.trunc.f32", {a});
         case ScalarOp::round_even: return llvm("llvm.roundeven.f32", {a});
-        case ScalarOp::bit_not: return bitwise(Call::bitwise_xor, a, unsigned_like(a, ~0u));
-        case ScalarOp::f32_to_i32: return truncated(a);
+        case ScalarOp::f32_to_i32: return Cast::make(Halide::Int(32, type.lanes()), a);
+        case ScalarOp::b1_to_i32: return Select::make(a, unsigned_like(a, 1), unsigned_like(a, 0));
         case ScalarOp::i32_to_f32: return Cast::make(Halide::Float(32, type.lanes()), a);
         case ScalarOp::bits_f32_to_i32: return as_i32(a);
         case ScalarOp::bits_i32_to_f32: return as_f32(a);
-        default: return {};  // expanded before it came here
+        default: return {};  // not legal
     }
 }
 
@@ -227,18 +179,13 @@ Expr widen(DType dtype, const Expr& stored) {
         case DType::f16:
             return Halide::Internal::float16_to_float32(
                 Reinterpret::make(Halide::Float(16, lanes), stored));
-        case DType::bf16: {
-            const Expr wide = Cast::make(Halide::UInt(32, lanes), stored);
-            return as_f32(bitwise(Call::shift_left, wide,
-                                  Cast::make(wide.type(), constant(ScalarType::i32, 16, lanes))));
-        }
         case DType::i16: return Cast::make(i32, Reinterpret::make(Halide::Int(16, lanes), stored));
         case DType::i8: return Cast::make(i32, Reinterpret::make(Halide::Int(8, lanes), stored));
         case DType::u8:
         case DType::u16: return Cast::make(i32, stored);
+        case DType::bf16:
         case DType::b8:
-            return NE::make(stored, Cast::make(stored.type(), constant(ScalarType::i32, 0, lanes)));
-        case DType::c64: break;
+        case DType::c64: break;  // not legal
     }
     return {};
 }
@@ -251,25 +198,13 @@ Expr shorten(DType dtype, const Expr& value) {
         case DType::i32: return value;
         case DType::f16:
             return Reinterpret::make(stored, Cast::make(Halide::Float(16, lanes), value));
-        case DType::bf16: {
-            // On integers: the instruction of AVX512_BF16 takes denormals for zero.
-            const auto number = [&](uint32_t n) {
-                return Cast::make(Halide::UInt(32, lanes), constant(ScalarType::i32, n, lanes));
-            };
-            const Expr all = bits(value), high = bitwise(Call::shift_right, all, number(16));
-            const Expr odd = bitwise(Call::bitwise_and, high, number(1));
-            const Expr rounded = bitwise(
-                Call::shift_right, Add::make(all, Add::make(odd, number(0x7FFF))), number(16));
-            return Cast::make(stored,
-                              Select::make(unordered(value),
-                                           bitwise(Call::bitwise_or, high, number(0x40)), rounded));
-        }
         case DType::i16:
         case DType::u16:
         case DType::i8:
         case DType::u8: return Cast::make(stored, bits(value));
-        case DType::b8: return Cast::make(stored, value);
-        case DType::c64: break;
+        case DType::bf16:
+        case DType::b8:
+        case DType::c64: break;  // not legal
     }
     return {};
 }
@@ -289,7 +224,7 @@ Expr emit(const runtime::ScalarInst& inst, std::span<const Expr> v) {
     switch (inst.op) {
         case ScalarOp::constant: return constant(inst.type, inst.bits);
         case ScalarOp::select: return Select::make(v[0], v[1], v[2]);
-        case ScalarOp::narrow: return widen(inst.narrow_to, shorten(inst.narrow_to, v[0]));
+        case ScalarOp::narrow: return widen(DType::f16, shorten(DType::f16, v[0]));
         case ScalarOp::fma: return llvm("llvm.fma.f32", {v[0], v[1], v[2]});
         default:
             return runtime::arity_of(inst.op) == 1 ? apply_unary(inst.op, v[0])

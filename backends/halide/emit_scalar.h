@@ -1,6 +1,6 @@
-// backends/halide/emit_scalar.h -- one scalar instruction over any number of lanes, as a Halide
-// expression. Nothing is contracted, reordered or simplified: lanes hold the bits that the
-// interpreter computes.
+// backends/halide/emit_scalar.h -- one legal scalar instruction (codegen/legalize.h) over any
+// number of lanes, as a Halide expression. Nothing is contracted, reordered or simplified: lanes
+// hold the bits that the interpreter computes.
 #pragma once
 
 #include <Halide.h>
@@ -25,7 +25,7 @@ Halide::Expr shorten(runtime::DType dtype, const Halide::Expr& value);  // and b
 // `value`, an f32, in a way that LLVM cannot look through; `opaque_zero` is an i32 that it cannot
 // know.
 Halide::Expr fenced(const Halide::Expr& value, const Halide::Expr& opaque_zero);
-// Of two values of one type, by the rules of the op: NaN wins in max and min, i32 wraps.
+// Of two values of one type.
 Halide::Expr apply(runtime::ScalarOp op, const Halide::Expr& a, const Halide::Expr& b);
 // `v` holds the values of inst.args, all of the same number of lanes.
 Halide::Expr emit(const runtime::ScalarInst& inst, std::span<const Halide::Expr> v);

@@ -30,10 +30,10 @@ Plan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     return {.columns = 32, .parts = std::min(parts, 8)};
 }
 
-// A reduction merges the states of its threads through words of its own: three at most (count,
-// mean, squares).
+// A reduction merges the lanes of its threads through memory of its own: two f64 at most (sum and
+// squares).
 uint32_t shared_bytes(const KernelIR& kernel, const Plan& plan) {
-    return static_cast<uint32_t>(3 * sizeof(float) * kernel.reductions.size()) *
+    return static_cast<uint32_t>(2 * sizeof(double) * kernel.reductions.size()) *
            static_cast<uint32_t>(plan.columns * plan.parts);
 }
 

@@ -9,6 +9,7 @@
 #include "backends/halide/abi.h"
 #include "backends/halide/emit.h"
 #include "backends/halide/emit_gpu.h"
+#include "codegen/legalize.h"
 #include "runtime/error.h"
 #include "runtime/isa.h"
 
@@ -47,9 +48,8 @@ codegen::KernelIR kernel_of(std::string_view text) {
     codegen::KernelIR kernel = codegen::parse_kernel(text);
     if (const std::string fault = fault_of(kernel); !fault.empty())
         throw runtime::InternalError("unsound kernel: " + fault);
-    for (const runtime::ScalarInst& inst : kernel.program.insts())
-        if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
-            throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+    if (const std::string what = illegal_in(kernel); !what.empty())
+        throw runtime::InternalError("not legal: " + what);
     return kernel;
 }
 

@@ -1,25 +1,26 @@
 // Columns, lanes over the last kept axis: a unit is a block of kColumnBlock columns, or what is
-// left of them. A walk goes down the reduced axes row by row, several rows at once in short bodies,
-// and along each row vector by vector over all columns at hand. So memory is read in its order, and
-// every body stands there once; accumulators and values of columns lie on the stack.
+// left of them. A walk goes down the reduced axes by groups of rows, a chain in each column
+// (codegen/row_plan.h), and along each group vector by vector over all columns at hand. So memory
+// is read in its order; lanes and values of columns lie on the stack, chains in registers. Short
+// bodies stand there once for each row of a group, others once.
 //
 // The first of some neighboring units walks for all of them: a row of 64 columns is too short for
 // the CPU to fetch it ahead. (Sums of 16 to 64 MB took twice the time.) No column depends on its
 // neighbors, so this changes no bits.
 #include "backends/mlir/emit.h"
-#include "backends/mlir/passes.h"
+#include "backends/mlir/walks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace megjit::mlir_backend {
 namespace {
 
 using namespace mlir;
+using codegen::kChain;
 using codegen::kColumnBlock;
+using codegen::RowWalk;
 using runtime::ScalarOp;
 
-// Rows that are added up in f32 before f64 takes over.
-constexpr int64_t kRowsAtOnce = 512;
-// Units that walk together: their accumulators stay in the L1 cache; what several passes read, in
+// Units that walk together: their accumulators stay in the L1 cache; what several walks read, in
 // the L2 cache.
 constexpr int64_t kMostTogether = 16, kStackBytes = 16384, kCachedElements = int64_t{1} << 17;
 
@@ -28,12 +29,12 @@ public:
     explicit ColumnEmitter(Frame& frame)
         : f_(frame),
           b_(frame.b),
-          passes_(plan_passes(frame.kernel)),
+          plan_(codegen::row_plan_of(frame.kernel)),
           slots_(static_cast<size_t>(frame.kernel.program.size())) {
         int64_t bytes = 0;  // of the stack, for each column
-        for (const Pass& pass : passes_)
-            bytes += 24 * static_cast<int64_t>(pass.reductions.size()) +
-                     4 * static_cast<int64_t>(pass.row.size());
+        for (const RowWalk& walk : plan_.walks)
+            bytes += 16 * static_cast<int64_t>(walk.reductions.size()) +
+                     4 * static_cast<int64_t>(walk.row.size());
         together_ = std::clamp<int64_t>(kStackBytes / std::max<int64_t>(bytes * kColumnBlock, 1), 1,
                                         kMostTogether);
     }
@@ -71,8 +72,8 @@ private:
     };
 
     Value units_together() {
-        const auto walks = std::count_if(passes_.begin(), passes_.end(),
-                                         [](const Pass& pass) { return pass.walks(); });
+        const auto walks = std::count_if(plan_.walks.begin(), plan_.walks.end(),
+                                         [](const RowWalk& walk) { return walk.walks(); });
         if (walks < 2) return f_.index(together_);
         const Value rows = arith::MaxSIOp::create(b_, row_elements(f_), f_.index(1));
         const Value cached =
@@ -81,9 +82,12 @@ private:
     }
 
     void emit_columns(const Values& bases) {
-        for (size_t p = 0; p < passes_.size(); ++p) {
-            for_vectors([&](Value v, const Piece& piece) { emit_between(p, bases, v, piece); });
-            if (passes_[p].walks()) emit_walk(passes_[p], bases);
+        const RowWalk* before = nullptr;
+        for (const RowWalk& walk : plan_.walks) {
+            for_vectors(
+                [&](Value v, const Piece& piece) { emit_between(before, walk, bases, v, piece); });
+            if (walk.walks()) emit_walk(walk, bases);
+            before = &walk;
         }
     }
 
@@ -98,94 +102,105 @@ private:
         });
     }
 
-    // Before pass p: the results of the pass before, and the values of columns that they make
-    // known.
-    void emit_between(size_t p, const Values& bases, Value v, const Piece& piece) {
-        const Pass& pass = passes_[p];
-        Values values = known_values(v);
-        if (p > 0 && !passes_[p - 1].reductions.empty()) {
-            Reducer before(f_, passes_[p - 1].reductions);
-            set_results(f_.kernel, passes_[p - 1],
-                        before.results(load(totals_, v), row_elements(f_)), values);
+    // Before a walk: the results of the one before, and the values of columns that they make known.
+    void emit_between(const RowWalk* before, const RowWalk& walk, const Values& bases, Value v,
+                      const Piece& piece) {
+        Values values = known_values(v), reduced(f_.kernel.reductions.size());
+        if (before && !before->reductions.empty()) {
+            const Values results =
+                Reducer(f_, before->reductions).results(load(totals_, v), row_elements(f_));
+            for (size_t r = 0; r < results.size(); ++r)
+                reduced[static_cast<size_t>(before->reductions[r].reduction)] = results[r];
         }
-        f_.evaluate(pass.row, bases, piece, values);
+        evaluate_row(f_, walk, bases, piece, reduced, values);
         remember(v, values);
-        if (p + 1 == passes_.size()) return f_.store(row_outputs(f_.kernel), bases, piece, values);
-        const Values start = Reducer(f_, pass.reductions).start_total();
+        if (&walk == &plan_.walks.back()) return f_.store(plan_.outputs, bases, piece, values);
+        const Values start = Reducer(f_, walk.reductions).start_lanes();
         totals_ = slots_for(start);
         store(totals_, v, start);
     }
 
-    // Sums are accumulated by parts; whatever loses no digits right in the totals.
-    void emit_walk(const Pass& pass, const Values& bases) {
-        Reducer reducer(f_, pass.reductions);
-        const bool by_parts = reducer.loses_digits();
-        const std::vector<Slot> states = by_parts ? slots_for(reducer.start()) : totals_;
-        for_runs(f_, bases, by_parts ? kRowsAtOnce : 0, {}, [&](const Run& run, const Values&) {
-            if (by_parts)
-                for_vectors([&](Value v, const Piece&) { store(states, v, reducer.start()); });
-            emit_run(pass, reducer, run, states);
-            if (!by_parts) return Values();
-            const Value count =
-                reducer.counts() ? f_.splat(f32_of(f_.sub(run.to, run.from))) : Value();
-            for_vectors([&](Value v, const Piece&) {
-                store(totals_, v, reducer.absorb(load(totals_, v), load(states, v), count));
-            });
-            return Values();
-        });
-    }
-
-    // Several rows at a time make up for the way through memory that accumulators take.
-    void emit_run(const Pass& pass, Reducer& reducer, const Run& run,
-                  const std::vector<Slot>& states) {
-        const int64_t rows = pass.reductions.empty() || pass.elements.size() > 20 ? 1
-                             : pass.elements.size() > 4                           ? 2
-                                                                                  : 4;
-        Value rest = run.from;
-        const auto emit = [&](int64_t step) {
-            return [&, step](Value row, const Values&) {
-                emit_rows(pass, reducer, run, row, step, states);
+    void emit_walk(const RowWalk& walk, const Values& bases) {
+        Reducer reducer(f_, walk.reductions);
+        for_runs(f_, bases, {}, [&](const Run& run, const Values&) {
+            if (walk.reductions.empty()) {
+                f_.loop(f_.index(0), run.length, 1, {}, [&](Value row, const Values&) {
+                    for_vectors([&](Value v, const Piece& piece) {
+                        emit_rows(walk, run, row, 1, v, piece);
+                    });
+                    return Values();
+                });
                 return Values();
-            };
-        };
-        if (rows > 1) {
-            const Value steps =
-                arith::DivUIOp::create(b_, f_.sub(run.to, run.from), f_.index(rows));
-            rest = f_.add(run.from, f_.mul(steps, f_.index(rows)));
-            f_.loop(run.from, rest, rows, {}, emit(rows));
-        }
-        f_.loop(rest, run.to, 1, {}, emit(1));
-    }
-
-    void emit_rows(const Pass& pass, Reducer& reducer, const Run& run, Value first, int64_t rows,
-                   const std::vector<Slot>& states) {
-        std::vector<Values> bases;
-        std::vector<Reducer::Step> steps(
-            static_cast<size_t>(rows));  // lanes that take no part compute what nobody stores
-        for (size_t r = 0; r < steps.size(); ++r) {
-            const Value row = f_.add(first, f_.index(static_cast<int64_t>(r)));
-            bases.push_back(f_.along(run.bases, f_.kernel.rank - 1, row));
-            if (reducer.needs_places())
-                steps[r].place = f_.splat(f_.i32_of(f_.add(run.place, row)));
-            if (!reducer.counts()) continue;
-            const Value count = f32_of(f_.add(f_.sub(row, run.from), f_.index(1)));
-            steps[r].share = f_.splat(arith::DivFOp::create(
-                b_, arith::ConstantOp::create(b_, b_.getF32FloatAttr(1)), count));
-        }
-        for_vectors([&](Value v, const Piece& piece) {
-            std::vector<Values> values(steps.size(), known_values(v));
-            f_.evaluate(pass.elements, bases, piece, values);
-            Values state = load(states, v);
-            for (size_t r = 0; r < steps.size(); ++r) {
-                f_.store(pass.outputs, bases[r], piece, values[r]);
-                state = reducer.step(state, values[r], steps[r]);
             }
-            store(states, v, state);
+            Value rest = f_.index(0);
+            if (walk.is_short()) {
+                rest = f_.sub(run.length, arith::RemUIOp::create(b_, run.length, f_.index(kChain)));
+                f_.loop(f_.index(0), rest, kChain, {}, [&](Value first, const Values&) {
+                    for_vectors([&](Value v, const Piece& piece) {
+                        emit_group(walk, reducer, run, first, v, piece);
+                    });
+                    return Values();
+                });
+            }
+            return f_.loop(rest, run.length, kChain, {}, [&](Value first, const Values&) {
+                const Value end = f_.smaller(run.length, f_.add(first, f_.index(kChain)));
+                for_vectors([&](Value v, const Piece& piece) {
+                    emit_group_by_loop(walk, reducer, run, first, end, v, piece);
+                });
+                return Values();
+            });
         });
     }
 
-    Value f32_of(Value number) {
-        return arith::SIToFPOp::create(b_, b_.getF32Type(), f_.i32_of(number));
+    // A whole group from row `first` on.
+    void emit_group(const RowWalk& walk, Reducer& reducer, const Run& run, Value first, Value v,
+                    const Piece& piece) {
+        const std::vector<Values> values = emit_rows(walk, run, first, kChain, v, piece);
+        Values chains = reducer.start_chains(), lanes = load(totals_, v);
+        for (int64_t k = 0; k < kChain; ++k)
+            take(reducer, run, f_.add(first, f_.index(k)), values[static_cast<size_t>(k)], chains,
+                 lanes);
+        store(totals_, v, reducer.with_chains(lanes, chains));
+    }
+
+    // Rows first..end, of one group.
+    void emit_group_by_loop(const RowWalk& walk, Reducer& reducer, const Run& run, Value first,
+                            Value end, Value v, const Piece& piece) {
+        Values state = reducer.start_chains();
+        const auto size = static_cast<ptrdiff_t>(state.size());
+        state.append(load(totals_, v));
+        const auto split = [&](const Values& all) {
+            return std::pair(Values(all.begin(), all.begin() + size),
+                             Values(all.begin() + size, all.end()));
+        };
+        state = f_.loop(first, end, 1, state, [&](Value row, const Values& own) {
+            auto [chains, lanes] = split(own);
+            take(reducer, run, row, emit_rows(walk, run, row, 1, v, piece)[0], chains, lanes);
+            chains.append(lanes);
+            return chains;
+        });
+        const auto [chains, lanes] = split(state);
+        store(totals_, v, reducer.with_chains(lanes, chains));
+    }
+
+    // The elements of one vector of columns in some rows, all read before any is written.
+    std::vector<Values> emit_rows(const RowWalk& walk, const Run& run, Value first, int64_t rows,
+                                  Value v, const Piece& piece) {
+        std::vector<Values> bases;
+        for (int64_t r = 0; r < rows; ++r)
+            bases.push_back(f_.along(run.bases, f_.kernel.rank - 1, f_.add(first, f_.index(r))));
+        std::vector<Values> values(bases.size(), known_values(v));
+        f_.evaluate(walk.elements, bases, piece, values);
+        for (size_t r = 0; r < bases.size(); ++r)
+            f_.store(walk.outputs, bases[r], piece, values[r]);
+        return values;
+    }
+
+    void take(Reducer& reducer, const Run& run, Value row, const Values& values, Values& chains,
+              Values& lanes) {
+        Reducer::Step step;  // lanes that take no part compute what nobody stores
+        if (reducer.needs_places()) step.place = f_.splat(f_.i32_of(f_.add(run.place, row)));
+        reducer.take(chains, lanes, values, step);
     }
 
     // ---- the stack
@@ -232,11 +247,11 @@ private:
 
     Frame& f_;
     ImplicitLocOpBuilder& b_;
-    const std::vector<Pass> passes_;
+    const codegen::RowPlan plan_;
     int64_t together_ = 1;  // units at most
     Value columns_;  // of the units at hand
     std::vector<Slot> slots_;  // per instruction: its values of columns, once they are known
-    std::vector<Slot> totals_;  // of the pass at hand
+    std::vector<Slot> totals_;  // lanes of the walk at hand
 };
 
 }  // namespace

@@ -1,33 +1,30 @@
 // Rows, lanes over the last axis: a unit is one index of the kept axes. Values of a row are vectors
 // whose lanes are all alike.
 //
-// A run along the last axis is accumulated by a loop over several vectors at once, each with
-// accumulators of its own, so that additions need not wait for each other, and a loop over single
-// masked vectors for the rest. Bodies that are long stand there once: they have enough to do
-// between two additions.
+// The lanes of a row (codegen/row_plan.h) are several vectors where the CPU's are narrower. A group
+// of elements, a chain in each lane, stands in the code as a whole where its body is short, else it
+// is a loop over whole pieces, and one piece for the rest. (A long body stands there once, and
+// branches where it reads and writes.)
 #include "backends/mlir/emit.h"
-#include "backends/mlir/passes.h"
+#include "backends/mlir/walks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace megjit::mlir_backend {
 namespace {
 
 using namespace mlir;
+using codegen::kChain;
+using codegen::RowPlan;
+using codegen::RowWalk;
 
-// Elements of a row that are added up in f32 before f64 takes over; a multiple of all vectors of
-// one step.
-constexpr int64_t kRowBlock = 8192;
-
-// One part of the elements of a run, and how many each of its lanes holds.
-struct Part {
-    Values states;
-    Value count;  // i64, if the reductions count
-};
+constexpr int64_t kVectorsAtOnce = 4;  // of short walks that reduce nothing
 
 class RowEmitter {
 public:
     explicit RowEmitter(Frame& frame)
-        : f_(frame), b_(frame.b), passes_(plan_passes(frame.kernel)) {}
+        : f_(frame),
+          plan_(codegen::row_plan_of(frame.kernel)),
+          vectors_(static_cast<size_t>(plan_.lanes / frame.target.width)) {}
 
     void emit() {
         std::vector<UnitAxis> axes;
@@ -42,121 +39,183 @@ public:
 private:
     void emit_row(const Values& bases) {
         values_.assign(static_cast<size_t>(f_.kernel.program.size()), Value());
-        for (const Pass& pass : passes_) {
-            f_.evaluate(pass.row, bases, {f_.index(0)}, values_);
-            if (!pass.walks()) continue;
-            Reducer reducer(f_, pass.reductions);
-            const int64_t block = reducer.loses_digits() ? kRowBlock : 0;
-            const Values totals = for_runs(f_, bases, block, reducer.start_total(),
-                                           [&](const Run& run, const Values& state) {
-                return emit_run(pass, reducer, run, state);
-            });
-            if (!pass.reductions.empty())
-                set_results(f_.kernel, pass,
-                            reducer.results(reducer.fold(totals), row_elements(f_)), values_);
+        reduced_.assign(f_.kernel.reductions.size(), Value());
+        for (const RowWalk& walk : plan_.walks) {
+            evaluate_row(f_, walk, bases, {f_.index(0)}, reduced_, values_);
+            if (!walk.walks()) continue;
+            if (walk.reductions.empty()) emit_stores(walk, bases);
+            else emit_reductions(walk, bases);
         }
-        for (const size_t k : row_outputs(f_.kernel)) f_.store_lane0(k, bases, values_);
+        for (const size_t k : plan_.outputs) f_.store_lane0(k, bases, values_);
     }
 
-    // Vectors of one step of the loop.
-    static int64_t vectors_of(const Pass& pass) {
-        if (pass.elements.size() > 20) return 0;  // none: all goes the way of the rest
-        return pass.elements.size() <= 8 ? 4 : 2;
-    }
-
-    Values emit_run(const Pass& pass, Reducer& reducer, const Run& run, const Values& totals) {
-        const int64_t vectors = vectors_of(pass);
-        Part part{reducer.start(), f_.index(0)};
-        Value rest = run.from;
-        if (vectors > 0) part = emit_whole(pass, reducer, run, vectors, rest);
-        const int64_t width = f_.target.width;
-        const Values states =
-            f_.loop(rest, run.to, width, part.states, [&](Value at, const Values& state) {
-            const Value ahead = f_.sub(run.to, at);
-            const Piece piece = vectors > 0 ? f_.partial(at, f_.smaller(ahead, f_.index(width)))
-                                            : f_.either(at, ahead);
-            return emit_piece(pass, reducer, run, piece, state,
-                              f_.add(part.count, vectors_in(f_.sub(at, rest), f_.index(width))));
-        });
-        if (pass.reductions.empty()) return {};
-        return reducer.absorb(
-            totals, states,
-            reducer.counts() ? f32_of(lane_counts(part.count, f_.sub(run.to, rest))) : Value());
-    }
-
-    // As many steps as there are; `rest` becomes where they end.
-    Part emit_whole(const Pass& pass, Reducer& reducer, const Run& run, int64_t vectors,
-                    Value& rest) {
-        const int64_t width = f_.target.width, step = vectors * width;
-        const Value steps = vectors_in(f_.sub(run.to, run.from), f_.index(step));
-        rest = f_.add(run.from, f_.mul(steps, f_.index(step)));
-        Values start;
-        for (int64_t v = 0; v < vectors; ++v) start.append(reducer.start());
-        const size_t size = start.size() / static_cast<size_t>(vectors);
-        const auto states_of = [&](const Values& all, int64_t v) {
-            return Values(ArrayRef<Value>(all).slice(static_cast<size_t>(v) * size, size));
-        };
-        const Values end = f_.loop(run.from, rest, step, start, [&](Value at, const Values& state) {
-            const Value before = vectors_in(f_.sub(at, run.from), f_.index(step));
-            Values next;
-            for (int64_t v = 0; v < vectors; ++v)
-                next.append(emit_piece(pass, reducer, run, {f_.add(at, f_.index(v * width))},
-                                       states_of(state, v), before));
-            return next;
-        });
-        std::vector<Values> parts;
-        for (int64_t v = 0; v < vectors; ++v) parts.push_back(states_of(end, v));
-        Value count = steps;
-        for (; parts.size() > 1; count = f_.add(count, count)) {
-            const Value lanes = reducer.counts() ? f32_of(f_.splat(f_.i32_of(count))) : Value();
-            for (size_t v = 0; v < parts.size() / 2; ++v)
-                parts[v] = reducer.merge(parts[2 * v], lanes, parts[2 * v + 1], lanes);
-            parts.resize(parts.size() / 2);
-        }
-        return {parts[0], count};
-    }
-
-    // `before`: how many elements each lane of the part holds already.
-    Values emit_piece(const Pass& pass, Reducer& reducer, const Run& run, const Piece& piece,
-                      const Values& states, Value before) {
+    Values emit_piece(const RowWalk& walk, const Run& run, const Piece& piece) {
         Values values = values_;
-        f_.evaluate(pass.elements, run.bases, piece, values);
-        f_.store(pass.outputs, run.bases, piece, values);
+        f_.evaluate(walk.elements, run.bases, piece, values);
+        f_.store(walk.outputs, run.bases, piece, values);
+        return values;
+    }
+
+    void emit_stores(const RowWalk& walk, const Values& bases) {
+        const int64_t width = f_.target.width;
+        for_runs(f_, bases, {}, [&](const Run& run, const Values&) {
+            Value rest = f_.index(0);
+            if (walk.is_short()) {
+                rest = whole(run.length, kVectorsAtOnce * width);
+                f_.loop(f_.index(0), rest, kVectorsAtOnce * width, {},
+                        [&](Value at, const Values&) {
+                    for (int64_t v = 0; v < kVectorsAtOnce; ++v)
+                        emit_piece(walk, run, {f_.add(at, f_.index(v * width))});
+                    return Values();
+                });
+            }
+            return f_.loop(rest, run.length, width, {}, [&](Value at, const Values&) {
+                emit_piece(walk, run, f_.either(at, f_.sub(run.length, at)));
+                return Values();
+            });
+        });
+    }
+
+    // The lanes of all accumulators, vector after vector.
+    void emit_reductions(const RowWalk& walk, const Values& bases) {
+        Reducer reducer(f_, walk.reductions);
+        Values start;
+        for (size_t v = 0; v < vectors_; ++v) start.append(reducer.start_lanes());
+        const Values lanes = for_runs(f_, bases, start, [&](const Run& run, const Values& state) {
+            const int64_t group = kChain * plan_.lanes;
+            const auto by_loop = [&](Value at, const Values& own) {
+                const Value end = f_.smaller(run.length, f_.add(at, f_.index(group)));
+                return emit_group_by_loop(walk, reducer, run, at, end, own);
+            };
+            if (!walk.is_short()) return f_.loop(f_.index(0), run.length, group, state, by_loop);
+            const Value rest = whole(run.length, group);
+            const Values after =
+                f_.loop(f_.index(0), rest, group, state, [&](Value at, const Values& own) {
+                return emit_group(walk, reducer, run, at, own);
+            });
+            return f_.choose(f_.less(rest, run.length), ValueRange(after).getTypes(),
+                             [&] { return by_loop(rest, after); }, [&] { return after; });
+        });
+        const Values results = reducer.results(reducer.folded(split(lanes)), row_elements(f_));
+        for (size_t r = 0; r < results.size(); ++r)
+            reduced_[static_cast<size_t>(walk.reductions[r].reduction)] = results[r];
+    }
+
+    // A whole group from `first` on.
+    Values emit_group(const RowWalk& walk, Reducer& reducer, const Run& run, Value first,
+                      const Values& state) {
+        std::vector<Values> lanes = split(state);
+        std::vector<Values> chains(vectors_, reducer.start_chains());
+        for (int64_t k = 0; k < kChain; ++k)
+            for (size_t v = 0; v < vectors_; ++v) {
+                const Piece piece{f_.add(first, f_.index(k * plan_.lanes + offset_of(v)))};
+                take(walk, reducer, run, piece, chains[v], lanes[v]);
+            }
+        return joined(reducer, lanes, chains);
+    }
+
+    // Chains and lanes of all vectors, as one list and apart.
+    struct State {
+        std::vector<Values> chains, lanes;
+    };
+    State apart(const Reducer& reducer, const Values& all) const {
+        const auto middle = all.begin() + static_cast<ptrdiff_t>(vectors_ * reducer.chain_values());
+        return {split(Values(all.begin(), middle)), split(Values(middle, all.end()))};
+    }
+    static Values together(const State& state) {
+        Values all;
+        for (const auto* part : {&state.chains, &state.lanes})
+            for (const Values& own : *part) all.append(own);
+        return all;
+    }
+
+    // Elements first..end, of one group.
+    Values emit_group_by_loop(const RowWalk& walk, Reducer& reducer, const Run& run, Value first,
+                              Value end, const Values& lanes) {
+        const bool is_once = walk.elements.size() >= kLongBody;
+        Values state =
+            together({std::vector<Values>(vectors_, reducer.start_chains()), split(lanes)});
+        const Value rest = is_once ? end : f_.add(first, whole(f_.sub(end, first), plan_.lanes));
+        state = f_.loop(first, rest, plan_.lanes, state, [&](Value at, const Values& own) {
+            return take_all(walk, reducer, run, at, is_once ? end : Value(), own);
+        });
+        if (!is_once)
+            state = f_.choose(f_.less(rest, end), ValueRange(state).getTypes(), [&] {
+                return take_all(walk, reducer, run, rest, end, state);
+            }, [&] { return state; });
+        const State all = apart(reducer, state);
+        return joined(reducer, all.lanes, all.chains);
+    }
+
+    // One element of each lane, from `at` on; those before `end` where it is there.
+    Values take_all(const RowWalk& walk, Reducer& reducer, const Run& run, Value at, Value end,
+                    const Values& state) {
+        State all = apart(reducer, state);
+        for (size_t v = 0; v < vectors_; ++v) {
+            const Value from = f_.add(at, f_.index(offset_of(v)));
+            if (!end) take(walk, reducer, run, {from}, all.chains[v], all.lanes[v]);
+            else take_before(walk, reducer, run, from, v > 0, end, all.chains[v], all.lanes[v]);
+        }
+        return together(all);
+    }
+
+    void take(const RowWalk& walk, Reducer& reducer, const Run& run, const Piece& piece,
+              Values& chains, Values& lanes) {
+        const Values values = emit_piece(walk, run, piece);
         Reducer::Step step{.mask = f_.mask_of(piece)};
         if (reducer.needs_places())
-            step.place =
-                f_.add(f_.splat(f_.i32_of(f_.add(run.place, piece.at))), f_.lanes(b_.getI32Type()));
-        if (reducer.counts()) {
-            const Value count = arith::SIToFPOp::create(b_, b_.getF32Type(),
-                                                        f_.i32_of(f_.add(before, f_.index(1))));
-            step.share = f_.splat(arith::DivFOp::create(
-                b_, arith::ConstantOp::create(b_, b_.getF32FloatAttr(1)), count));
-        }
-        return reducer.step(states, values, step);
+            step.place = f_.add(f_.splat(f_.i32_of(f_.add(run.place, piece.at))),
+                                f_.lanes(f_.b.getI32Type()));
+        reducer.take(chains, lanes, values, step);
     }
 
-    Value vectors_in(Value elements, Value width) {
-        return arith::DivUIOp::create(b_, elements, width);
-    }
-    Value f32_of(Value lanes) {
-        return arith::SIToFPOp::create(b_, f_.scalars.vector_of(b_.getF32Type()), lanes);
-    }
-
-    // Per lane: `count` elements, and those of the last `rest` of a run that fall to it.
-    Value lane_counts(Value count, Value rest) {
-        const int32_t width = f_.target.width;
-        const auto number = [&](int32_t value) {
-            return f_.scalars.constant(runtime::ScalarType::i32, static_cast<uint32_t>(value));
+    // The elements from `at` on, a vector of them or those before `end`; there may be none.
+    void take_before(const RowWalk& walk, Reducer& reducer, const Run& run, Value at,
+                     bool may_be_none, Value end, Values& chains, Values& lanes) {
+        const auto take_them = [&] {
+            const Value ahead = f_.sub(end, at);
+            const Piece piece = walk.elements.size() >= kLongBody
+                                    ? f_.either(at, ahead)
+                                    : f_.partial(at, f_.smaller(ahead, f_.index(f_.target.width)));
+            take(walk, reducer, run, piece, chains, lanes);
+            Values all = chains;
+            all.append(lanes);
+            return all;
         };
-        const Value reach =
-            f_.sub(f_.add(f_.splat(f_.i32_of(rest)), number(width - 1)), f_.lanes(b_.getI32Type()));
-        return f_.add(f_.splat(f_.i32_of(count)), arith::DivUIOp::create(b_, reach, number(width)));
+        if (!may_be_none) return void(take_them());
+        Values before = chains;
+        before.append(lanes);
+        const Values after = f_.choose(f_.less(at, end), ValueRange(before).getTypes(), take_them,
+                                       [&] { return before; });
+        const auto middle = after.begin() + static_cast<ptrdiff_t>(reducer.chain_values());
+        chains = Values(after.begin(), middle);
+        lanes = Values(middle, after.end());
+    }
+
+    Values joined(Reducer& reducer, const std::vector<Values>& lanes,
+                  const std::vector<Values>& chains) {
+        Values all;
+        for (size_t v = 0; v < vectors_; ++v) all.append(reducer.with_chains(lanes[v], chains[v]));
+        return all;
+    }
+
+    std::vector<Values> split(const Values& all) const {
+        const size_t size = all.size() / vectors_;
+        std::vector<Values> parts;
+        for (size_t v = 0; v < vectors_; ++v)
+            parts.emplace_back(all.begin() + size * v, all.begin() + size * (v + 1));
+        return parts;
+    }
+    int64_t offset_of(size_t v) const { return static_cast<int64_t>(v) * f_.target.width; }
+    Value whole(Value length, int64_t step) {
+        return f_.sub(length, arith::RemUIOp::create(f_.b, length, f_.index(step)));
     }
 
     Frame& f_;
-    ImplicitLocOpBuilder& b_;
-    const std::vector<Pass> passes_;
+    const RowPlan plan_;
+    const size_t vectors_;  // that hold the lanes of a row
     Values values_;  // per instruction: values of the row so far
+    Values reduced_;  // per reduction: its result, once it is known
 };
 
 }  // namespace

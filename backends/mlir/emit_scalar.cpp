@@ -53,23 +53,18 @@ Value ScalarEmitter::widen(DType dtype, Value stored) {
             return fenced(arith::ExtFOp::create(
                 b_, f32, arith::BitcastOp::create(b_, vector_of(b_.getF16Type()), stored),
                 arith::FastMathFlagsAttr()));
-        case DType::bf16: {
-            const Value high = arith::ShLIOp::create(b_, arith::ExtUIOp::create(b_, i32, stored),
-                                                     ints(16, b_.getI32Type()));
-            return arith::BitcastOp::create(b_, f32, high);
-        }
         case DType::i16:
         case DType::i8: return arith::ExtSIOp::create(b_, i32, stored);
         case DType::u8:
         case DType::u16: return arith::ExtUIOp::create(b_, i32, stored);
-        case DType::b8: return arith::CmpIOp::create(b_, ICmp::ne, stored, ints(0, b_.getI8Type()));
-        case DType::c64: break;
+        case DType::bf16:
+        case DType::b8:
+        case DType::c64: break;  // not legal
     }
     return {};
 }
 
 Value ScalarEmitter::shorten(DType dtype, Value value) {
-    const Type i32 = b_.getI32Type();
     switch (dtype) {
         case DType::f32:
         case DType::i32: return value;
@@ -77,25 +72,13 @@ Value ScalarEmitter::shorten(DType dtype, Value value) {
             return arith::BitcastOp::create(
                 b_, storage_vector(dtype),
                 arith::TruncFOp::create(b_, vector_of(b_.getF16Type()), fenced(value)));
-        case DType::bf16: {
-            // On integers: the instruction of AVX512_BF16 takes denormals for zero.
-            const Value bits = arith::BitcastOp::create(b_, vector_of(i32), value);
-            const Value high = arith::ShRUIOp::create(b_, bits, ints(16, i32));
-            const Value odd = arith::AndIOp::create(b_, high, ints(1, i32));
-            const Value sum =
-                arith::AddIOp::create(b_, bits, arith::AddIOp::create(b_, odd, ints(0x7FFF, i32)));
-            const Value rounded = arith::ShRUIOp::create(b_, sum, ints(16, i32));
-            const Value quiet = arith::OrIOp::create(b_, high, ints(0x40, i32));
-            const Value is_nan = arith::CmpFOp::create(b_, FCmp::UNO, value, value);
-            return arith::TruncIOp::create(b_, storage_vector(dtype),
-                                           arith::SelectOp::create(b_, is_nan, quiet, rounded));
-        }
         case DType::i16:
         case DType::u16:
         case DType::i8:
         case DType::u8: return arith::TruncIOp::create(b_, storage_vector(dtype), value);
-        case DType::b8: return arith::ExtUIOp::create(b_, storage_vector(dtype), value);
-        case DType::c64: break;
+        case DType::bf16:
+        case DType::b8:
+        case DType::c64: break;  // not legal
     }
     return {};
 }
@@ -107,9 +90,9 @@ Value ScalarEmitter::emit(const ScalarProgram& program, int id, ArrayRef<Value> 
         const Value chosen = arith::SelectOp::create(b_, v[0], v[1], v[2]);
         return inst.type == ScalarType::f32 && program.is_extremum(id) ? fenced(chosen) : chosen;
     }
-    if (inst.op == ScalarOp::narrow) return widen(inst.narrow_to, shorten(inst.narrow_to, v[0]));
+    if (inst.op == ScalarOp::narrow) return widen(DType::f16, shorten(DType::f16, v[0]));
     switch (program[inst.args[0]].type) {
-        case ScalarType::f32: return emit_f32(program, inst, v);
+        case ScalarType::f32: return emit_f32(inst.op, v);
         case ScalarType::i32: return emit_i32(inst.op, v);
         case ScalarType::b1: return emit_b1(inst.op, v);
     }
@@ -125,51 +108,29 @@ Value ScalarEmitter::fenced(Value x) {
         .getResult(0);
 }
 
-// max: NaN of either operand wins, of equal operands the first. `b > a ? b : a` is one maxps, and
-// gives a when a is NaN.
-Value ScalarEmitter::extremum(const ScalarProgram& program, const ScalarInst& inst, Value a,
-                              Value b) {
-    const FCmp better = inst.op == ScalarOp::max ? FCmp::OGT : FCmp::OLT;
-    const Value best =
-        fenced(arith::SelectOp::create(b_, arith::CmpFOp::create(b_, better, b, a), b, a));
-    const ScalarInst& second = program[inst.args[1]];
-    const bool never_nan =
-        second.op == ScalarOp::constant && (second.bits & 0x7FFFFFFF) <= 0x7F800000;
-    if (never_nan) return best;
-    return arith::SelectOp::create(b_, arith::CmpFOp::create(b_, FCmp::UNO, b, b), b, best);
-}
-
-Value ScalarEmitter::truncate_to_i32(Value x) {
+Value ScalarEmitter::truncated(Value x) {
     const VectorType i32 = vector_of(b_.getI32Type());
-    if (target_.has_cvttps && target_.width == 16) {
+    if (!target_.truncates) return arith::FPToSIOp::create(b_, i32, x);
+    const bool is_wide = target_.width == 16;
+    SmallVector<Value> operands = {x};
+    if (is_wide) {
         const Value all = arith::ConstantOp::create(b_, b_.getI16IntegerAttr(-1));
         const Value current_rounding = arith::ConstantOp::create(b_, b_.getI32IntegerAttr(4));
-        return LLVM::CallIntrinsicOp::create(
-                   b_, i32, b_.getStringAttr("llvm.x86.avx512.mask.cvttps2dq.512"),
-                   ValueRange{x, ints(0, b_.getI32Type()), all, current_rounding})
-            .getResult(0);
+        operands.append({ints(0, b_.getI32Type()), all, current_rounding});
     }
-    if (target_.has_cvttps && target_.width == 8)
-        return LLVM::CallIntrinsicOp::create(
-                   b_, i32, b_.getStringAttr("llvm.x86.avx.cvtt.ps2dq.256"), ValueRange{x})
-            .getResult(0);
-    const auto f32 = [&](float value) {
-        return constant(ScalarType::f32, std::bit_cast<uint32_t>(value));
-    };
-    const Value in_range =
-        arith::AndIOp::create(b_, arith::CmpFOp::create(b_, FCmp::OGE, x, f32(-0x1p31f)),
-                              arith::CmpFOp::create(b_, FCmp::OLT, x, f32(0x1p31f)));
-    const Value safe = arith::SelectOp::create(b_, in_range, x, f32(0));
-    return arith::SelectOp::create(b_, in_range, arith::FPToSIOp::create(b_, i32, safe),
-                                   ints(INT32_MIN, b_.getI32Type()));
+    return LLVM::CallIntrinsicOp::create(
+               b_, i32,
+               b_.getStringAttr(is_wide ? "llvm.x86.avx512.mask.cvttps2dq.512"
+                                        : "llvm.x86.avx.cvtt.ps2dq.256"),
+               operands)
+        .getResult(0);
 }
 
-Value ScalarEmitter::emit_f32(const ScalarProgram& program, const ScalarInst& inst,
-                              ArrayRef<Value> v) {
+Value ScalarEmitter::emit_f32(ScalarOp op, ArrayRef<Value> v) {
     const auto compare = [&](FCmp predicate) {
         return arith::CmpFOp::create(b_, predicate, v[0], v[1]);
     };
-    switch (inst.op) {
+    switch (op) {
         case ScalarOp::add: return arith::AddFOp::create(b_, v[0], v[1]);
         case ScalarOp::sub: return arith::SubFOp::create(b_, v[0], v[1]);
         case ScalarOp::mul: return arith::MulFOp::create(b_, v[0], v[1]);
@@ -178,8 +139,6 @@ Value ScalarEmitter::emit_f32(const ScalarProgram& program, const ScalarInst& in
             return arith::RemFOp::create(b_, v[0], v[1]);  // becomes fmodf, which is exact
         case ScalarOp::neg: return arith::NegFOp::create(b_, v[0]);
         case ScalarOp::abs: return math::AbsFOp::create(b_, v[0]);
-        case ScalarOp::max:
-        case ScalarOp::min: return extremum(program, inst, v[0], v[1]);
         case ScalarOp::fma: return math::FmaOp::create(b_, v[0], v[1], v[2]);
         case ScalarOp::sqrt: return math::SqrtOp::create(b_, v[0]);
         case ScalarOp::floor: return math::FloorOp::create(b_, v[0]);
@@ -190,61 +149,41 @@ Value ScalarEmitter::emit_f32(const ScalarProgram& program, const ScalarInst& in
         case ScalarOp::le: return compare(FCmp::OLE);
         case ScalarOp::eq: return compare(FCmp::OEQ);
         case ScalarOp::ne: return compare(FCmp::UNE);
-        case ScalarOp::f32_to_i32: return truncate_to_i32(v[0]);
+        case ScalarOp::f32_to_i32: return truncated(v[0]);
         case ScalarOp::bits_f32_to_i32:
             return arith::BitcastOp::create(b_, vector_of(b_.getI32Type()), v[0]);
-        default: return {};  // expanded before it came here
+        default: return {};  // not legal
     }
 }
 
 // No CPU divides vectors of integers. A quotient of two i32 in double is off by less than 2^-52 of
 // itself, and at least 2^-31 of itself away from the next integer unless it is one: its floor is
 // exact.
-Value ScalarEmitter::floor_div(Value a, Value b) {
-    const Type i32 = b_.getI32Type();
+Value ScalarEmitter::divided(Value a, Value b) {
     const VectorType f64 = vector_of(b_.getF64Type());
-    const Value zero = ints(0, i32), minus_one = ints(-1, i32);
-    const Value by_zero = arith::CmpIOp::create(b_, ICmp::eq, b, zero);
-    const Value by_minus_one =
-        arith::CmpIOp::create(b_, ICmp::eq, b, minus_one);  // INT32_MIN / -1 wraps
-    const Value special = arith::OrIOp::create(b_, by_zero, by_minus_one);
-    const Value divisor = arith::SelectOp::create(b_, special, ints(1, i32), b);
     const Value quotient = arith::DivFOp::create(b_, arith::SIToFPOp::create(b_, f64, a),
-                                                 arith::SIToFPOp::create(b_, f64, divisor));
-    Value result = arith::FPToSIOp::create(b_, vector_of(i32), math::FloorOp::create(b_, quotient));
-    result = arith::SelectOp::create(b_, by_minus_one, arith::SubIOp::create(b_, zero, a), result);
-    return arith::SelectOp::create(b_, by_zero, zero, result);
+                                                 arith::SIToFPOp::create(b_, f64, b));
+    return arith::FPToSIOp::create(b_, vector_of(b_.getI32Type()),
+                                   math::FloorOp::create(b_, quotient));
 }
 
 Value ScalarEmitter::emit_i32(ScalarOp op, ArrayRef<Value> v) {
-    const Type i32 = b_.getI32Type();
     const auto compare = [&](ICmp predicate) {
         return arith::CmpIOp::create(b_, predicate, v[0], v[1]);
     };
-    const auto count = [&] { return arith::AndIOp::create(b_, v[1], ints(31, i32)); };
-    const auto negated = [&] { return arith::SubIOp::create(b_, ints(0, i32), v[0]); };
     switch (op) {
         case ScalarOp::add: return arith::AddIOp::create(b_, v[0], v[1]);
         case ScalarOp::sub: return arith::SubIOp::create(b_, v[0], v[1]);
         case ScalarOp::mul: return arith::MulIOp::create(b_, v[0], v[1]);
-        case ScalarOp::div: return floor_div(v[0], v[1]);
-        case ScalarOp::mod: {
-            const Value by_zero = arith::CmpIOp::create(b_, ICmp::eq, v[1], ints(0, i32));
-            const Value whole = arith::MulIOp::create(b_, floor_div(v[0], v[1]), v[1]);
-            return arith::SelectOp::create(b_, by_zero, ints(0, i32),
-                                           arith::SubIOp::create(b_, v[0], whole));
-        }
-        case ScalarOp::neg: return negated();
-        case ScalarOp::abs: return arith::MaxSIOp::create(b_, v[0], negated());  // INT32_MIN stays
+        case ScalarOp::div: return divided(v[0], v[1]);
         case ScalarOp::max: return arith::MaxSIOp::create(b_, v[0], v[1]);
         case ScalarOp::min: return arith::MinSIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_and: return arith::AndIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_or: return arith::OrIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_xor: return arith::XOrIOp::create(b_, v[0], v[1]);
-        case ScalarOp::bit_not: return arith::XOrIOp::create(b_, v[0], ints(-1, i32));
-        case ScalarOp::shl: return arith::ShLIOp::create(b_, v[0], count());
-        case ScalarOp::shr: return arith::ShRSIOp::create(b_, v[0], count());
-        case ScalarOp::shr_logical: return arith::ShRUIOp::create(b_, v[0], count());
+        case ScalarOp::shl: return arith::ShLIOp::create(b_, v[0], v[1]);
+        case ScalarOp::shr: return arith::ShRSIOp::create(b_, v[0], v[1]);
+        case ScalarOp::shr_logical: return arith::ShRUIOp::create(b_, v[0], v[1]);
         case ScalarOp::lt: return compare(ICmp::slt);
         case ScalarOp::le: return compare(ICmp::sle);
         case ScalarOp::eq: return compare(ICmp::eq);
@@ -259,16 +198,9 @@ Value ScalarEmitter::emit_i32(ScalarOp op, ArrayRef<Value> v) {
 
 Value ScalarEmitter::emit_b1(ScalarOp op, ArrayRef<Value> v) {
     switch (op) {
-        case ScalarOp::bit_and:
-        case ScalarOp::min: return arith::AndIOp::create(b_, v[0], v[1]);
-        case ScalarOp::bit_or:
-        case ScalarOp::max: return arith::OrIOp::create(b_, v[0], v[1]);
-        case ScalarOp::bit_xor:
-        case ScalarOp::ne: return arith::XOrIOp::create(b_, v[0], v[1]);
-        case ScalarOp::bit_not: return arith::XOrIOp::create(b_, v[0], constant(ScalarType::b1, 1));
-        case ScalarOp::eq: return arith::CmpIOp::create(b_, ICmp::eq, v[0], v[1]);
-        case ScalarOp::lt: return arith::CmpIOp::create(b_, ICmp::ult, v[0], v[1]);
-        case ScalarOp::le: return arith::CmpIOp::create(b_, ICmp::ule, v[0], v[1]);
+        case ScalarOp::bit_and: return arith::AndIOp::create(b_, v[0], v[1]);
+        case ScalarOp::bit_or: return arith::OrIOp::create(b_, v[0], v[1]);
+        case ScalarOp::bit_xor: return arith::XOrIOp::create(b_, v[0], v[1]);
         case ScalarOp::b1_to_i32:
             return arith::ExtUIOp::create(b_, vector_of(b_.getI32Type()), v[0]);
         default: return {};

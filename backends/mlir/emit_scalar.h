@@ -1,5 +1,6 @@
-// backends/mlir/emit_scalar.h -- one scalar instruction over `width` lanes, as arith and math ops.
-// Nothing is contracted or reordered: lanes hold the bits that the interpreter computes.
+// backends/mlir/emit_scalar.h -- one legal scalar instruction (codegen/legalize.h) over `width`
+// lanes, as arith and math ops. Nothing is contracted or reordered: lanes hold the bits that the
+// interpreter computes.
 #pragma once
 
 #include "codegen/kernel_ir.h"
@@ -10,8 +11,7 @@ namespace megjit::mlir_backend {
 
 struct VectorTarget {
     int width = 4;  // lanes of 32 bits
-    bool has_cvttps =
-        false;  // x86: one instruction truncates to i32, with INT32_MIN for what is out of range
+    bool truncates = false;  // x86: one instruction gives INT32_MIN for what no i32 holds
     bool is_aligned = false;  // contiguous vectors in memory begin at multiples of their size
 };
 
@@ -32,20 +32,18 @@ public:
     mlir::Value constant(runtime::ScalarType type, uint32_t bits);
     mlir::Value widen(runtime::DType dtype, mlir::Value stored);  // from memory to the compute type
     mlir::Value shorten(runtime::DType dtype, mlir::Value value);  // and back
+    // `x` in a way that LLVM does not look through.
+    mlir::Value fenced(mlir::Value x);
     // Instruction `id`; `operands` holds the values of its args.
     mlir::Value emit(const runtime::ScalarProgram& program, int id,
                      llvm::ArrayRef<mlir::Value> operands);
 
 private:
-    mlir::Value emit_f32(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst,
-                         llvm::ArrayRef<mlir::Value> v);
+    mlir::Value emit_f32(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value emit_i32(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value emit_b1(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
-    mlir::Value extremum(const runtime::ScalarProgram& program, const runtime::ScalarInst& inst,
-                         mlir::Value a, mlir::Value b);
-    mlir::Value fenced(mlir::Value x);
-    mlir::Value truncate_to_i32(mlir::Value x);
-    mlir::Value floor_div(mlir::Value a, mlir::Value b);
+    mlir::Value truncated(mlir::Value x);
+    mlir::Value divided(mlir::Value a, mlir::Value b);
     mlir::Value ints(int64_t value, mlir::Type element);
 
     mlir::ImplicitLocOpBuilder& b_;

@@ -1,9 +1,9 @@
 // Rows and columns: a team of threads shares one index of the kept axes. Thread `lane` takes pieces
 // lane, lane + team,
-// ... of the reduced axes, element after element into accumulators of its own, which are merged
-// over the team at last.
+// ... of the reduced axes: its chains are of kChain of them (codegen/row_plan.h), and it is a lane,
+// which is merged with those of the team at last.
 #include "backends/mlir/gpu_team.h"
-#include "backends/mlir/passes.h"
+#include "backends/mlir/walks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -12,9 +12,8 @@ namespace {
 
 using namespace mlir;
 using codegen::Cover;
-
-// Pieces that a thread adds up in f32 before f64 takes over.
-constexpr int64_t kPiecesAtOnce = 512;
+using codegen::kChain;
+using codegen::RowWalk;
 
 class GpuReductionEmitter {
 public:
@@ -24,8 +23,9 @@ public:
           f_(gpu.b, gpu.kernel, {.width = gpu.plan.vector, .is_aligned = true}, gpu.numbers),
           scalar_(gpu.b, gpu.kernel, {.width = 1}, gpu.numbers),
           team_(gpu, scalar_),
-          passes_(plan_passes(gpu.kernel)),
-          values_(static_cast<size_t>(gpu.kernel.program.size())) {}
+          plan_(codegen::row_plan_of(gpu.kernel)),
+          values_(static_cast<size_t>(gpu.kernel.program.size())),
+          reduced_(gpu.kernel.reductions.size()) {}
 
     void emit() {
         if (gpu_.plan.cover == Cover::columns) return emit_column();
@@ -72,11 +72,11 @@ private:
             arith::MaxSIOp::create(b_, f_.add(ahead, f_.index(stride - 1)), f_.index(0));
         pieces_ = arith::SelectOp::create(
             b_, is_active_, arith::DivUIOp::create(b_, some, f_.index(stride)), f_.index(0));
-        for (const Pass& pass : passes_) {
-            f_.evaluate(pass.row, bases_, row_piece_, values_);
-            if (pass.walks()) emit_pass(pass);
+        for (const RowWalk& walk : plan_.walks) {
+            evaluate_row(f_, walk, bases_, row_piece_, reduced_, values_);
+            if (walk.walks()) emit_walk(walk);
         }
-        const SmallVector<size_t> outputs = row_outputs(gpu_.kernel);
+        const std::vector<size_t>& outputs = plan_.outputs;
         if (outputs.empty()) return;
         team_.barrier();  // an output may lie on an input of the row, which all threads have read
                           // by now
@@ -91,61 +91,51 @@ private:
 
     // One reducer for each reduction: they share the walk, but are merged one after the other, in
     // little shared memory.
-    void emit_pass(const Pass& pass) {
+    void emit_walk(const RowWalk& walk) {
         std::vector<Reducer> reducers;
-        for (const int r : pass.reductions) reducers.emplace_back(scalar_, ArrayRef<int>(r));
-        Values totals;
-        bool loses_digits = false;
-        for (Reducer& reducer : reducers) {
-            totals.append(reducer.start_total());
-            loses_digits = loses_digits || reducer.loses_digits();
-        }
-        if (loses_digits) {
-            totals = f_.loop(f_.index(0), pieces_, kPiecesAtOnce, totals,
-                             [&](Value from, const Values& state) {
-                return emit_block(pass, reducers, from,
-                                  f_.smaller(pieces_, f_.add(from, f_.index(kPiecesAtOnce))),
-                                  state);
-            });
-        } else {
-            totals = emit_block(pass, reducers, f_.index(0), pieces_, totals);
-        }
-        Values results;
+        for (const codegen::Reduced& reduced : walk.reductions)
+            reducers.emplace_back(scalar_, ArrayRef(reduced));
+        Values start;
+        for (Reducer& reducer : reducers) start.append(reducer.start_lanes());
+        const Values lanes =
+            f_.loop(f_.index(0), pieces_, kChain, start, [&](Value from, const Values& state) {
+            return emit_chains(walk, reducers, from,
+                               f_.smaller(pieces_, f_.add(from, f_.index(kChain))), state);
+        });
         size_t first = 0;
         for (size_t n = 0; n < reducers.size(); ++n) {
-            const size_t states = reducers[n].total_states();
-            const Values merged = team_.merged(reducers[n], slice(totals, first, states));
-            results.push_back(f_.splat(
-                vector::ExtractOp::create(b_, reducers[n].results(merged, elements_)[0], 0)));
-            first += states;
+            const size_t size = reducers[n].lane_values();
+            const Values merged = team_.merged(reducers[n], slice(lanes, first, size));
+            reduced_[static_cast<size_t>(walk.reductions[n].reduction)] = f_.splat(
+                vector::ExtractOp::create(b_, reducers[n].results(merged, elements_)[0], 0));
+            first += size;
         }
-        set_results(gpu_.kernel, pass, results, values_);
     }
 
     // Pieces from..to of this thread.
-    Values emit_block(const Pass& pass, std::vector<Reducer>& reducers, Value from, Value to,
-                      const Values& totals) {
-        Values start;
-        for (Reducer& reducer : reducers) start.append(reducer.start());
-        const Values parts = f_.loop(from, to, 1, start, [&](Value piece, const Values& state) {
-            return emit_piece(pass, reducers, piece, f_.sub(piece, from), state);
+    Values emit_chains(const RowWalk& walk, std::vector<Reducer>& reducers, Value from, Value to,
+                       const Values& lanes) {
+        Values state;
+        for (Reducer& reducer : reducers) state.append(reducer.start_chains());
+        const size_t chains = state.size();
+        state.append(lanes);
+        state = f_.loop(from, to, 1, state, [&](Value piece, const Values& own) {
+            return emit_piece(walk, reducers, piece, chains, own);
         });
-        const Value count =
-            scalar_.splat(f32_of(f_.mul(f_.sub(to, from), f_.index(gpu_.plan.vector))));
         Values next;
-        size_t part = 0, total = 0;
+        size_t chain = 0, lane = chains;
         for (Reducer& reducer : reducers) {
-            next.append(reducer.absorb(slice(totals, total, reducer.total_states()),
-                                       slice(parts, part, reducer.states()), count));
-            part += reducer.states();
-            total += reducer.total_states();
+            const size_t size = reducer.chain_values(), all = reducer.lane_values();
+            next.append(reducer.with_chains(slice(state, lane, all), slice(state, chain, size)));
+            chain += size;
+            lane += all;
         }
         return next;
     }
 
-    // `before`: how many pieces the parts hold already.
-    Values emit_piece(const Pass& pass, std::vector<Reducer>& reducers, Value piece, Value before,
-                      const Values& parts) {
+    // `state`: the chains of all reducers, then their lanes.
+    Values emit_piece(const RowWalk& walk, std::vector<Reducer>& reducers, Value piece,
+                      size_t chains, const Values& state) {
         const int64_t width = gpu_.plan.vector;
         const Value number = f_.add(f_.mul(piece, f_.index(gpu_.plan.team)), team_.lane());
         const Value place = width > 1 ? f_.mul(number, f_.index(width)) : number;
@@ -160,48 +150,47 @@ private:
             at = {there.last};
         }
         Values values = values_;
-        f_.evaluate(pass.elements, bases, at, values);
-        f_.store(pass.outputs, bases, at, values);
-        Values next = parts;
-        for (int64_t lane = 0; lane < width && !reducers.empty(); ++lane) {
-            const Value count = f32_of(f_.add(f_.mul(before, f_.index(width)), f_.index(lane + 1)));
-            const Value one = arith::ConstantOp::create(b_, b_.getF32FloatAttr(1));
-            next = emit_step(pass, reducers, lane, values, next,
-                             {.share = scalar_.splat(arith::DivFOp::create(b_, one, count)),
-                              .place = scalar_.splat(f_.i32_of(f_.add(place, f_.index(lane))))});
-        }
+        f_.evaluate(walk.elements, bases, at, values);
+        f_.store(walk.outputs, bases, at, values);
+        Values next = state;
+        for (int64_t k = 0; k < width && !reducers.empty(); ++k)
+            next = emit_step(walk, reducers, k, values, chains, next,
+                             {.place = scalar_.splat(f_.i32_of(f_.add(place, f_.index(k))))});
         return next;
     }
 
-    // One element: that in `lane` of the values.
-    Values emit_step(const Pass& pass, std::vector<Reducer>& reducers, int64_t lane,
-                     const Values& values, const Values& parts, const Reducer::Step& step) {
-        Values single(values.size()), next;
-        size_t first = 0;
+    // One element: number k of the values.
+    Values emit_step(const RowWalk& walk, std::vector<Reducer>& reducers, int64_t k,
+                     const Values& values, size_t chains, const Values& state,
+                     const Reducer::Step& step) {
+        Values single(values.size()), of_chains, of_lanes;
+        size_t chain = 0, lane = chains;
         for (size_t n = 0; n < reducers.size(); ++n) {
-            const auto arg = static_cast<size_t>(
-                gpu_.kernel.reductions[static_cast<size_t>(pass.reductions[n])].arg);
-            single[arg] = scalar_.splat(vector::ExtractOp::create(b_, values[arg], lane));
-            next.append(reducers[n].step(slice(parts, first, reducers[n].states()), single, step));
-            first += reducers[n].states();
+            const auto arg = static_cast<size_t>(walk.reductions[n].arg);
+            single[arg] = scalar_.splat(vector::ExtractOp::create(b_, values[arg], k));
+            Values own_chains = slice(state, chain, reducers[n].chain_values()),
+                   own_lanes = slice(state, lane, reducers[n].lane_values());
+            chain += own_chains.size();
+            lane += own_lanes.size();
+            reducers[n].take(own_chains, own_lanes, single, step);
+            of_chains.append(own_chains);
+            of_lanes.append(own_lanes);
         }
-        return next;
+        of_chains.append(of_lanes);
+        return of_chains;
     }
 
     static Values slice(const Values& all, size_t first, size_t count) {
         return Values(ArrayRef<Value>(all).slice(first, count));
     }
-    Value f32_of(Value number) {
-        return arith::SIToFPOp::create(b_, b_.getF32Type(), f_.i32_of(number));
-    }
-
     const GpuFrame& gpu_;
     ImplicitLocOpBuilder& b_;
     Frame f_;  // of vectors
     Frame scalar_;  // of single values
     GpuTeam team_;
-    const std::vector<Pass> passes_;
+    const codegen::RowPlan plan_;
     Values values_;  // per instruction: values of the row so far
+    Values reduced_;  // per reduction: its result, once it is known
     Values bases_;  // of the row
     Piece row_piece_;  // its place on the lane axis
     Value is_active_;  // is there a row for this thread?

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int32_t kWarp = 32;
 constexpr unsigned kSharedMemory = 3;  // address space
-constexpr int64_t kMaxStates = 3;  // of one reduction: mean, squares and count of a variance
+constexpr int64_t kMaxStates = 2;  // of one reduction: sum and squares of a variance
 
 // Shared memory for one reduction at a time: `slots` totals, state by state.
 Value make_scratch(ImplicitLocOpBuilder& b, int64_t slots) {
@@ -70,8 +70,7 @@ Values GpuTeam::over_warp(Reducer& reducer, Values total) {
         for (const Value state : total) theirs.push_back(from_lane(state, mask));
         const Value bit = arith::AndIOp::create(b_, gpu_.thread, number(mask));
         const Value is_second = arith::CmpIOp::create(b_, arith::CmpIPredicate::ne, bit, number(0));
-        total = reducer.merge_totals(select(is_second, theirs, total),
-                                     select(is_second, total, theirs));
+        total = reducer.merged(select(is_second, theirs, total), select(is_second, total, theirs));
     }
     return total;
 }
@@ -85,7 +84,7 @@ Values GpuTeam::over_block(Reducer& reducer, const Values& total) {
     gpu::BarrierOp::create(b_);
     // Lanes without a warp merge what changes nothing.
     const Values parts = select(f_.less(lane, number(gpu_.plan.threads / kWarp)),
-                                get(of_warp, lane), reducer.start_total());
+                                get(of_warp, lane), reducer.start_lanes());
     gpu::BarrierOp::create(b_);  // before the next reduction writes
     return over_warp(reducer, parts);
 }
@@ -100,7 +99,7 @@ Values GpuTeam::over_columns(Reducer& reducer, Values total) {
         gpu::BarrierOp::create(b_);
         total = f_.choose(f_.less(gpu_.thread, number(half)), types, [&] {
             const Values both =
-                reducer.merge_totals(total, get(total, f_.add(gpu_.thread, number(half))));
+                reducer.merged(total, get(total, f_.add(gpu_.thread, number(half))));
             put(both, gpu_.thread);
             return both;
         }, [&] { return total; });

@@ -12,8 +12,9 @@ class MlirCompiler final : public codegen::PluginCompiler {
 public:
     MlirCompiler();
     explicit MlirCompiler(std::filesystem::path plugin);
+    codegen::NativeOps native() const override { return codegen::kX86Ops; }
     codegen::KernelFn load(const std::string& object) override;
-    // For GPUs, of expanded kernels: PTX, and readable LLVM IR.
+    // For GPUs, of legal kernels: PTX, and readable LLVM IR.
     std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
                                 int arch) const;
     std::string source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,

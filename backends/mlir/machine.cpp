@@ -72,7 +72,7 @@ struct Machine::State {
         host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
         host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
         target = must(host.createTargetMachine(), "making a code generator for this CPU");
-        vectors = {isa >= runtime::Isa::avx512 ? 16 : 8, true};
+        vectors = {.width = isa >= runtime::Isa::avx512 ? 16 : 8, .truncates = true};
         version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ",
                       std::hash<std::string>()(host.getFeatures().getString()));
         jit = must(llvm::orc::LLJITBuilder()

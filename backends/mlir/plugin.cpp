@@ -9,6 +9,7 @@
 #include "backends/mlir/gpu_machine.h"
 #include "backends/mlir/lower.h"
 #include "backends/mlir/machine.h"
+#include "codegen/legalize.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/raw_ostream.h"
@@ -16,13 +17,12 @@
 
 namespace megjit::mlir_backend { namespace {
 
-codegen::KernelIR sound_kernel(std::string_view text) {
+codegen::KernelIR sound_kernel(std::string_view text, codegen::NativeOps native) {
     const codegen::KernelIR kernel = codegen::parse_kernel(text);
     if (const std::string fault = fault_of(kernel); !fault.empty())
         throw runtime::InternalError("unsound kernel: " + fault);
-    for (const runtime::ScalarInst& inst : kernel.program.insts())
-        if (inst.op >= runtime::ScalarOp::exp && inst.op <= runtime::ScalarOp::digamma)
-            throw runtime::InternalError(runtime::cat(name_of(inst.op), " was not expanded"));
+    if (const std::string what = illegal_in(kernel, native); !what.empty())
+        throw runtime::InternalError("not legal: " + what);
     return kernel;
 }
 
@@ -40,7 +40,7 @@ struct Compiler {
     }
 
     std::unique_ptr<llvm::Module> optimized(std::string_view text, llvm::LLVMContext& context) {
-        const codegen::KernelIR kernel = sound_kernel(text);
+        const codegen::KernelIR kernel = sound_kernel(text, codegen::kX86Ops);
         std::unique_ptr<llvm::Module> module = lowering.lower(kernel, machine.vectors(), context);
         machine.optimize(*module);
         return module;
@@ -60,7 +60,7 @@ struct GpuPart {
     // What `finish` makes of the kernel's module.
     template <class Finish>
     std::string run(std::string_view text, const megjit_mlir_gpu& gpu, const Finish& finish) {
-        const codegen::KernelIR kernel = sound_kernel(text);
+        const codegen::KernelIR kernel = sound_kernel(text, {});
         const codegen::GpuPlan plan{.cover = static_cast<codegen::Cover>(gpu.cover),
                                     .vector = gpu.vector,
                                     .threads = gpu.threads,

@@ -1,67 +1,61 @@
-// backends/mlir/reduce.h -- the reductions of one pass as vectors: lane by lane, then over the
-// lanes.
-//
-// A walk is cut into blocks. A block is accumulated into one or several parts, in the type of the
-// elements; parts are merged, and each block is absorbed into totals: those of f32 sums, products,
-// means and variances are f64, so that long rows keep their digits. Variances by Welford 1962,
-// merged as in Chan, Golub and LeVeque 1979 (equations 2.1).
+// backends/mlir/reduce.h -- the accumulators of codegen/row_plan.h as vectors: chains and lanes.
 #pragma once
 
 #include "backends/mlir/frame.h"
+#include "codegen/row_plan.h"
 
 namespace megjit::mlir_backend {
 
+// Of some reductions of a walk. Chains and lanes are the values of all accumulators, one after the
+// other: a value, and where it has one a place.
 class Reducer {
 public:
-    Reducer(Frame& frame, llvm::ArrayRef<int> reductions);
+    Reducer(Frame& frame, llvm::ArrayRef<codegen::Reduced> reductions);
 
-    bool loses_digits() const { return loses_digits_; }  // in long walks: they need blocks
-    bool counts() const { return counts_; }  // is it told how many elements a part holds?
-    bool needs_places() const { return needs_places_; }
-    size_t states() const { return first_.back(); }  // values of a part
-    size_t total_states() const {
-        return states() + counts_;
-    }  // of a total, with f64 lanes of counts at its end
+    bool needs_places() const;
+    size_t chain_values() const { return chain_values_; }
+    size_t lane_values() const { return lane_values_; }
+    Values start_chains();  // empty where nothing chains
+    Values start_lanes();
 
-    // Of one vector of elements. A part holds elements lane by lane.
+    // One vector of elements: `values` per instruction.
     struct Step {
         mlir::Value mask = {};  // lanes that take part; null: all
-        mlir::Value share = {};  // f32 lanes, if it counts: 1 / (elements of the part, with these)
         mlir::Value place = {};  // i32 lanes, if it needs places
     };
-    Values start();
-    Values step(const Values& part, const Values& values,
-                const Step& step);  // `values` per instruction
-    // Counts are f32 lanes, if it counts.
-    Values merge(const Values& a, mlir::Value count_a, const Values& b, mlir::Value count_b);
-    Values start_total();
-    Values absorb(const Values& total, const Values& part, mlir::Value count);
-    Values fold(Values total);  // over the lanes: every lane of the result holds all
-    Values merge_totals(const Values& a, const Values& b);
-    Values results(const Values& total,
-                   mlir::Value elements);  // per reduction; `elements` (i64) of a row
+    void take(Values& chains, Values& lanes, const Values& values, const Step& step);
+    Values with_chains(const Values& lanes, const Values& chains);  // which lie behind
+    Values merged(const Values& a, const Values& b);  // lanes, of any places
+    // One vector after the other holds the lanes of a row: every lane of the result holds all.
+    Values folded(std::vector<Values> vectors);
+    // Per reduction; `elements` (i64) of a row.
+    Values results(const Values& lanes, mlir::Value elements);
 
 private:
-    const codegen::Reduction& reduction(size_t r) const;
-    runtime::ScalarType type_of(size_t r) const { return f_.kernel.program[reduction(r).arg].type; }
-    bool is_float(size_t r) const { return type_of(r) == runtime::ScalarType::f32; }
-    bool is_wide(size_t r) const;  // is its total f64?
-
-    mlir::Value constant(mlir::Type lanes, double value);
-    mlir::Value compare(bool larger, mlir::Value a, mlir::Value b);
+    // Where the values of an accumulator lie.
+    struct Slot {
+        codegen::Accumulator by;
+        size_t reduction = 0;
+        size_t lane = 0;  // the first of its values
+        size_t chain = 0;  // likewise, if it chains
+        size_t values = 1;
+    };
+    mlir::Value constant(mlir::Type element, double value);
+    Values start(bool lanes);
     mlir::Value is_nan(mlir::Value a);
-    mlir::Value fold_in(size_t r, mlir::Value a, mlir::Value x);  // sum, prod, max, min
-    Values better(size_t r, mlir::ArrayRef<mlir::Value> a, mlir::ArrayRef<mlir::Value> b);
-    void chan(Values& out, mlir::ArrayRef<mlir::Value> a, mlir::Value count_a,
-              mlir::ArrayRef<mlir::Value> b, mlir::Value count_b);
-    void merge_one(Values& out, size_t r, const Values& a, mlir::Value count_a, const Values& b,
-                   mlir::Value count_b);
-    mlir::Value widened(mlir::Value lanes);
+    mlir::Value compare(bool larger, mlir::Value a, mlir::Value b);
+    mlir::Value taken(const Slot& slot, const Values& values);
+    mlir::Value widened(const Slot& slot, mlir::Value value);
+    // `b` lies behind a, or at any place.
+    void join(const Slot& slot, mlir::Value* a, llvm::ArrayRef<mlir::Value> b, bool is_behind);
+    mlir::Value better(bool larger, mlir::Value a, mlir::Value b);
+    mlir::Value wins(bool larger, mlir::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b,
+                     bool is_behind);
 
     Frame& f_;
-    llvm::SmallVector<int> reductions_;
-    std::vector<size_t> first_;  // of the states of each reduction; then their number
-    bool loses_digits_ = false, counts_ = false, needs_places_ = false;
+    llvm::SmallVector<codegen::Reduced> reductions_;
+    std::vector<Slot> slots_;
+    size_t lane_values_ = 0, chain_values_ = 0;
 };
 
 }  // namespace megjit::mlir_backend

@@ -11,7 +11,7 @@ using namespace runtime;
 ElementPrinter::ElementPrinter(const KernelIR& kernel, const GpuPlan& plan)
     : kernel_(kernel),
       plan_(plan),
-      levels_(kernel.levels()),
+      rows_(row_plan_of(kernel)),
       operands_(kernel.inputs.size() + kernel.outputs.size()),
       first_walked_(kernel.reduced ? kernel.kept() : 0) {}
 
@@ -60,37 +60,22 @@ bool ElementPrinter::is_gathered_once(size_t input) const {
            (!is_walked(by) || kernel_.inputs[static_cast<size_t>(by)].inner == Inner::broadcast);
 }
 
-// Instructions whose value differs from element to element and is needed in the pass.
-std::vector<bool> ElementPrinter::needed_in(int pass) const {
-    std::vector<bool> needed(static_cast<size_t>(kernel_.program.size()), false);
-    for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-        if (reduces_in(r, pass)) needed[static_cast<size_t>(kernel_.reductions[r].arg)] = true;
-    for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-        if (stores_in(k, pass)) needed[static_cast<size_t>(kernel_.results[k])] = true;
-    for (int id = kernel_.program.size() - 1; id >= 0; --id) {
-        const auto at = static_cast<size_t>(id);
-        if (is_row_value(id)) needed[at] = false;
-        for (int k = 0; needed[at] && k < arity_of(kernel_.program[id].op); ++k)
-            needed[static_cast<size_t>(kernel_.program[id].args[k])] = true;
-    }
-    return needed;
-}
-
-std::vector<bool> ElementPrinter::read_inputs(const std::vector<bool>& needed) const {
+std::vector<bool> ElementPrinter::read_inputs(const RowWalk& walk) const {
     std::vector<bool> read(kernel_.inputs.size(), false);
-    for (int id = 0; id < kernel_.program.size(); ++id)
-        if (const ScalarInst& inst = kernel_.program[id];
-            needed[static_cast<size_t>(id)] && inst.op == ScalarOp::input)
+    for (const int id : walk.elements)
+        if (const ScalarInst& inst = kernel_.program[id]; inst.op == ScalarOp::input)
             read[inst.bits] = true;
     return read;
 }
 
-void ElementPrinter::offsets(const std::vector<bool>& read, int pass) {
+void ElementPrinter::offsets(const RowWalk& walk) {
+    const std::vector<bool> read = read_inputs(walk);
     std::vector<bool> used = read;
+    used.resize(operands_);
     for (size_t i = 0; i < kernel_.inputs.size(); ++i)
         if (const int by = kernel_.inputs[i].by; read[i] && by >= 0 && is_walked(by))
             used[static_cast<size_t>(by)] = true;
-    for (size_t k = 0; k < kernel_.outputs.size(); ++k) used.push_back(stores_in(k, pass));
+    for (const size_t k : walk.outputs) used[kernel_.inputs.size() + k] = true;
     for (size_t at = 0; at < operands_; ++at) {
         if (!used[at]) continue;
         const bool is_row_major = kernel_.reduced == 0 && is_output(kernel_, at);
@@ -102,7 +87,8 @@ void ElementPrinter::offsets(const std::vector<bool>& read, int pass) {
     }
 }
 
-void ElementPrinter::packs(const std::vector<bool>& read, int pass) {
+void ElementPrinter::packs(const RowWalk& walk) {
+    const std::vector<bool> read = read_inputs(walk);
     for (size_t i = 0; i < kernel_.inputs.size(); ++i) {
         if (!read[i]) continue;
         const int by = kernel_.inputs[i].by;
@@ -112,15 +98,15 @@ void ElementPrinter::packs(const std::vector<bool>& read, int pass) {
             line(cat("const auto p", i, " = load_pack<", plan_.vector, ">(in", i, " + e", i,
                      by >= 0 ? cat(" + t", i) : "", has_tail() ? ", some" : "", ");"));
     }
-    for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-        if (const size_t at = kernel_.inputs.size() + k; stores_in(k, pass) && is_packed(at))
+    for (const size_t k : walk.outputs)
+        if (const size_t at = kernel_.inputs.size() + k; is_packed(at))
             line(cat("Pack<", plan_.vector, ", ", storage_name(kernel_.outputs[k].dtype), "> p", at,
                      ";"));
 }
 
-void ElementPrinter::store_packs(int pass) {
-    for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-        if (const size_t at = kernel_.inputs.size() + k; stores_in(k, pass) && is_packed(at))
+void ElementPrinter::store_packs(const RowWalk& walk) {
+    for (const size_t k : walk.outputs)
+        if (const size_t at = kernel_.inputs.size() + k; is_packed(at))
             line(cat("store_pack(out", k, " + e", at, ", p", at, has_tail() ? ", some" : "", ");"));
 }
 
@@ -149,19 +135,27 @@ std::string ElementPrinter::element_of(size_t i) const {
     return widened(input.dtype, cat("in", i, "[", place, gathered, "]"));
 }
 
-void ElementPrinter::lanes(const std::vector<bool>& needed, int pass) {
-    for (int id = 0; id < kernel_.program.size(); ++id) {
-        if (!needed[static_cast<size_t>(id)]) continue;
+// The chains take an element, or lanes themselves.
+void ElementPrinter::take(const Reduced& reduced) {
+    const std::string place = plan_.vector > 1 ? "(int)j + k" : "(int)j";
+    for (size_t n = 0; n < reduced.accumulators.size(); ++n) {
+        const Accumulator& by = reduced.accumulators[n];
+        std::string x = cat("v", reduced.arg);
+        if (by.wide && !by.chains) x = cat("double(", x, ")");
+        if (by.squares) x = cat(x, " * ", x);
+        line(cat(by.chains ? "c" : "a", reduced.reduction, "_", n, ".join({", x,
+                 by.has_place() ? cat(", ", place) : "", "});"));
+    }
+}
+
+void ElementPrinter::lanes(const RowWalk& walk) {
+    for (const int id : walk.elements) {
         const ScalarInst& inst = kernel_.program[id];
         value(id,
               inst.op == ScalarOp::input ? element_of(inst.bits) : expression(kernel_.program, id));
     }
-    for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-        if (reduces_in(r, pass))
-            line(cat("a", r, ".add(v", kernel_.reductions[r].arg, ", (int)j",
-                     plan_.vector > 1 ? " + k" : "", ");"));
-    for (size_t k = 0; k < kernel_.outputs.size(); ++k) {
-        if (!stores_in(k, pass)) continue;
+    for (const Reduced& reduced : walk.reductions) take(reduced);
+    for (const size_t k : walk.outputs) {
         const size_t at = kernel_.inputs.size() + k;
         const std::string to =
             is_packed(at) ? cat("p", at, ".at[k]") : cat("out", k, "[e", at, lane_offset(at), "]");
@@ -169,23 +163,22 @@ void ElementPrinter::lanes(const std::vector<bool>& needed, int pass) {
     }
 }
 
-void ElementPrinter::elements(int pass) {
-    const std::vector<bool> needed = needed_in(pass), read = read_inputs(needed);
+void ElementPrinter::elements(const RowWalk& walk) {
     coordinates("j", first_walked_, kernel_.rank);
-    offsets(read, pass);
+    offsets(walk);
     if (has_tail())
         line(cat("const int some = count - j < ", plan_.vector,
                  " ? int(count - j) : ", plan_.vector, ";"));
-    packs(read, pass);
-    if (plan_.vector == 1) return lanes(needed, pass);
+    packs(walk);
+    if (plan_.vector == 1) return lanes(walk);
     text_ += "#pragma unroll\n";
     line(cat("for (int k = 0; k < ", plan_.vector, "; ++k) {"));
     ++depth_;
     if (has_tail()) line("const int c = k < some ? k : 0;");
-    lanes(needed, pass);
+    lanes(walk);
     --depth_;
     line("}");
-    store_packs(pass);
+    store_packs(walk);
 }
 
 }  // namespace megjit::nvrtc

@@ -1,6 +1,5 @@
 #include "backends/nvrtc/print_kernel.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "backends/nvrtc/print_elements.h"
@@ -13,31 +12,26 @@ namespace {
 using namespace codegen;
 using namespace runtime;
 
-std::string accumulator(const KernelIR& kernel, const Reduction& reduction) {
-    const ScalarType type = kernel.program[reduction.arg].type;
-    const bool is_float = type == ScalarType::f32;
-    switch (reduction.kind) {
-        case Reduce::sum: return is_float ? "Sum" : "SumI";
-        case Reduce::prod: return is_float ? "Prod" : "ProdI";
-        case Reduce::max: return is_float ? "Max" : type == ScalarType::i32 ? "MaxI" : "Any";
-        case Reduce::min: return is_float ? "Min" : type == ScalarType::i32 ? "MinI" : "All";
-        case Reduce::argmax: return is_float ? "Arg<float, true>" : "Arg<int, true>";
-        case Reduce::argmin: return is_float ? "Arg<float, false>" : "Arg<int, false>";
-        case Reduce::mean: return "Mean";
-        case Reduce::variance: return "Variance";
-    }
-    return "";
+// The type of a lane of an accumulator, or of a chain.
+std::string type_of(const Accumulator& by, bool is_lane) {
+    constexpr std::string_view kNames[] = {"Add", "Mul", "Max", "Min", "First<true", "First<false"};
+    const std::string_view value = by.type == ScalarType::i32 ? "int"
+                                   : by.wide && is_lane       ? "double"
+                                                              : "float";
+    const std::string_view name = kNames[static_cast<int>(by.join)];
+    return by.has_place() ? cat(name, ", ", value, ">") : cat("Value<", name, ", ", value, ">");
 }
 
-// Words of 4 bytes that such an accumulator takes.
-int accumulator_words(Reduce kind) {
-    switch (kind) {
-        case Reduce::argmax:
-        case Reduce::argmin: return 2;
-        case Reduce::variance: return 3;
-        default: return 1;
-    }
+std::string neutral(const Accumulator& by) {
+    const double value = by.neutral();
+    if (by.type == ScalarType::i32)
+        return value == INT32_MIN ? "-2147483647 - 1" : cat(static_cast<int64_t>(value));
+    if (value == value && value - value == 0) return cat(static_cast<int64_t>(value));
+    return value < 0 ? "__uint_as_float(0xFF800000u)" : "__uint_as_float(0x7F800000u)";
 }
+
+// Words of 4 bytes that a lane takes.
+int words_of(const Accumulator& by) { return by.has_place() || by.wide ? 2 : 1; }
 
 class Printer final : ElementPrinter {
 public:
@@ -80,45 +74,43 @@ private:
         text_ += ") {\n";
     }
 
-    void loop(const std::string& header, int pass) {
-        line(header);
-        ++depth_;
-        elements(pass);
-        --depth_;
-        line("}");
-    }
-
     void elementwise() {
-        for (int id = 0; id < kernel_.program.size(); ++id)
-            if (is_row_value(id)) value(id, expression(kernel_.program, id));  // constants
+        const RowWalk& walk = rows_.walks[0];
+        row_values(walk);  // constants
         line(cat("const Index count = ", product(0, kernel_.rank), ";"));
         const std::string first = cat("Index(blockIdx.x) * ", plan_.threads, " + threadIdx.x");
-        loop(
+        line(
             cat("for (Index j = ", plan_.vector > 1 ? cat("(", first, ") * ", plan_.vector) : first,
-                "; j < count; j += Index(gridDim.x) * ", plan_.threads * plan_.vector, ") {"),
-            0);
+                "; j < count; j += Index(gridDim.x) * ", plan_.threads * plan_.vector, ") {"));
+        ++depth_;
+        elements(walk);
+        --depth_;
+        line("}");
     }
 
     void reductions() {
         scratch();
         row();
-        row_values(0);
         line(cat("const Index count = ", product(kernel_.kept(), kernel_.rank), ";"));
-        for (int pass = 0; pass < kernel_.passes(); ++pass) {
-            walk(pass);
-            row_values(pass + 1);
+        for (const RowWalk& walk : rows_.walks) {
+            row_values(walk);
+            if (walk.walks()) print_walk(walk);
         }
         row_outputs();
     }
 
-    // Shared memory for the parts of one reduction at a time.
+    template <class Visit>
+    static void for_each_accumulator(const RowWalk& walk, const Visit& visit) {
+        for (const Reduced& reduced : walk.reductions)
+            for (size_t n = 0; n < reduced.accumulators.size(); ++n)
+                visit(reduced.accumulators[n], cat(reduced.reduction, "_", n));
+    }
+
+    // Shared memory for the lanes of one accumulator at a time, of two words at most.
     void scratch() {
         if (is_warp()) return;
-        int words = 1;
-        for (const Reduction& reduction : kernel_.reductions)
-            words = std::max(words, accumulator_words(reduction.kind));
-        line(cat("__shared__ int scratch[",
-                 words * (is_columns() ? plan_.threads : plan_.threads / 32), "];"));
+        line(cat("__shared__ double scratch[", is_columns() ? plan_.threads : plan_.threads / 32,
+                 "];"));
     }
 
     void row() {
@@ -154,15 +146,13 @@ private:
         return is_columns() ? cat("active ? ", load, " : 0") : load;
     }
 
-    // Values of the row that are known before pass `pass` and were not before.
-    void row_values(int pass) {
-        for (int id = 0; id < kernel_.program.size(); ++id) {
-            if (!is_row_value(id) || pass_of(id) != pass) continue;
+    // Values of the row that are known before a walk and were not before.
+    void row_values(const RowWalk& walk) {
+        for (const int id : walk.row) {
             const ScalarInst& inst = kernel_.program[id];
-            if (inst.op != ScalarOp::input) value(id, expression(kernel_.program, id));
-            else if (inst.bits >= kernel_.inputs.size())
-                value(id, cat("r", inst.bits - kernel_.inputs.size()));
-            else value(id, row_input(inst.bits));
+            if (const int r = reduction_read_by(kernel_, id); r >= 0) value(id, cat("r", r));
+            else if (inst.op == ScalarOp::input) value(id, row_input(inst.bits));
+            else value(id, expression(kernel_.program, id));
         }
     }
 
@@ -175,58 +165,98 @@ private:
                 ")"));
     }
 
-    void walk(int pass) {
-        for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-            if (reduces_in(r, pass))
-                line(cat(accumulator(kernel_, kernel_.reductions[r]), " a", r, ";"));
+    // A thread is a lane; a chain (codegen/row_plan.h) is of what it takes next.
+    void print_walk(const RowWalk& walk) {
+        const auto declare = [&](const Accumulator& by, const std::string& name, bool is_lane) {
+            line(cat(type_of(by, is_lane), is_lane ? " a" : " c", name, " = {", neutral(by),
+                     by.has_place() ? ", 0};" : "};"));
+        };
+        for_each_accumulator(
+            walk, [&](const Accumulator& by, const std::string& name) { declare(by, name, true); });
         std::string first =
             plan_.parts > 1 ? cat("Index(blockIdx.y) * ", plan_.team, " + lane") : "lane";
         if (plan_.vector > 1) first = cat("(", first, ") * ", plan_.vector);
-        loop(cat("for (Index j = ", first, "; ", is_columns() ? "active && " : "",
-                 "j < count; j += ", plan_.parts > 1 ? "Index(gridDim.y) * " : "",
-                 plan_.team * plan_.vector, ") {"),
-             pass);
-        for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-            if (reduces_in(r, pass)) line(cat("a", r, " = ", of_team(r), ";"));
-        if (plan_.parts > 1) merge_parts();
-        for (size_t r = 0; r < kernel_.reductions.size(); ++r)
-            if (reduces_in(r, pass))
-                line(cat("const ", type_name(kernel_.type_of(kernel_.reductions[r])), " r", r,
-                         " = a", r, ".result((float)count);"));
+        line(cat("for (Index j = ", first,
+                 is_columns() ? "; active && j < count;) {" : "; j < count;) {"));
+        ++depth_;
+        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
+            if (by.chains) declare(by, name, false);
+        });
+        line(cat("for (int link = 0; link < ", kChain, " && j < count; ++link, j += ",
+                 plan_.parts > 1 ? "Index(gridDim.y) * " : "", plan_.team * plan_.vector, ") {"));
+        ++depth_;
+        elements(walk);
+        --depth_;
+        line("}");
+        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
+            if (by.chains)
+                line(by.has_place() ? cat("a", name, ".join(c", name, ");")
+                                    : cat("a", name, ".join({c", name, ".value});"));
+        });
+        --depth_;
+        line("}");
+        merge(walk);
     }
 
-    // The accumulators of all threads of a team as one.
-    std::string of_team(size_t r) const {
-        if (is_warp()) return cat("over_warp(a", r, ")");
-        return cat(is_columns() ? "over_columns<" : "over_block<",
-                   accumulator(kernel_, kernel_.reductions[r]), ", ", plan_.threads, ">(a", r,
-                   ", scratch)");
+    void merge(const RowWalk& walk) {
+        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
+            line(cat("a", name, " = ", of_team(by, name), ";"));
+        });
+        if (plan_.parts > 1) merge_parts(walk);
+        for (const Reduced& reduced : walk.reductions) {
+            const int r = reduced.reduction;
+            const bool is_place = reduced.finish == Finish::place;
+            const ScalarType type = is_place ? ScalarType::i32 : reduced.accumulators[0].type;
+            line(cat("const ", type_name(type), " r", r, " = ", result(reduced), ";"));
+        }
+    }
+
+    static std::string result(const Reduced& reduced) {
+        const std::string a = cat("a", reduced.reduction, "_0.value"),
+                          b = cat("a", reduced.reduction, "_1.value");
+        switch (reduced.finish) {
+            case Finish::value: return a;
+            case Finish::place: return cat("a", reduced.reduction, "_0.place");
+            case Finish::mean: return cat(a, " / double(count)");
+            case Finish::variance: return cat("variance(", a, ", ", b, ", double(count))");
+        }
+        return "";
+    }
+
+    // The lanes of all threads of a team as one.
+    std::string of_team(const Accumulator& by, const std::string& name) const {
+        if (is_warp()) return cat("over_warp(a", name, ")");
+        const std::string type = type_of(by, true);
+        const std::string sizes = cat("<", type, ", ", plan_.threads, ">(a", name);
+        if (is_columns()) return cat("over_columns", sizes, ", scratch)");
+        return cat("over_block", sizes, ", {", neutral(by), by.has_place() ? ", 0" : "",
+                   "}, scratch)");
     }
 
     // Each of the blocks that share a row leaves its part in memory; the last to come merges all,
     // in their order.
-    void merge_parts() {
+    void merge_parts(const RowWalk& walk) {
         const int words = part_words(kernel_);
         line(cat("int* part = parts + (Index(blockIdx.x) * gridDim.y * ", plan_.slots(),
                  " + slot) * ", words, ";"));
         line(cat("const Index stride = ", plan_.slots() * words, ";"));
         int at = 0;
-        for (size_t r = 0; r < kernel_.reductions.size();
-             at += accumulator_words(kernel_.reductions[r++].kind))
-            line(
-                cat("if (lane == 0) leave_part(part + blockIdx.y * stride + ", at, ", a", r, ");"));
+        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
+            line(cat("if (lane == 0) leave_part(part + blockIdx.y * stride + ", at, ", a", name,
+                     ");"));
+            at += words_of(by);
+        });
         line("if (!is_last_block(tickets + blockIdx.x)) return;");
         at = 0;
-        for (size_t r = 0; r < kernel_.reductions.size();
-             at += accumulator_words(kernel_.reductions[r++].kind))
-            line(cat("a", r, " = all_parts<", accumulator(kernel_, kernel_.reductions[r]),
-                     ">(part + ", at, ", stride);"));
+        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
+            line(cat("a", name, " = all_parts<", type_of(by, true), ">(part + ", at, ", stride);"));
+            at += words_of(by);
+        });
     }
 
     void row_outputs() {
         bool is_first = true;
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k) {
-            if (!kernel_.outputs[k].per_row) continue;
+        for (const size_t k : rows_.outputs) {
             // An output may lie on an input of the row, which all threads have read by then.
             if (std::exchange(is_first, false))
                 line(is_warp() ? "__syncwarp();" : "__syncthreads();");
@@ -248,7 +278,9 @@ std::string_view prelude() {
 
 int part_words(const KernelIR& kernel) {
     int words = 0;
-    for (const Reduction& reduction : kernel.reductions) words += accumulator_words(reduction.kind);
+    for (const RowWalk& walk : row_plan_of(kernel).walks)
+        for (const Reduced& reduced : walk.reductions)
+            for (const Accumulator& by : reduced.accumulators) words += words_of(by);
     return words;
 }
 

@@ -34,8 +34,6 @@ std::string f32(ScalarOp op, const std::string& a, const std::string& b, const s
         case ScalarOp::mod: return cat("fmodf(", a, ", ", b, ")");
         case ScalarOp::neg: return cat("-", a);
         case ScalarOp::abs: return cat("fabsf(", a, ")");
-        case ScalarOp::max: return cat("max_f32(", a, ", ", b, ")");
-        case ScalarOp::min: return cat("min_f32(", a, ", ", b, ")");
         case ScalarOp::fma: return cat("__fmaf_rn(", a, ", ", b, ", ", c, ")");
         case ScalarOp::sqrt: return cat("__fsqrt_rn(", a, ")");
         case ScalarOp::floor: return cat("floorf(", a, ")");
@@ -46,7 +44,7 @@ std::string f32(ScalarOp op, const std::string& a, const std::string& b, const s
         case ScalarOp::le: return cat(a, " <= ", b);
         case ScalarOp::eq: return cat(a, " == ", b);
         case ScalarOp::ne: return cat(a, " != ", b);
-        case ScalarOp::f32_to_i32: return cat("to_i32(", a, ")");
+        case ScalarOp::f32_to_i32: return cat("(int)", a);
         case ScalarOp::bits_f32_to_i32: return cat("__float_as_int(", a, ")");
         default: return "";
     }
@@ -58,18 +56,14 @@ std::string i32(ScalarOp op, const std::string& a, const std::string& b) {
         case ScalarOp::sub: return cat("sub_i32(", a, ", ", b, ")");
         case ScalarOp::mul: return cat("mul_i32(", a, ", ", b, ")");
         case ScalarOp::div: return cat("floor_div(", a, ", ", b, ")");
-        case ScalarOp::mod: return cat("floor_mod(", a, ", ", b, ")");
-        case ScalarOp::neg: return cat("sub_i32(0, ", a, ")");
-        case ScalarOp::abs: return cat(a, " < 0 ? sub_i32(0, ", a, ") : ", a);
         case ScalarOp::max: return cat("max_i32(", a, ", ", b, ")");
         case ScalarOp::min: return cat("min_i32(", a, ", ", b, ")");
         case ScalarOp::bit_and: return cat(a, " & ", b);
         case ScalarOp::bit_or: return cat(a, " | ", b);
         case ScalarOp::bit_xor: return cat(a, " ^ ", b);
-        case ScalarOp::bit_not: return cat("~", a);
-        case ScalarOp::shl: return cat("(int)((unsigned)", a, " << (", b, " & 31))");
-        case ScalarOp::shr: return cat(a, " >> (", b, " & 31)");
-        case ScalarOp::shr_logical: return cat("(int)((unsigned)", a, " >> (", b, " & 31))");
+        case ScalarOp::shl: return cat("(int)((unsigned)", a, " << ", b, ")");
+        case ScalarOp::shr: return cat(a, " >> ", b);
+        case ScalarOp::shr_logical: return cat("(int)((unsigned)", a, " >> ", b, ")");
         case ScalarOp::lt: return cat(a, " < ", b);
         case ScalarOp::le: return cat(a, " <= ", b);
         case ScalarOp::eq: return cat(a, " == ", b);
@@ -82,16 +76,9 @@ std::string i32(ScalarOp op, const std::string& a, const std::string& b) {
 
 std::string b1(ScalarOp op, const std::string& a, const std::string& b) {
     switch (op) {
-        case ScalarOp::bit_and:
-        case ScalarOp::min: return cat(a, " && ", b);
-        case ScalarOp::bit_or:
-        case ScalarOp::max: return cat(a, " || ", b);
-        case ScalarOp::bit_xor:
-        case ScalarOp::ne: return cat(a, " != ", b);
-        case ScalarOp::bit_not: return cat("!", a);
-        case ScalarOp::eq: return cat(a, " == ", b);
-        case ScalarOp::lt: return cat("!", a, " && ", b);
-        case ScalarOp::le: return cat("!", a, " || ", b);
+        case ScalarOp::bit_and: return cat(a, " && ", b);
+        case ScalarOp::bit_or: return cat(a, " || ", b);
+        case ScalarOp::bit_xor: return cat(a, " != ", b);
         case ScalarOp::b1_to_i32: return cat("(int)", a);
         default: return "";
     }
@@ -113,24 +100,19 @@ std::string_view storage_name(DType dtype) {
         case DType::f32: return "float";
         case DType::i32: return "int";
         case DType::f16:
-        case DType::bf16:
         case DType::u16: return "unsigned short";
         case DType::i16: return "short";
         case DType::i8: return "signed char";
-        case DType::u8:
-        case DType::b8: return "unsigned char";
+        case DType::u8: return "unsigned char";
+        case DType::bf16:
+        case DType::b8:
         case DType::c64: break;
     }
-    throw InternalError("NVRTC: complex64 has no scalar");
+    throw InternalError(cat("NVRTC: ", info(dtype).tag, " is not legal"));
 }
 
 std::string widened(DType dtype, const std::string& value) {
-    switch (dtype) {
-        case DType::f16: return cat("from_f16(", value, ")");
-        case DType::bf16: return cat("from_bf16(", value, ")");
-        case DType::b8: return cat(value, " != 0");
-        default: return value;
-    }
+    return dtype == DType::f16 ? cat("from_f16(", value, ")") : value;
 }
 
 std::string narrowed(DType dtype, const std::string& value) {
@@ -138,7 +120,6 @@ std::string narrowed(DType dtype, const std::string& value) {
         case DType::f32:
         case DType::i32: return value;
         case DType::f16: return cat("to_f16(", value, ")");
-        case DType::bf16: return cat("to_bf16(", value, ")");
         default: return cat("(", storage_name(dtype), ")", value);
     }
 }
@@ -149,14 +130,14 @@ std::string expression(const ScalarProgram& program, int id) {
     std::string v[3];
     for (int k = 0; k < arity_of(inst.op); ++k) v[k] = cat("v", inst.args[k]);
     if (inst.op == ScalarOp::select) return cat(v[0], " ? ", v[1], " : ", v[2]);
-    if (inst.op == ScalarOp::narrow) return widened(inst.narrow_to, narrowed(inst.narrow_to, v[0]));
+    if (inst.op == ScalarOp::narrow) return widened(DType::f16, narrowed(DType::f16, v[0]));
     std::string text;
     switch (program[inst.args[0]].type) {
         case ScalarType::f32: text = f32(inst.op, v[0], v[1], v[2]); break;
         case ScalarType::i32: text = i32(inst.op, v[0], v[1]); break;
         case ScalarType::b1: text = b1(inst.op, v[0], v[1]); break;
     }
-    if (text.empty()) throw InternalError(cat("NVRTC: ", name_of(inst.op), " was not expanded"));
+    if (text.empty()) throw InternalError(cat("NVRTC: ", name_of(inst.op), " is not legal"));
     return text;
 }
 

@@ -1,5 +1,5 @@
-// backends/nvrtc/print_scalar.h -- scalar instructions and storage types as CUDA C++. Nothing of
-// the user's text reaches it: instructions are enums, numbers are bits.
+// backends/nvrtc/print_scalar.h -- legal scalar instructions (codegen/legalize.h) and storage types
+// as CUDA C++. Nothing of the user's text reaches it: instructions are enums, numbers are bits.
 #pragma once
 
 #include <string>

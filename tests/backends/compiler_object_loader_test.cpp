@@ -1,7 +1,6 @@
 // Objects that the compiler made, loaded without its own linker.
 #include <gtest/gtest.h>
 
-#include "codegen/expand_math.h"
 #include "codegen/object_loader.h"
 #include "runtime/error.h"
 #include "tests/backends/compiler_under_test.h"
@@ -9,7 +8,7 @@
 
 namespace megjit::codegen { namespace {
 
-std::string object_of(const KernelIR& kernel) { return compiler().compile(expand_math(kernel)); }
+std::string object_of(const KernelIR& kernel) { return compiler().compile(kernel); }
 
 class ObjectLoader : public testing::Test {
 protected:

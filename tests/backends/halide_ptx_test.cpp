@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/halide/gpu_compiler.h"
-#include "codegen/expand_math.h"
+#include "codegen/legalize.h"
 #include "runtime/error.h"
 #include "tests/codegen/random_kernels.h"
 
@@ -41,7 +41,7 @@ TEST(HalidePtx, ElementsOfRandomKernels) {
         Case c = random_case(seed);
         c.launch.strides.resize((c.kernel.inputs.size() + c.kernel.outputs.size()) *
                                 static_cast<size_t>(c.kernel.rank));
-        const GpuImage image = compiler().compile(expand_math(c.kernel), c.launch, 90);
+        const GpuImage image = compiler().compile(legalize(c.kernel), c.launch, 90);
         EXPECT_EQ(image.cover, Cover::elements);
         EXPECT_EQ(image.per_block, image.block[0]);
         ASSERT_EQ(fault_of(image, c.kernel, c.launch), "") << "seed " << seed << "\n"
@@ -52,7 +52,7 @@ TEST(HalidePtx, ElementsOfRandomKernels) {
 TEST(HalidePtx, ReductionsOverRowsAndColumns) {
     for (uint64_t seed = 0; seed < 12; ++seed) {
         Case c = random_reduction_case(seed);
-        const GpuImage image = compiler().compile(expand_math(c.kernel), c.launch, 90);
+        const GpuImage image = compiler().compile(legalize(c.kernel), c.launch, 90);
         EXPECT_EQ(image.cover, c.kernel.lanes == Lanes::last ? Cover::rows : Cover::columns);
         ASSERT_EQ(fault_of(image, c.kernel, c.launch), "") << "seed " << seed << "\n"
                                                            << print(c.kernel);

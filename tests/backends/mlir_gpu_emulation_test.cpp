@@ -31,7 +31,7 @@ protected:
         const GpuPlan plan = mlir_gpu_plan_of(c.kernel, c.launch);
         const GpuImage image = mlir_gpu_image_of(plan);
         const Grid grid = grid_of(image, c.kernel, c.launch);
-        HostKernels::launch(host->compile(c.kernel, plan), grid.blocks, image.block[0],
+        HostKernels::launch(host->compile(legalize(c.kernel), plan), grid.blocks, image.block[0],
                             parameters_of(image, c.launch, inputs, outputs).data());
         const auto want = Case(c).expected();
         for (size_t k = 0; k < outputs.size(); ++k) {

@@ -22,7 +22,7 @@ MlirGpuCompiler& compiler() {
 }
 
 std::string ptx_of(const Case& c, int arch) {
-    return compiler().compile(c.kernel, c.launch, arch).code;
+    return compiler().compile(legalize(c.kernel), c.launch, arch).code;
 }
 
 size_t count_of(const std::string& text, const std::string& part) {
@@ -57,7 +57,7 @@ TEST(MlirGpu, CompilesKernelsForEveryArchitecture) {
     for (size_t i = 0; i < cases.size(); ++i) {
         const auto& [name, c] = cases[i];
         const int arch = std::vector<int>{80, 90, 100}[i % 3];
-        const GpuImage image = compiler().compile(c.kernel, c.launch, arch);
+        const GpuImage image = compiler().compile(legalize(c.kernel), c.launch, arch);
         EXPECT_TRUE(image.is_ptx) << name;
         EXPECT_TRUE(contains(image.code, cat(".target sm_", arch, "\n"))) << name;
         EXPECT_TRUE(contains(image.code, ".visible .entry megjit_kernel(")) << name;
@@ -106,7 +106,7 @@ TEST(MlirGpu, TakesTheNewestArchitectureBeforeOneItDoesNotKnow) {
 
 TEST(MlirGpu, ShowsReadableCode) {
     const Case c = broadcast_case(DType::f32, 7, 64);
-    EXPECT_TRUE(contains(compiler().source(c.kernel, c.launch, 90),
+    EXPECT_TRUE(contains(compiler().source(legalize(c.kernel), c.launch, 90),
                          "define ptx_kernel void @megjit_kernel("));
 }
 

@@ -30,7 +30,7 @@ TEST_F(NvrtcTest, CompilesKernelsForEveryArchitecture) {
     for (size_t i = 0; i < cases.size(); ++i) {
         const Case& c = cases[i].data;
         const int arch = std::vector<int>{80, 90, 100}[i % 3];
-        const GpuImage image = compiler_.compile(c.kernel, c.launch, arch);
+        const GpuImage image = compiler_.compile(legalize(c.kernel), c.launch, arch);
         EXPECT_TRUE(is_cubin(image.code) && !image.is_ptx) << cases[i].name;
         EXPECT_NE(image.code.find("megjit_kernel"), std::string::npos) << cases[i].name;
     }
@@ -39,7 +39,7 @@ TEST_F(NvrtcTest, CompilesKernelsForEveryArchitecture) {
 TEST_F(NvrtcTest, GivesPtxForAGpuThatIsTooNew) {
     const Case c = broadcast_case(DType::f32, 7, 64);
     testing::internal::CaptureStderr();
-    const GpuImage image = compiler_.compile(c.kernel, c.launch, 999);
+    const GpuImage image = compiler_.compile(legalize(c.kernel), c.launch, 999);
     EXPECT_NE(testing::internal::GetCapturedStderr().find(
                   "does not know sm_999; kernels are compiled for compute_"),
               std::string::npos);
@@ -53,7 +53,7 @@ TEST_F(NvrtcTest, GivesPtxForAGpuThatIsTooNew) {
 
 TEST_F(NvrtcTest, RefusesAGpuThatIsTooOld) {
     const Case c = broadcast_case(DType::f32, 7, 64);
-    EXPECT_THROW(compiler_.compile(c.kernel, c.launch, 20), runtime::DeviceError);
+    EXPECT_THROW(compiler_.compile(legalize(c.kernel), c.launch, 20), runtime::DeviceError);
 }
 
 TEST_F(NvrtcTest, OneImageServesLaunchesOfOnePlan) {

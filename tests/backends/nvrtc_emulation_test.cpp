@@ -35,7 +35,7 @@ protected:
             GpuPlan plan = gpu_plan_of(c.data.kernel, c.data.launch);
             plan.wide = printed_->size() % 3 == 0;
             const std::string text =
-                print_kernel(c.data.kernel, plan, cat("kernel_", printed_->size()));
+                print_kernel(legalize(c.data.kernel), plan, cat("kernel_", printed_->size()));
             printed_->push_back({std::move(c), plan, text});
         }
         std::string folder = fs::temp_directory_path() / "megjit-cuda-XXXXXX";

@@ -1,6 +1,7 @@
 // Reductions against sums in double, over random shapes and axes.
 #include <limits>
 
+#include "codegen/kernel_ir.h"
 #include "tests/backends/tensor_testing.h"
 
 namespace megjit::testing { namespace {
@@ -72,6 +73,61 @@ TEST_P(Reductions, AgreeWithAPlainLoop) {
         if (y.type.dtype == DType::f16 && std::abs(expected[i]) > 6e4) continue;
         ASSERT_NEAR(y.data[i], expected[i], rounding * (scale + 1e-6)) << what;
     }
+}
+
+// What a kernel makes of a dense float32 tensor that it reduces by `kind`.
+std::vector<float> by_kernel(codegen::Reduce kind, const Values& x, const Ints& axes) {
+    const Shape& shape = x.type.shape;
+    const auto is_reduced = [&](int axis) {
+        return std::find(axes.begin(), axes.end(), axis) != axes.end();
+    };
+    codegen::KernelSpec spec;
+    spec.inputs = {{}};
+    spec.outputs = {{}};
+    int64_t results = 1;
+    for (const bool reduced : {false, true})
+        for (int axis = 0; axis < shape.rank(); ++axis) {
+            if (is_reduced(axis) != reduced) continue;
+            int64_t stride = 1, to = 1;
+            for (int i = axis + 1; i < shape.rank(); ++i) {
+                stride *= shape[i];
+                if (!is_reduced(i)) to *= shape[i];
+            }
+            spec.extents.push_back(shape[axis]);
+            spec.inputs[0].strides.push_back(stride);
+            spec.outputs[0].strides.push_back(reduced ? 0 : to);
+            if (reduced) ++spec.reduced;
+            else results *= shape[axis];
+        }
+    const int element = spec.program.input(0, runtime::ScalarType::f32);
+    spec.reductions = {{kind, element}};
+    spec.results = {spec.program.input(1, runtime::ScalarType::f32)};
+    const codegen::BoundKernel bound = codegen::bind(std::move(spec));
+    std::vector<float> from(x.data.begin(), x.data.end()), to(static_cast<size_t>(results));
+    void *inputs[] = {from.data()}, *outputs[] = {to.data()};
+    codegen::interpret(bound.kernel, bound.launch, inputs, outputs);
+    return to;
+}
+
+TEST_P(Reductions, SumsHaveTheBitsOfKernels) {
+    Dice dice(GetParam());
+    const bool mean = GetParam() % 3 == 0;
+    const int rank = static_cast<int>(dice.between(1, 4));
+    Shape shape = dice.shape(rank, rank < 3 ? 300 : 17);
+    for (int i = 0; i < rank; ++i) shape[i] = std::max<int64_t>(1, shape[i]);
+    Ints axes;
+    for (int i = 0; i < rank; ++i)
+        if (dice.chance(0.5)) axes.push_back(i);
+    if (axes.empty()) axes.push_back(rank - 1);
+    Values x = dice.values({DType::f32, shape}, 1e6);
+    for (double& v : x.data) v = static_cast<double>(static_cast<float>(v));
+    const Values y = run_twice(mean ? "reduce_mean" : "reduce_sum", {x}, {axes, int64_t{1}})[0];
+    const std::vector<float> want =
+        by_kernel(mean ? codegen::Reduce::mean : codegen::Reduce::sum, x, axes);
+    ASSERT_EQ(y.data.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i)
+        ASSERT_EQ(y.data[i], static_cast<double>(want[i]))
+            << "element " << i << " of " << to_string(x.type) << ", seed " << GetParam();
 }
 
 TEST_P(Reductions, ArgmaxAndArgminTakeTheFirst) {

@@ -75,7 +75,7 @@ TEST(KernelText, ReadsBackKernelsWithReductions) {
         ASSERT_EQ(parse_kernel(print(c.kernel)), c.kernel) << "seed " << seed;
         const auto outputs = c.expected();
         for (size_t k = 0; k < outputs.size(); ++k)
-            ASSERT_EQ(reduction_fault_of(c, k, outputs[k], outputs[k]), "") << "seed " << seed;
+            ASSERT_EQ(fault_of(c, k, outputs[k], outputs[k]), "") << "seed " << seed;
     }
 }
 

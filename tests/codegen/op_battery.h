@@ -174,18 +174,8 @@ inline std::vector<BatteryCase> op_battery(DType dtype, Placement placement) {
 // "" or the first element that has other bits than the interpreter gives.
 inline std::string battery_fault_of(const Case& c, const std::vector<std::vector<char>>& got,
                                     const std::vector<std::vector<char>>& want) {
-    for (size_t k = 0; k < want.size(); ++k) {
-        const DType dtype = c.kernel.outputs[k].dtype;
-        for (size_t at = 0; at + size_of(dtype) < want[k].size(); at += size_of(dtype))
-            if (!same_value(dtype, got[k].data() + at, want[k].data() + at)) {
-                uint32_t g = 0, w = 0;
-                std::memcpy(&g, got[k].data() + at, size_of(dtype));
-                std::memcpy(&w, want[k].data() + at, size_of(dtype));
-                return cat("output ", k, "[", at / size_of(dtype), "]: bits ", std::hex, g,
-                           " instead of ", w);
-            }
-        if (got[k].back() != 0) return cat("output ", k, ": wrote behind its end");
-    }
+    for (size_t k = 0; k < want.size(); ++k)
+        if (std::string fault = fault_of(c, k, got[k], want[k]); !fault.empty()) return fault;
     return "";
 }
 

@@ -369,30 +369,19 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
     return c;
 }
 
-// How output k differs from what the interpreter gives; "" if by no more than another order of
-// additions may make it. `got` has output_bytes(k) + 1 bytes, zero where nothing is stored.
-inline std::string reduction_fault_of(const Case& c, size_t k, const std::vector<char>& got,
-                                      const std::vector<char>& want) {
+// How output k differs from what the interpreter gives; "" if not by a bit. `got` has
+// output_bytes(k) + 1 bytes, zero where nothing is stored.
+inline std::string fault_of(const Case& c, size_t k, const std::vector<char>& got,
+                            const std::vector<char>& want) {
     const DType dtype = c.kernel.outputs[k].dtype;
-    const size_t size = size_of(dtype), count = want.size() / size;
-    const auto value = [&](const std::vector<char>& bytes, size_t i) -> double {
-        uint32_t bits = 0;
-        std::memcpy(&bits, bytes.data() + i * size, size);
-        return dtype == DType::f32    ? std::bit_cast<float>(bits)
-               : dtype == DType::f16  ? half_to_float(static_cast<uint16_t>(bits))
-               : dtype == DType::bf16 ? bfloat_to_float(static_cast<uint16_t>(bits))
-                                      : static_cast<double>(static_cast<int32_t>(bits));
-    };
-    double largest = 1;
-    for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(value(want, i)));
-    const double rounding = dtype == DType::bf16  ? 0x1p-7
-                            : dtype == DType::f16 ? 0x1p-9
-                                                  : 0,
-                 allowed = dtype == DType::i32 ? 0 : (2e-5 + rounding) * largest;
-    for (size_t i = 0; i < count; ++i)
-        if (const double a = value(got, i), b = value(want, i);
-            !(std::fabs(a - b) <= allowed) && !(a != a && b != b) && a != b)
-            return cat("output ", k, "[", i, "]: ", a, " instead of ", b);
+    for (size_t at = 0; at + size_of(dtype) < want.size(); at += size_of(dtype))
+        if (!same_value(dtype, got.data() + at, want.data() + at)) {
+            uint32_t a = 0, b = 0;
+            std::memcpy(&a, got.data() + at, size_of(dtype));
+            std::memcpy(&b, want.data() + at, size_of(dtype));
+            return cat("output ", k, "[", at / size_of(dtype), "]: bits ", std::hex, a,
+                       " instead of ", b);
+        }
     return got.back() == 0 ? "" : cat("output ", k, ": wrote behind its end");
 }
 

@@ -9,7 +9,7 @@
 
 #include "backends/nvrtc/compiler.h"
 #include "backends/nvrtc/print_kernel.h"
-#include "codegen/expand_math.h"
+#include "codegen/legalize.h"
 #include "runtime/dispatch.h"
 #include "runtime/error.h"
 #include "tests/backends/fenced.h"
@@ -29,7 +29,7 @@ std::string key_of(const KernelIR& kernel, const LaunchShape& launch) {
 // The operands of each launch of a fused node.
 template <class Visit>
 void for_each_launch(const jit::Node& node, const Visit& visit) {
-    const KernelIR kernel = codegen::expand_math(node.kernel->kernel);
+    const KernelIR kernel = codegen::legalize(node.kernel->kernel);
     size_t in = 0, out = 0;
     for (const LaunchShape& launch : launches_of(node)) {
         visit(kernel, launch, in, out);

@@ -1,0 +1,91 @@
+// codegen/row_plan.h -- what a kernel with reductions computes at a row, walk by walk, and in which
+// order. The interpreter obeys it, emitters print it.
+//
+// The order, which fixes the bits of f32 sums. It follows from the kernel and its extents alone,
+// not from the width of vectors, the number of threads or the compiler:
+//
+//   A run is one index of all reduced axes but the last. Its elements have L lanes: kRowLanes
+//   where the last axis goes over lanes (Lanes::last), one where columns do (Lanes::kept). Element
+//   e of a run belongs to lane e % L, and to group e / (L * kChain).
+//   What a lane has in a group is joined one after the other: a chain, in the type of the elements.
+//   The lane takes its chains, group by group and run by run; in f64 where it is wide.
+//   At last lane j < L/2 takes lane j + L/2, then j < L/4 lane j + L/4, until one is left.
+//
+// So eight f32 are added before an f64 takes over: sums of any length are right to some 1e-7 of the
+// sum of absolute values, at the speed of f32. (GPUs share a row among threads: there a chain is
+// what a thread takes next, and lanes are the threads.)
+#pragma once
+
+#include "codegen/kernel_ir.h"
+
+namespace megjit::codegen {
+
+constexpr int kRowLanes = 16;
+constexpr int kChain = 8;
+// A body of so many instructions stands in the code kChain times, and chains need no loop.
+constexpr size_t kShortBody = 8;
+
+enum class Join : uint8_t {
+    add,
+    mul,
+    max,  // NaN wins, of equal values the earlier (of two lanes: the lower)
+    min,
+    first_max,  // (value, place): the first NaN wins, else the better value, else the lower place
+    first_min,
+};
+
+// One value a lane (of first_max and first_min a value and its i32 place), which starts from a
+// neutral one.
+struct Accumulator {
+    Join join = Join::add;
+    ScalarType type = ScalarType::f32;  // of the elements that it takes; f32 or i32
+    bool squares = false;  // takes x * x
+    bool wide = false;  // lanes are f64
+    bool chains = true;  // else the lane takes every element itself, a wide one as f64
+    bool operator==(const Accumulator&) const = default;
+    bool has_place() const { return join == Join::first_max || join == Join::first_min; }
+    double neutral() const;  // that of first_max and first_min has place 0
+};
+
+enum class Finish : uint8_t {
+    value,  // of the only accumulator, rounded to f32 where it is wide
+    place,
+    mean,  // sum / n, rounded to f32 at last
+    variance,  // squares / n - (sum / n)^2, 0 where that is less, rounded to f32 at last
+};
+
+// A reduction of the kernel, and how it comes from accumulators.
+struct Reduced {
+    int reduction = -1;
+    int arg = -1;  // instruction whose values are taken
+    Finish finish = Finish::value;
+    std::vector<Accumulator> accumulators = {};  // of a variance: sum, squares
+    bool operator==(const Reduced&) const = default;
+};
+
+// One walk over the elements of a row, and what comes before it.
+struct RowWalk {
+    std::vector<int> row;  // instructions with one value a row, computed before the walk
+    std::vector<int> elements;  // instructions that are computed at each element
+    std::vector<Reduced> reductions;  // complete after it
+    std::vector<size_t> outputs;  // of elements, stored in it
+    bool walks() const { return !reductions.empty() || !outputs.empty(); }
+    bool is_short() const { return elements.size() <= kShortBody; }
+    bool operator==(const RowWalk&) const = default;
+};
+
+struct RowPlan {
+    int lanes = 1;
+    std::vector<RowWalk>
+        walks;  // the last one walks over nothing: it has the values of rows that are left
+    std::vector<size_t> outputs;  // of rows, stored at last
+    bool operator==(const RowPlan&) const = default;
+};
+
+RowPlan row_plan_of(const KernelIR& kernel);  // of a sound kernel that reduces
+// The reduction whose result instruction `id` is; -1 if it is none's.
+int reduction_read_by(const KernelIR& kernel, int id);
+std::string print(const RowPlan& plan);
+std::string fault_of(const KernelIR& kernel, const RowPlan& plan);  // "" if sound
+
+}  // namespace megjit::codegen
