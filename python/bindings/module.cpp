@@ -3,7 +3,6 @@
 #include "backends/emulated/emulated_device.h"
 #include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
-#include "codegen/gpu_service.h"
 #include "memory/caching_allocator.h"
 #include "memory/dtr.h"
 #include "python/bindings/handle.h"
@@ -41,14 +40,14 @@ void start() {
                 } catch (...) {}
     });
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
-    codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_WITH_MLIR
     codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
-    codegen::GpuService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
 #endif
 #ifdef MEGJIT_WITH_HALIDE
     codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());
-    codegen::GpuService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
 #endif
 }
 
