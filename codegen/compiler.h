@@ -1,5 +1,5 @@
-// codegen/compiler.h -- KernelCompiler: what a code-generating backend implements, and
-// KernelService, which owns compilers, the cache in memory and on disk, and what is reported to
+// codegen/compiler.h -- KernelCompiler and GpuCompiler: what code-generating backends implement,
+// and KernelService, which owns compilers, the cache in memory and on disk, and what is reported to
 // users.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "codegen/compile_queue.h"
-#include "codegen/kernel_ir.h"
+#include "codegen/gpu_image.h"
 #include "codegen/legalize.h"
 
 namespace megjit::codegen {
@@ -27,30 +27,89 @@ class ImportedKernels;
 // UserError that lists the valid names when `backend` is none of NVRTC, HALIDE and MLIR.
 void refuse_unknown_backend(std::string_view backend);
 
-// For the host; its counterpart for GPUs is in gpu_image.h.
-class KernelCompiler {
+// What is compiled, and for what.
+struct KernelJob {
+    KernelIR kernel;
+    int gpu_arch =
+        0;  // ten times the compute capability: 90 is sm_90; 0: the code is for this host
+    LaunchShape launch = {};  // of a GPU: code may take numbers of it
+    bool is_for_gpu() const { return gpu_arch > 0; }
+};
+
+// For the host a function, which stays loaded until the process ends; for a GPU an image.
+struct KernelCode {
+    KernelFn fn = nullptr;
+    std::shared_ptr<const GpuImage> image = nullptr;
+    explicit operator bool() const { return fn || image; }
+};
+
+// What the service knows of a compiler. Kernels that come to it are sound, and legal
+// (codegen/legalize.h) but for native().
+class Compiler {
 public:
-    virtual ~KernelCompiler() = default;
+    virtual ~Compiler() = default;
     virtual std::string_view name() const = 0;  // "MLIR"
+    virtual bool is_for_gpus() const = 0;
     // What must be installed before it can serve, with the command where there is one; "" when
     // nothing is missing.
     virtual std::string missing() const { return ""; }
     bool available() const { return missing().empty(); }  // otherwise it is passed over
-    virtual std::string version_key() const = 0;  // compiler version and build: one line
-    // Kernels that come to it are legal but for these.
+    // Of the compiler and of what we print for it: one line.
+    virtual std::string version_key() const = 0;
     virtual NativeOps native() const { return {}; }
-    // KernelIR to relocatable object code that defines `megjit_kernel`. Throws Error on failure.
+    // All that code takes from the numbers of the launch: jobs with equal variants share it. One
+    // line; asked for also when the compiler is not available, to find what was imported.
+    virtual std::string variant_of(const KernelJob&) const { return ""; }
+    // Code as the cache on disk keeps it. Throws Error on failure.
+    virtual std::string bytes_of(const KernelJob& job) = 0;
+    virtual KernelCode code_of(const std::string& bytes) = 0;
+    // Readable code for fn.kernels(): the last stage before machine code, and that (where it can be
+    // shown).
+    virtual std::string source_of(const KernelJob& job) = 0;
+    virtual std::string assembly_of(const KernelJob&) { return ""; }
+};
+
+// For the host.
+class KernelCompiler : public Compiler {
+public:
+    // KernelIR to relocatable object code that defines `megjit_kernel`.
     virtual std::string compile(const KernelIR& kernel) = 0;
     // Object code to a callable; the code stays loaded until the process ends.
     virtual KernelFn load(const std::string& object) = 0;
-    // Readable code for fn.kernels(): the last stage before machine code, and that (where it can be
-    // shown).
     virtual std::string source(const KernelIR& kernel) = 0;
     virtual std::string assembly(const KernelIR&) { return ""; }
+
+    bool is_for_gpus() const final { return false; }
+    std::string bytes_of(const KernelJob& job) final { return compile(job.kernel); }
+    KernelCode code_of(const std::string& bytes) final { return {.fn = load(bytes)}; }
+    std::string source_of(const KernelJob& job) final { return source(job.kernel); }
+    std::string assembly_of(const KernelJob& job) final { return assembly(job.kernel); }
+};
+
+// For GPUs. Thread-safe. `arch` is ten times the compute capability.
+class GpuCompiler : public Compiler {
+public:
+    // "" when one image serves all launches; extents and strides when it is made for this one.
+    virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
+    virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
+    virtual std::string source(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
+
+    bool is_for_gpus() const final { return true; }
+    std::string variant_of(const KernelJob& job) const final {
+        return variant(job.kernel, job.launch);
+    }
+    std::string bytes_of(const KernelJob& job) final {
+        return to_bytes(compile(job.kernel, job.launch, job.gpu_arch));
+    }
+    KernelCode code_of(const std::string& bytes) final;
+    std::string source_of(const KernelJob& job) final {
+        return source(job.kernel, job.launch, job.gpu_arch);
+    }
 };
 
 struct CompiledKernel {
-    KernelFn fn = nullptr;
+    KernelFn fn = nullptr;  // for the host
+    std::shared_ptr<const GpuImage> image = nullptr;  // for a GPU
     KernelIR kernel;
     std::string backend;
     double compile_ms =
@@ -103,7 +162,7 @@ struct KernelCounters {
     double compile_ms = 0;  // all together
 };
 
-// Finds (or compiles) kernels. Thread-safe. One process has one service.
+// Finds (or compiles) kernels, for the host and for GPUs. Thread-safe. One process has one service.
 class KernelService {
 public:
     static constexpr size_t kMaxKernels =
@@ -112,18 +171,22 @@ public:
     KernelService();
     ~KernelService();
     static KernelService& instance();
-    void add(std::unique_ptr<KernelCompiler> compiler);
-    std::vector<std::string_view> backends() const;
-    // `backend` "" means: MGB_JIT_BACKEND, or the default of the device at hand (MLIR on a CPU).
-    // Unknown values are a UserError that lists the valid ones; a value that cannot serve the CPU
-    // warns once and uses the default. Without any compiler it finds what was imported into the
-    // cache. Compiles in the calling thread; throws Error on failure.
+    void add(std::unique_ptr<Compiler> compiler);
+    std::vector<std::string_view> backends(bool for_gpus = false) const;  // those available
+    // `backend` "" means: MGB_JIT_BACKEND, or the first that is available (MLIR and HALIDE for the
+    // host; NVRTC, MLIR and HALIDE for GPUs). Unknown values are a UserError that lists the valid
+    // ones; one that cannot serve is replaced with a warning. Without any compiler it finds what
+    // was imported into the cache. Compiles in the calling thread; throws Error on failure.
+    std::shared_ptr<const CompiledKernel> get(const KernelJob& job, std::string_view backend = "");
     std::shared_ptr<const CompiledKernel> get(const KernelIR& kernel,
-                                              std::string_view backend = "");
+                                              std::string_view backend = "") {
+        return get(KernelJob{kernel}, backend);
+    }
 
-    // The same beside execution: done at once when the kernel is in memory or on disk, or has
-    // failed before. The first failure is told on stderr, with the path of a dump. When nobody
-    // holds a request any more, it is not compiled. UserError for an unknown MGB_JIT_BACKEND.
+    // The same for the host and beside execution: done at once when the kernel is in memory or on
+    // disk, or has failed before. The first failure is told on stderr, with the path of a dump.
+    // When nobody holds a request any more, it is not compiled. UserError for an unknown
+    // MGB_JIT_BACKEND.
     std::shared_ptr<const KernelRequest> request(const KernelIR& kernel);
     // Until all are done, `until` has passed or stop() was called; Ctrl-C throws.
     void wait(const KernelRequests& requests, CompileQueue::Clock::time_point until);
@@ -137,24 +200,24 @@ public:
 private:
     using Entry = std::pair<std::string, std::shared_ptr<const CompiledKernel>>;
 
-    KernelCompiler* choose(std::string_view backend) const;  // null: none is installed
+    Compiler* choose(bool for_gpus, std::string_view backend) const;  // null: none is installed
     std::shared_ptr<const CompiledKernel> find(const std::string& key);
     void keep(const std::string& key, std::shared_ptr<const CompiledKernel> kernel);
     // With compile_mutex_:
     DiskCache& disk();
-    KernelFn load_from_disk(KernelCompiler& compiler, const std::string& key);
-    std::shared_ptr<const CompiledKernel> produce(KernelCompiler& compiler, const KernelIR& kernel,
+    KernelCode load_from_disk(Compiler& compiler, const std::string& key);
+    std::shared_ptr<const CompiledKernel> produce(Compiler& compiler, const KernelJob& job,
                                                   const std::string& key, bool from_disk_only);
     std::shared_ptr<const CompiledKernel> import(
-        const KernelIR& kernel);  // null: not in the cache either
-    void serve(KernelCompiler& compiler, KernelRequest& request, const std::string& key);
+        const KernelJob& job);  // null: not in the cache either
+    void serve(Compiler& compiler, KernelRequest& request, const std::string& key);
     static void register_fork_handlers();
 
     mutable std::mutex mutex_;  // guards the fields below
     // One kernel is compiled at a time, so that no work is done twice; held around every call of a
     // compiler. Taken before mutex_.
     std::mutex compile_mutex_;
-    std::vector<std::unique_ptr<KernelCompiler>> compilers_;
+    std::vector<std::unique_ptr<Compiler>> compilers_;
     std::list<Entry> recent_;  // most recently used first
     std::unordered_map<std::string_view, std::list<Entry>::iterator>
         kernels_;  // keys lie in recent_

@@ -1,5 +1,5 @@
 // codegen/gpu_image.h -- GpuImage: a kernel as code of one GPU architecture, with all that a launch
-// needs; GpuCompiler: what makes it. Knows no driver: backends/cuda loads and launches.
+// needs. Knows no driver: backends/cuda loads and launches.
 #pragma once
 
 #include <cstdint>
@@ -70,25 +70,5 @@ std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& la
 // For the cache on disk. Nothing when the bytes are not those of an image.
 std::string to_bytes(const GpuImage& image);
 std::optional<GpuImage> image_from_bytes(std::string_view bytes);
-
-// A compiler for GPUs. Thread-safe. Kernels that come here are legal (legalize.h) and sound.
-class GpuCompiler {
-public:
-    virtual ~GpuCompiler() = default;
-    virtual std::string_view name() const = 0;  // "NVRTC"
-    virtual std::string missing() const = 0;  // as of KernelCompiler: a library, a plug-in
-    bool available() const { return missing().empty(); }
-    virtual std::string version_key()
-        const = 0;  // of the compiler and of what we print for it: one line
-    // All that the image takes from the numbers of the launch: launches with equal variants share
-    // an image. One line; asked for also when the compiler is not available, to find images that
-    // were imported.
-    // "" when one image serves all; extents and strides when it is made for this launch alone.
-    virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
-    // `arch` is ten times the compute capability: 90 is sm_90. Throws Error on failure.
-    virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
-    // Readable code of the same image.
-    virtual std::string source(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
-};
 
 }  // namespace megjit::codegen

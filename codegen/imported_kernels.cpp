@@ -1,14 +1,13 @@
 #include "codegen/imported_kernels.h"
 
 #include "codegen/host_cpu.h"
-#include "codegen/legalize.h"
 #include "codegen/object_loader.h"
 #include "runtime/error.h"
 
 namespace megjit::codegen {
 namespace {
 
-constexpr std::string_view kPackage = "megjit " MEGJIT_VERSION " for ";
+constexpr std::string_view kPackage = "megjit " MEGJIT_VERSION " for ", kGpu = "sm_";
 
 // The text up to the end of its line, which is taken off.
 std::string_view take_line(std::string_view& text) {
@@ -20,31 +19,63 @@ std::string_view take_line(std::string_view& text) {
 
 }  // namespace
 
-std::string disk_key(std::string_view compiler, std::string_view version, const KernelIR& legal) {
-    return runtime::cat(compiler, "\n", kPackage, host_features(), "\n", version, "\n",
-                        print(legal));
+std::string target_of(const Compiler& compiler, const KernelJob& legal) {
+    using runtime::cat;
+    return legal.is_for_gpu() ? cat(kGpu, legal.gpu_arch, " ", compiler.variant_of(legal))
+                              : cat(kPackage, host_features());
+}
+
+std::string disk_key(const Compiler& compiler, std::string_view version, const KernelJob& legal) {
+    return runtime::cat(compiler.name(), "\n", target_of(compiler, legal), "\n", version, "\n",
+                        print(legal.kernel));
 }
 
 ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(cache) {
     cache.each([this](const CacheEntry& entry) {
         std::string_view rest = entry.key;
+        const std::string_view compiler = take_line(rest), target = take_line(rest);
         take_line(rest);
-        const std::string_view target = take_line(rest);
-        take_line(rest);
-        if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size())))
+        if (target.starts_with(kGpu))
+            key_of_.emplace(runtime::cat(compiler, "\n", target, "\n", rest), entry.key);
+        else if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size())))
             key_of_.emplace(rest, entry.key);
     });
 }
 
-ImportedKernels::Found ImportedKernels::find(const KernelIR& kernel) const {
-    auto it = key_of_.find(print(legalize(kernel, kX86Ops)));
-    if (it == key_of_.end()) it = key_of_.find(print(legalize(kernel)));
-    if (it == key_of_.end()) return {};
-    const auto object = cache_.find(it->second);
-    if (!object) return {};
-    try {
-        return {it->second.substr(0, it->second.find('\n')), load_object(*object)};
-    } catch (const runtime::Error&) { return {}; }
+ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
+                                             std::span<const Compiler* const> known) const {
+    std::vector<std::string> texts;
+    if (job.is_for_gpu()) {
+        for (const Compiler* compiler : known) {
+            if (!compiler->is_for_gpus()) continue;
+            KernelJob legal = job;
+            legal.kernel = legalize(job.kernel, compiler->native());
+            texts.push_back(runtime::cat(compiler->name(), "\n", target_of(*compiler, legal), "\n",
+                                         print(legal.kernel)));
+        }
+    } else {
+        for (const NativeOps native : {kX86Ops, NativeOps{}})
+            texts.push_back(print(legalize(job.kernel, native)));
+    }
+    for (const std::string& text : texts)
+        if (const auto it = key_of_.find(text); it != key_of_.end())
+            if (Found found = load(it->second, job.is_for_gpu()); found.code) return found;
+    return {};
+}
+
+ImportedKernels::Found ImportedKernels::load(const std::string& key, bool for_gpu) const {
+    const auto bytes = cache_.find(key);
+    if (!bytes) return {};
+    Found found{.backend = key.substr(0, key.find('\n')), .code = {}};
+    if (for_gpu) {
+        if (auto image = image_from_bytes(*bytes))
+            found.code.image = std::make_shared<const GpuImage>(std::move(*image));
+    } else {
+        try {
+            found.code.fn = load_object(*bytes);
+        } catch (const runtime::Error&) {}  // as if it were not there
+    }
+    return found;
 }
 
 }  // namespace megjit::codegen

@@ -1,21 +1,25 @@
 // codegen/imported_kernels.h -- kernels in the cache that any compiler made for this package and a
-// CPU like ours: what a machine without a compiler runs (python -m megengine cache import).
+// CPU like ours, or for a GPU: what a machine without a compiler runs (python -m megengine cache
+// import).
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
-#include "codegen/kernel_ir.h"
 
 namespace megjit::codegen {
 
+// Whom code is for: the second line of a key.
+std::string target_of(const Compiler& compiler, const KernelJob& legal);
 // The first lines of a key: who compiled, for whom, and with what. The kernel's text follows.
 //   MLIR
-//   megjit 0.1.0 for x86-64 avx avx2 fma
+//   megjit 0.1.0 for x86-64 avx avx2 fma           (or: sm_90 rows team=256/256 i32 x4)
 //   LLVM 22.1.8 ...
-std::string disk_key(std::string_view compiler, std::string_view version, const KernelIR& legal);
+std::string disk_key(const Compiler& compiler, std::string_view version, const KernelJob& legal);
 
 class ImportedKernels {
 public:
@@ -23,14 +27,18 @@ public:
     explicit ImportedKernels(const DiskCache& cache);
     struct Found {
         std::string backend;
-        KernelFn fn = nullptr;
+        KernelCode code;
     };
-    // No function when there is none, or it does not load.
-    Found find(const KernelIR& kernel) const;
+    // No code when there is none, or it does not load. That of the host may come from any compiler,
+    // that of a GPU from one of `known`, which say what it takes from the launch.
+    Found find(const KernelJob& job, std::span<const Compiler* const> known) const;
 
 private:
+    Found load(const std::string& key, bool for_gpu) const;
+
     const DiskCache& cache_;
-    std::unordered_map<std::string, std::string> key_of_;  // text of a kernel -> key
+    // Text of a kernel, behind compiler and target where it is for a GPU -> key.
+    std::unordered_map<std::string, std::string> key_of_;
 };
 
 }  // namespace megjit::codegen

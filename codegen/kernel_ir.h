@@ -43,10 +43,8 @@ struct Operand {
 
 std::string_view name_of(Reduce kind);
 
-// One value a row: `kind` over the value `arg` at all indices of the reduced axes. f32 is
-// accumulated in f32 by parts and the parts in f32 or wider; in which order is the compiler's
-// choice, but it follows from the structure and the extents alone, never from the number of
-// threads.
+// One value a row: `kind` over the value `arg` at all indices of the reduced axes, in the order of
+// row_plan.h.
 struct Reduction {
     Reduce kind = Reduce::sum;
     int arg = -1;  // id in the program
@@ -174,7 +172,8 @@ BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results,
 // The kernel of one element-wise application.
 BoundKernel elementwise_kernel(const runtime::OpCall& call, const runtime::Type& output);
 
-// The oracle: obvious, slow, double precision libm for transcendental functions.
+// The oracle: obvious, slow, double precision libm for transcendental functions, sums in the order
+// of row_plan.h.
 void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
                void* const* outputs);
 

@@ -89,17 +89,17 @@ RowWalk walk_of(const KernelIR& kernel, const std::vector<KernelIR::Level>& leve
     return walk;
 }
 
-std::string_view name_of(Join join) {
+std::string_view word_of(Join join) {
     constexpr std::string_view kNames[] = {"add", "mul", "max", "min", "first_max", "first_min"};
     return kNames[static_cast<int>(join)];
 }
-std::string_view name_of(Finish finish) {
+std::string_view word_of(Finish finish) {
     constexpr std::string_view kNames[] = {"value", "place", "mean", "variance"};
     return kNames[static_cast<int>(finish)];
 }
 
-std::string text_of(const Accumulator& accumulator) {
-    return cat(name_of(accumulator.join), accumulator.squares ? " of squares" : "",
+std::string word_of(const Accumulator& accumulator) {
+    return cat(word_of(accumulator.join), accumulator.squares ? " of squares" : "",
                accumulator.chains ? cat(" in chains of ", kChain) : "",
                accumulator.wide                      ? ", f64"
                : accumulator.type == ScalarType::f32 ? ", f32"
@@ -234,10 +234,10 @@ std::string print(const RowPlan& plan) {
         text += "walk\n" + list("elements", walk.elements, "%");
         for (const Reduced& reduced : walk.reductions) {
             text += cat("  reduction ", reduced.reduction, " of %", reduced.arg, ": ",
-                        name_of(reduced.finish), " of");
+                        word_of(reduced.finish), " of");
             for (const Accumulator& accumulator : reduced.accumulators)
                 text += cat(&accumulator == reduced.accumulators.data() ? " " : "; ",
-                            text_of(accumulator));
+                            word_of(accumulator));
             text += "\n";
         }
         text += list("store", walk.outputs, "");

@@ -5,11 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
 #include "codegen/imported_kernels.h"
-#include "codegen/legalize.h"
+#include "codegen/row_plan.h"
 #include "runtime/debug.h"
 
 namespace megjit::codegen {
@@ -18,9 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 using runtime::cat;
 
-// Every name that MGB_JIT_BACKEND may have, on any machine.
-constexpr std::string_view kBackends[] = {"NVRTC", "HALIDE", "MLIR"};
-constexpr std::string_view kDefaultOnCpu = "MLIR";
+// In the order in which they are taken when none is named. MGB_JIT_BACKEND may have any of these
+// names, on any machine.
+constexpr std::string_view kOnCpu[] = {"MLIR", "HALIDE"}, kOnGpus[] = {"NVRTC", "MLIR", "HALIDE"};
+std::span<const std::string_view> backends_of(bool for_gpus) {
+    return for_gpus ? std::span<const std::string_view>(kOnGpus) : kOnCpu;
+}
 
 double ms_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
@@ -36,14 +40,31 @@ std::shared_ptr<const CompiledKernel> as_cached(
     return copy;
 }
 
-runtime::Message no_compiler() {
+runtime::Message no_compiler(bool for_gpus) {
+    if (for_gpus)
+        return {.what = "no kernel compiler for GPUs is installed",
+                .why = "neither NVRTC nor a plug-in was found, nor the kernel in the cache",
+                .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"};
     const std::string& wanted = runtime::debug().jit_backend;
     return {
         .what = "no kernel compiler is installed",
-        .why = cat("the plug-in for ", wanted.empty() ? kDefaultOnCpu : std::string_view(wanted),
+        .why = cat("the plug-in for ", wanted.empty() ? kOnCpu[0] : std::string_view(wanted),
                    " was not found"),
         .fix =
             "build with MEGJIT_WITH_MLIR=ON, name the plug-in's folder in MEGJIT_PLUGIN_DIR, or import a cache of kernels"};
+}
+
+KernelJob legal_for(const Compiler& compiler, const KernelJob& job) {
+    KernelJob legal = job;
+    legal.kernel = legalize(job.kernel, compiler.native());
+    return legal;
+}
+
+// In memory: of a GPU's job with what its code takes from the launch.
+std::string memory_key(const Compiler& compiler, const KernelJob& job) {
+    return cat(compiler.name(), "\n",
+               job.is_for_gpu() ? target_of(compiler, legal_for(compiler, job)) : "", "\n",
+               print(job.kernel));
 }
 
 // Where a kernel that could not be compiled is written; empty when it cannot be.
@@ -77,14 +98,19 @@ void report_failure(std::string_view backend, const KernelIR& kernel, const std:
 }  // namespace
 
 void refuse_unknown_backend(std::string_view backend) {
-    if (std::find(std::begin(kBackends), std::end(kBackends), backend) != std::end(kBackends))
-        return;
+    if (std::find(std::begin(kOnGpus), std::end(kOnGpus), backend) != std::end(kOnGpus)) return;
     runtime::user_error(
         {.what =
              cat(backend == runtime::debug().jit_backend ? "MGB_JIT_BACKEND=" : "kernel backend ",
                  backend, " is not a kernel compiler"),
          .why = "valid are NVRTC, HALIDE and MLIR; on this machine's CPU MLIR serves",
          .fix = "set MGB_JIT_BACKEND=MLIR, or leave it unset"});
+}
+
+KernelCode GpuCompiler::code_of(const std::string& bytes) {
+    std::optional<GpuImage> image = image_from_bytes(bytes);
+    if (!image) throw runtime::DeviceError(cat(name(), ": these are no bytes of an image"));
+    return {.image = std::make_shared<const GpuImage>(std::move(*image))};
 }
 
 KernelService::KernelService() = default;
@@ -98,16 +124,17 @@ KernelService& KernelService::instance() {
     return *service;
 }
 
-void KernelService::add(std::unique_ptr<KernelCompiler> compiler) {
+void KernelService::add(std::unique_ptr<Compiler> compiler) {
     const std::lock_guard lock(mutex_);
     compilers_.push_back(std::move(compiler));
 }
 
-std::vector<std::string_view> KernelService::backends() const {
+std::vector<std::string_view> KernelService::backends(bool for_gpus) const {
     const std::lock_guard lock(mutex_);
     std::vector<std::string_view> names;
     for (const auto& compiler : compilers_)
-        if (compiler->available()) names.push_back(compiler->name());
+        if (compiler->is_for_gpus() == for_gpus && compiler->available())
+            names.push_back(compiler->name());
     return names;
 }
 
@@ -118,25 +145,32 @@ KernelCounters KernelService::counters() const {
     return counters_;
 }
 
-KernelCompiler* KernelService::choose(std::string_view backend) const {
+Compiler* KernelService::choose(bool for_gpus, std::string_view backend) const {
     const std::lock_guard lock(mutex_);
     if (backend.empty()) backend = runtime::debug().jit_backend;
-    if (backend.empty()) backend = kDefaultOnCpu;
-    refuse_unknown_backend(backend);
-    KernelCompiler *fallback = nullptr, *named = nullptr;
-    for (const auto& compiler : compilers_) {
-        if (compiler->name() == backend) named = compiler.get();
-        if (compiler->available() && (!fallback || compiler->name() == kDefaultOnCpu))
-            fallback = compiler.get();
+    if (!backend.empty()) refuse_unknown_backend(backend);
+    const auto named = [&](std::string_view name) -> Compiler* {
+        for (const auto& compiler : compilers_)
+            if (compiler->is_for_gpus() == for_gpus && compiler->name() == name)
+                return compiler.get();
+        return nullptr;
+    };
+    const std::span<const std::string_view> all = backends_of(for_gpus);
+    Compiler* const wanted = named(backend);
+    if (wanted && wanted->available()) return wanted;
+    for (const std::string_view name : all) {
+        Compiler* const compiler = named(name);
+        if (!compiler || !compiler->available()) continue;
+        if (!backend.empty())
+            warn_once(cat("kernel compiler ", backend,
+                          std::find(all.begin(), all.end(), backend) == all.end()
+                              ? " serves GPUs only"
+                          : wanted ? cat(": ", wanted->missing())
+                                   : " was not built in",
+                          "; ", name, " is used"));
+        return compiler;
     }
-    if (named && named->available()) return named;
-    if (fallback)
-        warn_once(cat("kernel compiler ", backend,
-                      backend == "NVRTC" ? " serves GPUs only"
-                      : named            ? cat(": ", named->missing())
-                                         : " was not built in",
-                      "; ", fallback->name(), " is used"));
-    return fallback;
+    return nullptr;
 }
 
 std::shared_ptr<const CompiledKernel> KernelService::find(const std::string& key) {
@@ -162,32 +196,42 @@ DiskCache& KernelService::disk() {
     return *disk_;
 }
 
-KernelFn KernelService::load_from_disk(KernelCompiler& compiler, const std::string& key) {
-    const auto object = disk().find(key);
-    if (!object) return nullptr;
+KernelCode KernelService::load_from_disk(Compiler& compiler, const std::string& key) {
+    const auto bytes = disk().find(key);
+    if (!bytes) return {};
     try {
-        return compiler.load(*object);
+        return compiler.code_of(*bytes);
     } catch (const runtime::Error&) {
-        return nullptr;  // a file that passes its checksum and still does not load is compiled
-                         // again
+        return {};  // a file that passes its checksum and still does not load is compiled
+                    // again
     }
 }
 
-std::shared_ptr<const CompiledKernel> KernelService::import(const KernelIR& kernel) {
-    const std::string key = cat("imported\n", print(kernel));
+std::shared_ptr<const CompiledKernel> KernelService::import(const KernelJob& job) {
+    std::string key = cat("imported\n", job.gpu_arch, "\n", print(job.kernel));
+    for (const int64_t number : job.launch.extents) key += cat(" ", number);
+    for (const int64_t number : job.launch.strides) key += cat(" ", number);
     if (auto found = find(key)) return found;
     const auto start = std::chrono::steady_clock::now();
     const std::lock_guard compiling(compile_mutex_);
     if (!imported_) imported_ = std::make_unique<ImportedKernels>(disk());
-    const ImportedKernels::Found found = imported_->find(kernel);
-    if (!found.fn) return nullptr;
+    std::vector<const Compiler*> known;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& compiler : compilers_) known.push_back(compiler.get());
+    }
+    const ImportedKernels::Found found = imported_->find(job, known);
+    if (!found.code) return nullptr;
     auto made = std::make_shared<CompiledKernel>();
-    made->fn = found.fn;
-    made->kernel = kernel;
+    made->fn = found.code.fn;
+    made->image = found.code.image;
+    made->kernel = job.kernel;
     made->backend = found.backend;
     made->compile_ms = ms_since(start);
     made->cached = true;
-    made->source = [kernel] { return print(kernel); };  // nobody is here who could tell more
+    made->source = [kernel = job.kernel] {
+        return print(kernel);
+    };  // nobody is here who could tell more
     keep(key, made);
     const std::lock_guard counting(mutex_);
     ++counters_.disk_hits;
@@ -195,36 +239,38 @@ std::shared_ptr<const CompiledKernel> KernelService::import(const KernelIR& kern
 }
 
 // Null only when `from_disk_only`.
-std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& compiler,
-                                                             const KernelIR& kernel,
+std::shared_ptr<const CompiledKernel> KernelService::produce(Compiler& compiler,
+                                                             const KernelJob& job,
                                                              const std::string& key,
                                                              bool from_disk_only) {
     const auto start = std::chrono::steady_clock::now();
     // Compilers and the disk see legal kernels: better formulas make another key, never stale code.
-    const KernelIR legal = legalize(kernel, compiler.native());
-    const std::string on_disk = disk_key(compiler.name(), compiler.version_key(), legal);
+    const KernelJob legal = legal_for(compiler, job);
+    const std::string on_disk = disk_key(compiler, compiler.version_key(), legal);
+    KernelCode code = load_from_disk(compiler, on_disk);
     auto made = std::make_shared<CompiledKernel>();
-    made->fn = load_from_disk(compiler, on_disk);
-    made->cached = made->fn;
-    if (!made->fn) {
+    made->cached = static_cast<bool>(code);
+    if (!code) {
         if (from_disk_only) return nullptr;
-        if (const std::string fault = fault_of(kernel); !fault.empty())
-            throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(kernel)));
-        const std::string object = compiler.compile(legal);
-        made->fn = compiler.load(object);
-        disk_->store(on_disk, object);
+        if (const std::string fault = fault_of(job.kernel); !fault.empty())
+            throw runtime::InternalError(cat("unsound kernel: ", fault, "\n", print(job.kernel)));
+        const std::string bytes = compiler.bytes_of(legal);
+        code = compiler.code_of(bytes);
+        disk_->store(on_disk, bytes);
     }
-    made->kernel = kernel;
+    made->fn = code.fn;
+    made->image = std::move(code.image);
+    made->kernel = job.kernel;
     made->backend = compiler.name();
     made->compile_ms = ms_since(start);
     // Compilers live as long as the service, which is for ever.
-    made->source = [this, &compiler, kernel = legal] {
+    made->source = [this, &compiler, legal] {
         const std::lock_guard compiling(compile_mutex_);
-        return compiler.source(kernel);
+        return compiler.source_of(legal);
     };
-    made->assembly = [this, &compiler, kernel = legal] {
+    made->assembly = [this, &compiler, legal] {
         const std::lock_guard compiling(compile_mutex_);
-        return compiler.assembly(kernel);
+        return compiler.assembly_of(legal);
     };
     {
         const std::lock_guard counting(mutex_);
@@ -232,37 +278,40 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(KernelCompiler& com
         counters_.compile_ms += made->compile_ms;
     }
     keep(key, made);
-    runtime::debug().dump(
-        "kernel",
-        {{".txt", [&] { return cat(print(kernel), "\n", compiler.source(legal), "\n"); }}});
+    runtime::debug().dump("kernel", {{".txt", [&] {
+        return cat(print(job.kernel), "\n",
+                   legal.kernel.reduced ? cat(print(row_plan_of(legal.kernel)), "\n") : "",
+                   compiler.source_of(legal), "\n");
+    }}});
     return made;
 }
 
-std::shared_ptr<const CompiledKernel> KernelService::get(const KernelIR& kernel,
+std::shared_ptr<const CompiledKernel> KernelService::get(const KernelJob& job,
                                                          std::string_view backend) {
-    KernelCompiler* compiler = choose(backend);
+    Compiler* compiler = choose(job.is_for_gpu(), backend);
     if (!compiler) {
-        if (auto imported = import(kernel)) return imported;
-        runtime::user_error(no_compiler(), runtime::ErrorKind::runtime);
+        if (auto imported = import(job)) return imported;
+        runtime::user_error(no_compiler(job.is_for_gpu()), runtime::ErrorKind::runtime);
     }
-    const std::string key = cat(compiler->name(), "\n", print(kernel));
+    const std::string key = memory_key(*compiler, job);
     if (auto found = find(key)) return found;
     const std::lock_guard compiling(compile_mutex_);
     if (auto found = find(key)) return found;  // another thread was faster
-    return produce(*compiler, kernel, key, false);
+    return produce(*compiler, job, key, false);
 }
 
 std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kernel) {
     auto made = std::make_shared<KernelRequest>(kernel);
-    KernelCompiler* compiler = choose("");
+    const KernelJob job{kernel};
+    Compiler* compiler = choose(false, "");
     if (!compiler) {
-        if (auto imported = import(kernel)) return made->succeed(std::move(imported)), made;
-        const runtime::Message why = no_compiler();
+        if (auto imported = import(job)) return made->succeed(std::move(imported)), made;
+        const runtime::Message why = no_compiler(false);
         warn_once(cat(why.what, ": ", why.why, "; operations run one by one; ", why.fix));
         made->fail(why.what);
         return made;
     }
-    std::string key = cat(compiler->name(), "\n", print(kernel));
+    std::string key = memory_key(*compiler, job);
     if (auto found = find(key)) return made->succeed(std::move(found)), made;
     {
         const std::lock_guard lock(mutex_);
@@ -274,7 +323,7 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kern
     // While nothing compiles, a look at the disk costs less than a wait for the other thread.
     if (std::unique_lock compiling(compile_mutex_, std::try_to_lock); compiling.owns_lock()) {
         try {
-            if (auto found = produce(*compiler, kernel, key, true))
+            if (auto found = produce(*compiler, job, key, true))
                 return made->succeed(std::move(found)), made;
         } catch (const runtime::Error&) {  // the other thread meets it again, and reports it
         }
@@ -293,13 +342,12 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kern
     return made;
 }
 
-void KernelService::serve(KernelCompiler& compiler, KernelRequest& request,
-                          const std::string& key) {
+void KernelService::serve(Compiler& compiler, KernelRequest& request, const std::string& key) {
     std::string why;
     try {
         auto found = find(key);
         return request.succeed(found ? std::move(found)
-                                     : produce(compiler, request.kernel(), key, false));
+                                     : produce(compiler, {request.kernel()}, key, false));
     } catch (const std::exception& error) { why = error.what(); }
     report_failure(compiler.name(), request.kernel(), why);
     {

@@ -115,7 +115,7 @@ enum class Reduce : uint8_t {
     argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN
              // wins
     mean,
-    variance,  // of f32; the variance is the biased one, by Welford's recurrence or two passes
+    variance,  // of f32; the variance is the biased one
 };
 
 // Which elements of operand 0 the result has, unchanged.

@@ -1,6 +1,13 @@
 // backends/cpu/ordered_sums.inl -- sums of float32 in the order of codegen/row_plan.h. For the
 // kernels of each_isa.h, which include it; needs <algorithm>, <array> and codegen/row_plan.h.
 
+template <int64_t half>
+MEGJIT_INLINE double joined_by_halves(double* lanes) {
+    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    if constexpr (half > 1) return joined_by_halves<half / 2>(lanes);
+    else return lanes[0];
+}
+
 // Some sums over 0..n-1, in the order of codegen/row_plan.h: the same at every width of vectors.
 // `terms(V{}, i, out)` puts the terms at i, or at the kLanes indices from i on, into
 // out[0..sums-1].
@@ -29,10 +36,6 @@ MEGJIT_INLINE std::array<double, sums> ordered_sums(int64_t n, const Terms& term
                 totals[s][lane] += static_cast<double>(chains[s][lane]);
     }
     std::array<double, sums> result;
-    for (size_t s = 0; s < sums; ++s) {
-        for (int64_t half = lanes / 2; half > 0; half /= 2)
-            for (int64_t lane = 0; lane < half; ++lane) totals[s][lane] += totals[s][lane + half];
-        result[s] = totals[s][0];
-    }
+    for (size_t s = 0; s < sums; ++s) result[s] = joined_by_halves<lanes / 2>(totals[s]);
     return result;
 }

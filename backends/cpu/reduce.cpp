@@ -150,7 +150,7 @@ void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t h
         const int64_t rows = std::min(kStrip / 4, hi - i);
         const C* row = x.block(i * length, rows * length, room);
         if constexpr (kInChains<Op, C>) {
-            MEGJIT_BEST(sum_short_rows)(row, rows, length, acc);
+            MEGJIT_BEST(sum_short_rows<C, A>)(row, rows, length, acc);
         } else {
             for (int64_t r = 0; r < rows; ++r, row += length) {
                 acc[r] = Op::template start<A>();

@@ -42,18 +42,21 @@ void sum_short_rows(const C* x, int64_t rows, int64_t length, A* acc) {
     constexpr int64_t L = codegen::kRowLanes, kTogether = 16;
     static_assert(kShort <= 2 * L);
     const int64_t once = std::min(length, L);
+    C columns[kShort][kTogether] = {};
+    A lanes[L][kTogether];
     for (int64_t first = 0; first < rows; first += kTogether) {
         const int64_t count = std::min(kTogether, rows - first);
-        A lanes[L][kTogether] = {};
-        for (int64_t r = 0; r < count; ++r) {
-            const C* row = x + (first + r) * length;
-            for (int64_t j = 0; j < once; ++j)
-                lanes[j][r] += static_cast<A>(j + L < length ? row[j] + row[j + L] : row[j]);
-        }
+        const C* row = x + first * length;
+        for (int64_t r = 0; r < count; ++r, row += length)
+            for (int64_t j = 0; j < length; ++j) columns[j][r] = row[j];
+        for (int64_t j = L; j < length; ++j)
+            for (int64_t r = 0; r < kTogether; ++r) columns[j - L][r] += columns[j][r];
+        for (int64_t j = 0; j < once; ++j)
+            for (int64_t r = 0; r < kTogether; ++r) lanes[j][r] = static_cast<A>(columns[j][r]);
         for (int64_t half = L / 2; half > 0; half /= 2)
-            for (int64_t j = 0; j < half && j + half < once; ++j)
+            for (int64_t j = 0; j + half < std::min(once, 2 * half); ++j)
                 for (int64_t r = 0; r < kTogether; ++r) lanes[j][r] += lanes[j + half][r];
-        for (int64_t r = 0; r < count; ++r) acc[first + r] = lanes[0][r];
+        for (int64_t r = 0; r < count; ++r) acc[first + r] = length > 0 ? lanes[0][r] + 0.0 : 0.0;
     }
 }
 

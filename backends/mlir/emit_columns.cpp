@@ -123,21 +123,20 @@ private:
     void emit_walk(const RowWalk& walk, const Values& bases) {
         Reducer reducer(f_, walk.reductions);
         for_runs(f_, bases, {}, [&](const Run& run, const Values&) {
-            if (walk.reductions.empty()) {
-                f_.loop(f_.index(0), run.length, 1, {}, [&](Value row, const Values&) {
-                    for_vectors([&](Value v, const Piece& piece) {
-                        emit_rows(walk, run, row, 1, v, piece);
-                    });
+            if (walk.reductions.empty())
+                return f_.loop(f_.index(0), run.length, 1, {}, [&](Value row, const Values&) {
+                    const std::vector<Values> there = rows_from(run, row, 1);
+                    for_vectors(
+                        [&](Value v, const Piece& piece) { emit_elements(walk, there, v, piece); });
                     return Values();
                 });
-                return Values();
-            }
             Value rest = f_.index(0);
             if (walk.is_short()) {
                 rest = f_.sub(run.length, arith::RemUIOp::create(b_, run.length, f_.index(kChain)));
                 f_.loop(f_.index(0), rest, kChain, {}, [&](Value first, const Values&) {
+                    const std::vector<Values> there = rows_from(run, first, kChain);
                     for_vectors([&](Value v, const Piece& piece) {
-                        emit_group(walk, reducer, run, first, v, piece);
+                        emit_group(walk, reducer, run, first, there, v, piece);
                     });
                     return Values();
                 });
@@ -152,10 +151,17 @@ private:
         });
     }
 
+    std::vector<Values> rows_from(const Run& run, Value first, int64_t rows) {
+        std::vector<Values> bases;
+        for (int64_t r = 0; r < rows; ++r)
+            bases.push_back(f_.along(run.bases, f_.kernel.rank - 1, f_.add(first, f_.index(r))));
+        return bases;
+    }
+
     // A whole group from row `first` on.
-    void emit_group(const RowWalk& walk, Reducer& reducer, const Run& run, Value first, Value v,
-                    const Piece& piece) {
-        const std::vector<Values> values = emit_rows(walk, run, first, kChain, v, piece);
+    void emit_group(const RowWalk& walk, Reducer& reducer, const Run& run, Value first,
+                    const std::vector<Values>& bases, Value v, const Piece& piece) {
+        const std::vector<Values> values = emit_elements(walk, bases, v, piece);
         Values chains = reducer.start_chains(), lanes = load(totals_, v);
         for (int64_t k = 0; k < kChain; ++k)
             take(reducer, run, f_.add(first, f_.index(k)), values[static_cast<size_t>(k)], chains,
@@ -175,7 +181,8 @@ private:
         };
         state = f_.loop(first, end, 1, state, [&](Value row, const Values& own) {
             auto [chains, lanes] = split(own);
-            take(reducer, run, row, emit_rows(walk, run, row, 1, v, piece)[0], chains, lanes);
+            take(reducer, run, row, emit_elements(walk, rows_from(run, row, 1), v, piece)[0],
+                 chains, lanes);
             chains.append(lanes);
             return chains;
         });
@@ -184,11 +191,8 @@ private:
     }
 
     // The elements of one vector of columns in some rows, all read before any is written.
-    std::vector<Values> emit_rows(const RowWalk& walk, const Run& run, Value first, int64_t rows,
-                                  Value v, const Piece& piece) {
-        std::vector<Values> bases;
-        for (int64_t r = 0; r < rows; ++r)
-            bases.push_back(f_.along(run.bases, f_.kernel.rank - 1, f_.add(first, f_.index(r))));
+    std::vector<Values> emit_elements(const RowWalk& walk, const std::vector<Values>& bases,
+                                      Value v, const Piece& piece) {
         std::vector<Values> values(bases.size(), known_values(v));
         f_.evaluate(walk.elements, bases, piece, values);
         for (size_t r = 0; r < bases.size(); ++r)

@@ -1,5 +1,5 @@
 // backends/nvrtc/ -- kernels for NVIDIA GPUs: CUDA C++ as text, compiled in the process by NVRTC.
-// In: an expanded KernelIR and a launch. Out: a GpuImage that serves every launch of the same plan.
+// In: a legal KernelIR and a launch. Out: a GpuImage that serves every launch of the same plan.
 // Needs no CUDA to build: NVRTC is opened at run time. Knows no driver.
 //
 // backends/nvrtc/compiler.h -- NvrtcCompiler: plan, text, NVRTC, image.
@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "codegen/compiler.h"
 #include "codegen/gpu_plan.h"
 
 namespace megjit::nvrtc {

@@ -15,7 +15,6 @@
 #include "backends/mlir/gpu_compiler.h"
 #endif
 #include "codegen/compiler.h"
-#include "codegen/gpu_service.h"
 #include "memory/caching_allocator.h"
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
@@ -40,15 +39,15 @@ void register_devices() {
 
 void register_compilers() {
 #ifdef MEGJIT_WITH_NVRTC
-    codegen::GpuService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
 #endif
 #ifdef MEGJIT_WITH_MLIR
     codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirCompiler>());
-    codegen::GpuService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<mlir_backend::MlirGpuCompiler>());
 #endif
 #ifdef MEGJIT_WITH_HALIDE
     codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideCompiler>());
-    codegen::GpuService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
+    codegen::KernelService::instance().add(std::make_unique<halide_backend::HalideGpuCompiler>());
 #endif
 }
 

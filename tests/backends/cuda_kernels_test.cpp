@@ -3,7 +3,6 @@
 
 #include "backends/cuda/launcher.h"
 #include "backends/nvrtc/compiler.h"
-#include "codegen/gpu_service.h"
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
 #ifdef MEGJIT_MLIR_PLUGIN
@@ -29,8 +28,8 @@ protected:
 
     std::string fault_of(const GpuCase& test, std::string_view backend) {
         Case c = test.data;
-        const CudaLauncher launcher(*gpu_, service_.get(c.kernel, c.launch, gpu_->arch(), backend),
-                                    c.kernel);
+        const CudaLauncher launcher(
+            *gpu_, service_.get({c.kernel, gpu_->arch(), c.launch}, backend)->image, c.kernel);
         std::vector<Buffer> buffers;
         std::vector<Address> inputs, outputs;
         for (const auto& input : c.inputs) {
@@ -53,14 +52,14 @@ protected:
 
     std::unique_ptr<CudaDriver> driver_;
     std::unique_ptr<Gpu> gpu_;
-    GpuService service_;
+    KernelService service_;
 };
 
 // Without a compiler, images that were made elsewhere are taken from the cache.
 TEST_F(CudaKernels, AgreeWithTheInterpreter) {
     std::vector<GpuCase> cases = handmade_gpu_cases();
     for (GpuCase& c : random_gpu_cases(3000, 3100)) cases.push_back(std::move(c));
-    std::vector<std::string_view> backends = service_.backends();
+    std::vector<std::string_view> backends = service_.backends(true);
     if (backends.empty()) backends = {""};
     try {
         for (std::string_view backend : backends)

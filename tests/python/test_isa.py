@@ -43,6 +43,28 @@ mge.random.seed(7)
 note("random", mge.random.normal(size=(999,)), mge.random.uniform(size=(999,)), mge.random.gamma(mge.tensor([0.5, 2.0]), 1.0))
 note("halves", (x.astype("float16") * y.astype("float16")), x.astype("bfloat16").astype("float32") + y)
 
+# Kernels with sums: of every compiler the same bits; and those of eager mode, where the axes are the same.
+def sums(x, y):
+    z = x * y
+    return z.sum(axis=1), z.sum(axis=0), z.sum(), F.mean(z, axis=1), F.mean(z, axis=0), F.prod(z + 1, axis=0)
+fused = trace(sums, symbolic=True, opt_level=3)(x, y)
+for got, want in zip(fused[:-1], sums(x, y)):
+    assert got.numpy().tobytes() == want.numpy().tobytes()
+note("sums of products", *fused)
+weight, bias = mge.tensor(rng.randn(211).astype(np.float32)), mge.tensor(rng.randn(211).astype(np.float32))
+def rows(x):
+    z = x * 2
+    return F.softmax(z, axis=1), F.softmax(z, axis=0), F.logsoftmax(z, axis=1), F.layer_norm(z, (211,), True, weight, bias), F.var(z, axis=1), F.var(z, axis=0)
+note("rows", *rows(x))
+note("fused rows", *trace(rows, symbolic=True, opt_level=3)(x))
+image = mge.tensor(rng.randn(5, 3, 9, 11).astype(np.float32))
+ones = mge.tensor(np.ones((1, 3, 1, 1), np.float32))
+def normalized(image):
+    return F.batch_norm(image, weight=ones, bias=ones, training=True)
+with GradManager().attach([image, x, weight]) as gm:
+    gm.backward((normalized(image) * image).sum() + (rows(x)[3] * y).sum())
+note("normalized", normalized(image), image.grad, x.grad, weight.grad)
+
 def integers(*shape, low=-128, high=128, dtype=np.int8):
     return mge.tensor(rng.randint(low, high, shape).astype(dtype))
 def quantized(x, w, groups=1):

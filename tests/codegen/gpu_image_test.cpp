@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "codegen/gpu_service.h"
+#include "codegen/compiler.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
@@ -102,9 +102,9 @@ struct FakeGpuCompiler : GpuCompiler {
     std::string source(const KernelIR&, const LaunchShape&, int) override { return "source"; }
 };
 
-class GpuServiceTest : public testing::Test {
+class GpuKernels : public testing::Test {
 protected:
-    GpuServiceTest() {
+    GpuKernels() {
         std::string name = fs::temp_directory_path() / "megjit-gpu-XXXXXX";
         folder_ = ::mkdtemp(name.data());
         ::setenv("MEGJIT_CACHE_DIR", folder_.c_str(), 1);
@@ -112,68 +112,77 @@ protected:
         kernel_.results = {kernel_.program.input(0, runtime::ScalarType::f32)};
         kernel_.outputs = {{runtime::DType::f32}};
     }
-    ~GpuServiceTest() override {
+    ~GpuKernels() override {
         ::unsetenv("MEGJIT_CACHE_DIR");
         fs::remove_all(folder_);
     }
-    std::unique_ptr<GpuService> service(std::initializer_list<std::string_view> compilers) {
-        auto service = std::make_unique<GpuService>();
+    std::unique_ptr<KernelService> service(std::initializer_list<std::string_view> compilers) {
+        auto service = std::make_unique<KernelService>();
         for (std::string_view name : compilers)
             service->add(std::make_unique<FakeGpuCompiler>(name, &compiled_));
         return service;
     }
-    static LaunchShape of(int64_t length) { return {{length}, {1, 1}}; }
+    KernelJob job(int64_t length, int arch) const { return {kernel_, arch, {{length}, {1, 1}}}; }
     KernelIR kernel_;
     fs::path folder_;
     int compiled_ = 0;
 };
 
-TEST_F(GpuServiceTest, LaunchesOfOneVariantShareAnImage) {
+TEST_F(GpuKernels, LaunchesOfOneVariantShareAnImage) {
     const auto service = this->service({"NVRTC"});
-    EXPECT_EQ(service->get(kernel_, of(4), 90), service->get(kernel_, of(8), 90));
-    EXPECT_NE(service->get(kernel_, of(5), 90), service->get(kernel_, of(8), 90));
-    EXPECT_NE(service->get(kernel_, of(4), 80), service->get(kernel_, of(4), 90));
+    EXPECT_EQ(service->get(job(4, 90))->image, service->get(job(8, 90))->image);
+    EXPECT_NE(service->get(job(5, 90))->image, service->get(job(8, 90))->image);
+    EXPECT_NE(service->get(job(4, 80))->image, service->get(job(4, 90))->image);
     EXPECT_EQ(compiled_, 3);
 }
 
-TEST_F(GpuServiceTest, FindsWhatAnotherProcessCompiled) {
-    const auto first = service({"NVRTC"})->get(kernel_, of(4), 90);
-    EXPECT_EQ(*service({"NVRTC"})->get(kernel_, of(4), 90), *first);
+TEST_F(GpuKernels, FindsWhatAnotherProcessCompiled) {
+    const auto first = service({"NVRTC"})->get(job(4, 90))->image;
+    EXPECT_EQ(*service({"NVRTC"})->get(job(4, 90))->image, *first);
     EXPECT_EQ(compiled_, 1);
 }
 
-TEST_F(GpuServiceTest, FindsWhatWasImportedWhereThereIsNoCompiler) {
-    const auto image = service({"NVRTC"})->get(kernel_, of(4), 90);
-    GpuService bare;
+TEST_F(GpuKernels, FindsWhatWasImportedWhereThereIsNoCompiler) {
+    const auto image = service({"NVRTC"})->get(job(4, 90))->image;
+    KernelService bare;
     auto missing = std::make_unique<FakeGpuCompiler>("NVRTC", &compiled_);
     missing->is_available = false;
     bare.add(std::move(missing));
-    EXPECT_EQ(*bare.get(kernel_, of(4), 90), *image);
-    EXPECT_THROW(bare.get(kernel_, of(5), 90), runtime::UserError);
-    EXPECT_THROW(bare.get(kernel_, of(4), 80), runtime::UserError);
+    EXPECT_EQ(*bare.get(job(4, 90))->image, *image);
+    EXPECT_THROW(bare.get(job(5, 90))->image, runtime::UserError);
+    EXPECT_THROW(bare.get(job(4, 80))->image, runtime::UserError);
 }
 
-TEST_F(GpuServiceTest, TakesTheNamedCompilerOrItsDefault) {
+TEST_F(GpuKernels, TakesTheNamedCompilerOrItsDefault) {
     const auto service = this->service({"MLIR", "NVRTC"});
-    EXPECT_EQ(service->get(kernel_, of(4), 90)->code, "NVRTC");
-    EXPECT_EQ(service->get(kernel_, of(4), 90, "MLIR")->code, "MLIR");
+    EXPECT_EQ(service->get(job(4, 90))->image->code, "NVRTC");
+    EXPECT_EQ(service->get(job(4, 90), "MLIR")->image->code, "MLIR");
     testing::internal::CaptureStderr();
-    EXPECT_EQ(service->get(kernel_, of(4), 90, "HALIDE")->code, "NVRTC");
+    EXPECT_EQ(service->get(job(4, 90), "HALIDE")->image->code, "NVRTC");
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
               "megjit: warning: kernel compiler HALIDE was not built in; NVRTC is used\n");
-    EXPECT_THROW(service->get(kernel_, of(4), 90, "TVM"), runtime::UserError);
-    EXPECT_THROW(this->service({})->get(kernel_, of(4), 90), runtime::UserError);
+    EXPECT_THROW(service->get(job(4, 90), "TVM")->image, runtime::UserError);
+    EXPECT_THROW(this->service({})->get(job(4, 90))->image, runtime::UserError);
 }
 
-TEST_F(GpuServiceTest, SaysWhatTheNamedCompilerLacks) {
+TEST_F(GpuKernels, SaysWhatTheNamedCompilerLacks) {
     const auto service = this->service({"NVRTC"});
     auto missing = std::make_unique<FakeGpuCompiler>("MLIR", &compiled_);
     missing->is_available = false;
     service->add(std::move(missing));
     testing::internal::CaptureStderr();
-    EXPECT_EQ(service->get(kernel_, of(4), 90, "MLIR")->code, "NVRTC");
+    EXPECT_EQ(service->get(job(4, 90), "MLIR")->image->code, "NVRTC");
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
               "megjit: warning: kernel compiler MLIR: it lacks its library; NVRTC is used\n");
+}
+
+TEST_F(GpuKernels, AreNoneOfTheHost) {
+    const auto service = this->service({"MLIR"});
+    EXPECT_EQ(service->backends(true), std::vector<std::string_view>{"MLIR"});
+    EXPECT_TRUE(service->backends().empty());
+    EXPECT_FALSE(service->can_compile());
+    EXPECT_THROW(service->get(kernel_), runtime::UserError);
+    EXPECT_EQ(service->get(job(4, 90))->fn, nullptr);
 }
 
 }}  // namespace megjit::codegen
