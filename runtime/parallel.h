@@ -1,6 +1,6 @@
 // runtime/parallel.h -- the one thread pool of the host. Our kernels' loops are cut into chunks,
 // which the caller and the pool's threads take as they come; oneDNN's tasks get the same threads
-// (HelpScope, backends/cpu/dnn_threads.h).
+// (HelpScope, backends/cpu/onednn/dnn_threads.h).
 //
 // Nobody waits for a thread that has no core while work is left: the caller takes over what nobody
 // has begun, waits only for chunks that run, and sleeps after a short spin, so that its core is

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "backends/cpu/vm.h"
+#include "backends/cpu/vm/vm.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {

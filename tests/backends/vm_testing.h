@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "backends/cpu/vm.h"
+#include "backends/cpu/vm/vm.h"
 #include "codegen/kernel_ir.h"
 #include "runtime/op.h"
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/winograd.h"
+#include "backends/cpu/kernels/winograd.h"
 
 #include <cmath>
 #include <limits>

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/vm.h"
+#include "backends/cpu/vm/vm.h"
 #include "codegen/expand_math.h"
 #include "tests/fuzz/backends.h"
 #include "tests/numerics/references.h"

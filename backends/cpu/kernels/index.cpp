@@ -1,0 +1,447 @@
+// backends/cpu/kernels/index.cpp -- kernels that read and write at places given by int32 tensors.
+// All places are checked, in the calling thread, before anything is written. Writes are divided
+// among threads by where they go, so that repeated places are written in the same order whatever
+// the number of threads.
+#include <vector>
+
+#include "backends/cpu/elements.h"
+
+#define MEGJIT_KERNELS "backends/cpu/kernels/index.inl"
+#include "backends/cpu/each_isa.h"
+
+namespace megjit::cpu {
+namespace {
+
+using runtime::cat;
+
+[[noreturn]] void refuse_place(const std::string& op, int64_t value, int64_t axis, int64_t extent) {
+    runtime::user_error({.what = cat(op, ": index ", value, " is out of range for axis ", axis,
+                                     " of extent ", extent),
+                         .why = cat("places go from ", -extent, " to ", extent - 1)},
+                        runtime::ErrorKind::index);
+}
+
+void check_places(const std::string& op, const int32_t* index, int64_t n, int64_t axis,
+                  int64_t extent) {
+    if (MEGJIT_BEST(all_within)(index, n, -extent, extent)) return;
+    for (int64_t i = 0; i < n; ++i)
+        if (index[i] < -extent || index[i] >= extent) refuse_place(op, index[i], axis, extent);
+}
+
+inline int64_t wrapped(int32_t place, int64_t extent) { return place < 0 ? place + extent : place; }
+
+// --- index_get, index_set, index_add --------------------------------------------------------
+
+// x as [pre, places, rest..., run]: what comes before neighbouring index axes, and behind the last
+// of them.
+struct Access {
+    std::string op;
+    struct Index {
+        int64_t axis = 0, extent = 0, stride = 0, numel = 0;
+        Region from;  // of the index tensor, broadcast to the places
+    };
+    std::vector<Index> indices = {};
+    int64_t places = 1;
+    int64_t pre = 1, pre_stride = 0;
+    Region rest = {};  // whole axes between index axes that are not neighbours
+    int64_t rest_count = 1;
+    int64_t run = 1;  // contiguous elements
+    int64_t x_elements = 0;
+};
+
+Access plan_access(const OpCall& call, size_t first) {
+    Access a;
+    a.op = call.op.name;
+    const Shape& x = call.inputs[0].shape;
+    const auto strides = x.row_major_strides();
+    const auto& axes = call.integers("axes");
+    Shape places;
+    for (size_t k = first; k < call.inputs.size(); ++k)
+        places = *broadcast(places, call.inputs[k].shape);
+    a.places = places.numel();
+    a.x_elements = x.numel();
+    uint32_t mask = 0;
+    bool adjacent = true;
+    int last = 0;
+    for (size_t k = 0; k < axes.size(); ++k) {
+        const Shape& index = call.inputs[first + k].shape;
+        const int axis = static_cast<int>(axes[k]);
+        Access::Index one{.axis = axis,
+                          .extent = x[axis],
+                          .stride = strides[static_cast<size_t>(axis)],
+                          .numel = index.numel(),
+                          .from = {}};
+        const auto from = index.row_major_strides(), to = places.row_major_strides();
+        for (int i = 0; i < places.rank(); ++i) {
+            const int j = i - (places.rank() - index.rank());
+            one.from.push(places[i], j < 0 || index[j] == 1 ? 0 : from[static_cast<size_t>(j)],
+                          to[static_cast<size_t>(i)]);
+        }
+        one.from = merged(one.from);
+        a.indices.push_back(one);
+        mask |= 1u << axis;
+        last = std::max(last, axis);
+        adjacent = adjacent && (k == 0 || axes[k] == axes[k - 1] + 1);
+    }
+    for (int i = last + 1; i < x.rank(); ++i) a.run *= x[i];
+    if (adjacent) {
+        for (int i = 0; i < axes[0]; ++i) a.pre *= x[i];
+        a.pre_stride = axes[0] > 0 ? strides[static_cast<size_t>(axes[0]) - 1] : 0;
+        return a;
+    }
+    for (int i = 0; i < last; ++i)
+        if (!(mask >> i & 1u)) {
+            a.rest.push(x[i], strides[static_cast<size_t>(i)], 0);
+            a.rest_count *= x[i];
+        }
+    return a;
+}
+
+// Where each place begins in x, in elements; throws for one outside.
+void resolve(const Access& a, void* const* indices, int64_t* offsets) {
+    for (size_t k = 0; k < a.indices.size(); ++k)
+        if (a.places > 0)
+            check_places(a.op, static_cast<const int32_t*>(indices[k]), a.indices[k].numel,
+                         a.indices[k].axis, a.indices[k].extent);
+    std::fill_n(offsets, a.places, int64_t{0});
+    for (size_t k = 0; k < a.indices.size(); ++k) {
+        const Access::Index& one = a.indices[k];
+        const auto* index = static_cast<const int32_t*>(indices[k]);
+        parallel_for(a.places, 65536, 1, [&](int64_t lo, int64_t hi) {
+            if (one.from.rank == 1) {
+                for (int64_t i = lo; i < hi; ++i)
+                    offsets[i] += wrapped(index[i * one.from.from[0]], one.extent) * one.stride;
+                return;
+            }
+            for (int64_t i = lo; i < hi; ++i) {
+                int64_t left = i, at = 0;
+                for (int d = one.from.rank - 1; d >= 0; --d) {
+                    at += left % one.from.extent[d] * one.from.from[d];
+                    left /= one.from.extent[d];
+                }
+                offsets[i] += wrapped(index[at], one.extent) * one.stride;
+            }
+        });
+    }
+}
+
+int64_t rest_offset(const Region& rest, int64_t index) {
+    int64_t offset = 0;
+    for (int d = rest.rank - 1; d >= 0; --d) {
+        offset += index % rest.extent[d] * rest.from[d];
+        index /= rest.extent[d];
+    }
+    return offset;
+}
+
+// Calls use(offset in x, row of the value) for rows [lo, hi) of the value, in order.
+template <class Use>
+void for_rows(const Access& a, const int64_t* offsets, int64_t lo, int64_t hi, const Use& use) {
+    if (lo >= hi) return;
+    if (a.rest_count == 1) {
+        int64_t p = lo / a.places, k = lo % a.places;
+        for (int64_t row = lo; row < hi; ++row) {
+            use(p * a.pre_stride + offsets[k], row);
+            if (++k == a.places) k = 0, ++p;
+        }
+        return;
+    }
+    for (int64_t row = lo; row < hi; ++row)
+        use(offsets[row / a.rest_count] + rest_offset(a.rest, row % a.rest_count), row);
+}
+
+int64_t row_count(const Access& a) { return a.run == 0 ? 0 : a.pre * a.places * a.rest_count; }
+
+template <class T>
+void get_rows(const Access& a, const int64_t* offsets, const T* x, T* y) {
+    const int64_t run = a.run, grain = std::max<int64_t>(1, 32768 / (run + 4));
+    parallel_for(row_count(a), grain, 1, [&](int64_t lo, int64_t hi) {
+        if (run == 1)
+            return for_rows(a, offsets, lo, hi,
+                            [=](int64_t from, int64_t row) { y[row] = x[from]; });
+        if (run * static_cast<int64_t>(sizeof(T)) < 64)
+            return for_rows(a, offsets, lo, hi, [=](int64_t from, int64_t row) {
+                for (int64_t i = 0; i < run; ++i) y[row * run + i] = x[from + i];
+            });
+        for_rows(a, offsets, lo, hi, [=](int64_t from, int64_t row) {
+            std::memcpy(y + row * run, x + from, static_cast<size_t>(run) * sizeof(T));
+        });
+    });
+}
+
+// Applies put(to, from, count) to every row, each thread to the part of x that it owns.
+template <class T, class S, class Put>
+void write_rows(const Access& a, const int64_t* offsets, const S* value, T* x, const Put& put) {
+    const int64_t run = a.run, rows = row_count(a);
+    const int64_t grain = rows * run < 65536
+                              ? a.x_elements
+                              : std::max<int64_t>(1, a.x_elements / runtime::thread_count());
+    parallel_for(a.x_elements, grain, std::max<int64_t>(1, run), [&](int64_t lo, int64_t hi) {
+        for_rows(a, offsets, 0, rows, [=, &put](int64_t to, int64_t row) {
+            if (to >= lo && to < hi) put(x + to, value + row * run, run);
+        });
+    });
+}
+
+Prepared prepare_index_get(const OpCall& call, std::span<const Type>) {
+    const Access a = plan_access(call, 1);
+    return with_bytes(size_of(call.inputs[0].dtype), [&]<class T>(std::type_identity<T>) {
+        return executable([=](void* const* in, void* const* out, void* work) {
+            resolve(a, in + 1, static_cast<int64_t*>(work));
+            get_rows(a, static_cast<const int64_t*>(work), static_cast<const T*>(in[0]),
+                     static_cast<T*>(out[0]));
+        }, static_cast<size_t>(a.places) * sizeof(int64_t));
+    });
+}
+
+Prepared prepare_index_set(const OpCall& call, std::span<const Type> outputs) {
+    const Access a = plan_access(call, 2);
+    const auto bytes = static_cast<int64_t>(outputs[0].bytes());
+    return with_bytes(size_of(outputs[0].dtype), [&]<class T>(std::type_identity<T>) {
+        return executable([=](void* const* in, void* const* out, void* work) {
+            resolve(a, in + 2, static_cast<int64_t*>(work));
+            copy_bytes(in[0], out[0], bytes);
+            write_rows(a, static_cast<const int64_t*>(work), static_cast<const T*>(in[1]),
+                       static_cast<T*>(out[0]), [](T* to, const T* from, int64_t n) {
+                for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+            });
+        }, static_cast<size_t>(a.places) * sizeof(int64_t), true);
+    });
+}
+
+template <class C, class T>
+void add_row(C* to, const T* from, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+        if constexpr (std::is_integral_v<C>)
+            to[i] = static_cast<C>(static_cast<uint32_t>(to[i]) + static_cast<uint32_t>(from[i]));
+        else to[i] += widen(from[i]);
+    }
+}
+
+// Halves add up in float, in the workspace at `sums`, and are rounded once.
+template <class T, class Add>
+void with_sums(const void* x, void* y, int64_t n, float* sums, const Add& add) {
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>) {
+        const T* from = static_cast<const T*>(x);
+        for (int64_t i = 0; i < n; ++i) sums[i] = widen(from[i]);
+        add(sums);
+        for (int64_t i = 0; i < n; ++i) static_cast<T*>(y)[i] = narrow_to<T>(sums[i]);
+    } else {
+        copy_bytes(x, y, n * static_cast<int64_t>(sizeof(T)));
+        add(static_cast<T*>(y));
+    }
+}
+size_t sums_bytes(const Type& x) {
+    return x.dtype == DType::f16 || x.dtype == DType::bf16
+               ? static_cast<size_t>(x.numel()) * sizeof(float)
+               : 0;
+}
+
+Prepared prepare_index_add(const OpCall& call, std::span<const Type> outputs) {
+    const Access a = plan_access(call, 2);
+    const int64_t n = outputs[0].numel();
+    const size_t offsets_bytes = (static_cast<size_t>(a.places) * sizeof(int64_t) + 63) / 64 * 64;
+    return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
+        return executable([=](void* const* in, void* const* out, void* work) {
+            const auto* offsets = static_cast<const int64_t*>(work);
+            resolve(a, in + 2, static_cast<int64_t*>(work));
+            with_sums<T>(in[0], out[0], n,
+                         reinterpret_cast<float*>(static_cast<char*>(work) + offsets_bytes),
+                         [&]<class C>(C* to) {
+                write_rows(a, offsets, static_cast<const T*>(in[1]), to,
+                           [](C* at, const T* from, int64_t count) { add_row(at, from, count); });
+            });
+        }, offsets_bytes + sums_bytes(outputs[0]), true);
+    });
+}
+
+// --- gather and scatter ---------------------------------------------------------------------
+
+// index as [outer axes, length, inner axes], and where its lines lie in x.
+struct Along {
+    std::string op;
+    int64_t axis = 0, extent = 0;  // of x
+    int64_t length = 1;  // of the index along the axis
+    Region outer, inner;  // other axes; `from`: strides of x, `to`: of the index
+    int64_t outers = 1, inners = 1;
+    int64_t x_stride = 1, elements = 0;
+};
+
+Along plan_along(const OpCall& call) {
+    const Shape &x = call.inputs[0].shape, &index = call.inputs[1].shape;
+    const int axis = runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name);
+    Along a{.op = call.op.name,
+            .axis = axis,
+            .extent = x[axis],
+            .length = index[axis],
+            .outer = {},
+            .inner = {},
+            .elements = index.numel()};
+    const auto from = x.row_major_strides(), to = index.row_major_strides();
+    a.x_stride = from[static_cast<size_t>(axis)];
+    for (int i = 0; i < x.rank(); ++i) {
+        if (i == axis) continue;
+        (i < axis ? a.outer : a.inner)
+            .push(index[i], from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
+        (i < axis ? a.outers : a.inners) *= index[i];
+    }
+    a.outer = merged(a.outer);
+    a.inner = merged(a.inner);
+    return a;
+}
+
+// Calls use(place in x, place in index) over lines [lo, hi) of outers x inners, each line in order.
+template <class Use>
+void for_lines(const Along& a, const int32_t* index, int64_t lo, int64_t hi, const Use& use) {
+    while (lo < hi) {
+        const int64_t o = lo / a.inners, first = lo % a.inners,
+                      last = std::min(a.inners, first + hi - lo);
+        const int64_t x_base = rest_offset(a.outer, o), index_base = o * a.length * a.inners;
+        if (a.inner.rank == 1) {
+            const int64_t step = a.inner.extent[0] == 1 ? 0 : a.inner.from[0];
+            for (int64_t j = 0; j < a.length; ++j)
+                for (int64_t i = first; i < last; ++i) {
+                    const int64_t at = index_base + j * a.inners + i;
+                    use(x_base + wrapped(index[at], a.extent) * a.x_stride + i * step, at);
+                }
+        } else {
+            for (int64_t i = first; i < last; ++i) {
+                const int64_t base = x_base + rest_offset(a.inner, i);
+                for (int64_t j = 0; j < a.length; ++j) {
+                    const int64_t at = index_base + j * a.inners + i;
+                    use(base + wrapped(index[at], a.extent) * a.x_stride, at);
+                }
+            }
+        }
+        lo += last - first;
+    }
+}
+
+template <class Use>
+void over_lines(const Along& a, const int32_t* index, const Use& use) {
+    if (a.elements == 0) return;
+    parallel_for(a.outers * a.inners, std::max<int64_t>(1, 16384 / a.length), 1,
+                 [&](int64_t lo, int64_t hi) { for_lines(a, index, lo, hi, use); });
+}
+
+Prepared prepare_gather(const OpCall& call, std::span<const Type>) {
+    const Along a = plan_along(call);
+    return with_bytes(size_of(call.inputs[0].dtype), [&]<class T>(std::type_identity<T>) {
+        return executable([=](void* const* in, void* const* out, void*) {
+            const auto* index = static_cast<const int32_t*>(in[1]);
+            const T* x = static_cast<const T*>(in[0]);
+            T* y = static_cast<T*>(out[0]);
+            check_places(a.op, index, a.elements, a.axis, a.extent);
+            if (a.outers * a.inners == 1 && a.elements > 0)  // one line: reads may be divided
+                return parallel_for(a.length, 32768, 1, [=](int64_t lo, int64_t hi) {
+                    for (int64_t i = lo; i < hi; ++i)
+                        y[i] = x[wrapped(index[i], a.extent) * a.x_stride];
+                });
+            over_lines(a, index, [=](int64_t from, int64_t at) { y[at] = x[from]; });
+        });
+    });
+}
+
+Prepared prepare_scatter(const OpCall& call, std::span<const Type> outputs) {
+    const Along a = plan_along(call);
+    const auto bytes = static_cast<int64_t>(outputs[0].bytes());
+    return with_bytes(size_of(outputs[0].dtype), [&]<class T>(std::type_identity<T>) {
+        return executable([=](void* const* in, void* const* out, void*) {
+            const auto* index = static_cast<const int32_t*>(in[1]);
+            const T* source = static_cast<const T*>(in[2]);
+            T* y = static_cast<T*>(out[0]);
+            check_places(a.op, index, a.elements, a.axis, a.extent);
+            copy_bytes(in[0], y, bytes);
+            over_lines(a, index, [=](int64_t to, int64_t at) { y[to] = source[at]; });
+        }, 0, true);
+    });
+}
+
+Prepared prepare_scatter_add(const OpCall& call, std::span<const Type> outputs) {
+    const Along a = plan_along(call);
+    const int64_t n = outputs[0].numel();
+    return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
+        return executable([=](void* const* in, void* const* out, void* work) {
+            const auto* index = static_cast<const int32_t*>(in[1]);
+            const T* source = static_cast<const T*>(in[2]);
+            check_places(a.op, index, a.elements, a.axis, a.extent);
+            with_sums<T>(in[0], out[0], n, static_cast<float*>(work), [&]<class C>(C* y) {
+                over_lines(a, index,
+                           [=](int64_t to, int64_t at) { add_row(y + to, source + at, 1); });
+            });
+        }, sums_bytes(outputs[0]), true);
+    });
+}
+
+Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel(), axis = call.integer("axis"),
+                  extent = call.integer("extent");
+    return executable([=, op = call.text("op")](void* const* in, void* const* out, void*) {
+        const auto* index = static_cast<const int32_t*>(in[0]);
+        auto* y = static_cast<int32_t*>(out[0]);
+        check_places(op, index, n, axis, extent);
+        for (int64_t i = 0; i < n; ++i) y[i] = static_cast<int32_t>(wrapped(index[i], extent));
+    }, 0, true);
+}
+
+Prepared prepare_coordinates(const OpCall& call, std::span<const Type> outputs) {
+    const Split s =
+        split_at(outputs[0].shape,
+                 runtime::normalize_axis(call.integer("axis"), outputs[0].rank(), call.op.name));
+    return executable([=](void* const*, void* const* out, void*) {
+        auto* y = static_cast<int32_t*>(out[0]);
+        for (int64_t o = 0; o < s.outer; ++o)
+            for (int64_t i = 0; i < s.length; ++i, y += s.inner)
+                std::fill(y, y + s.inner, static_cast<int32_t>(i));
+    });
+}
+
+// --- one_hot --------------------------------------------------------------------------------
+
+template <class L>
+void check_labels(const L* label, int64_t n, int64_t classes) {
+    for (int64_t i = 0; i < n; ++i)
+        if (static_cast<int64_t>(label[i]) < 0 || static_cast<int64_t>(label[i]) >= classes)
+            runtime::user_error({.what = cat("one_hot: label ", static_cast<int64_t>(label[i]),
+                                             " is out of range for ", classes, " classes"),
+                                 .why = cat("labels go from 0 to ", classes - 1)},
+                                runtime::ErrorKind::index);
+}
+
+Prepared prepare_one_hot(const OpCall& call, std::span<const Type> outputs) {
+    const int64_t n = call.inputs[0].numel(), classes = call.integer("num_classes");
+    return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) -> Prepared {
+        return with_real(call.inputs[0].dtype, [&]<class L>(std::type_identity<L>) -> Prepared {
+            if constexpr (!std::is_integral_v<L>) return {};
+            else
+                return executable([=](void* const* in, void* const* out, void*) {
+                    const L* label = static_cast<const L*>(in[0]);
+                    check_labels(label, n, classes);
+                    T* y = static_cast<T*>(out[0]);
+                    const T one = narrow_to<T>(1.0f);
+                    parallel_for(n, std::max<int64_t>(1, 65536 / classes), 1,
+                                 [=](int64_t lo, int64_t hi) {
+                        std::fill(y + lo * classes, y + hi * classes, T{});
+                        for (int64_t i = lo; i < hi; ++i)
+                            y[i * classes + static_cast<int64_t>(label[i])] = one;
+                    });
+                });
+        });
+    });
+}
+
+}  // namespace
+
+void register_index_kernels() {
+    register_kernel("index_get", prepare_index_get);
+    register_kernel("index_set", prepare_index_set);
+    register_kernel("index_add", prepare_index_add);
+    register_kernel("gather", prepare_gather);
+    register_kernel("scatter", prepare_scatter);
+    register_kernel("scatter_add", prepare_scatter_add);
+    register_kernel("checked_index", prepare_checked_index);
+    register_kernel("coordinates", prepare_coordinates);
+    register_kernel("one_hot", prepare_one_hot);
+}
+
+}  // namespace megjit::cpu

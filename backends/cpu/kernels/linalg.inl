@@ -1,0 +1,20 @@
+// backends/cpu/kernels/linalg.inl -- products and rotations of rows of doubles. See each_isa.h.
+
+double dot(const double* a, const double* b, int64_t n) {
+    constexpr int kLanes = 16;
+    double lane[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+        for (int j = 0; j < kLanes; ++j) lane[j] += a[i + j] * b[i + j];
+    double sum = 0;
+    for (; i < n; ++i) sum += a[i] * b[i];
+    for (const double v : lane) sum += v;
+    return sum;
+}
+void rotate(double* a, double* b, int64_t n, double c, double s) {
+    for (int64_t i = 0; i < n; ++i) {
+        const double x = a[i], y = b[i];
+        a[i] = c * x - s * y;
+        b[i] = s * x + c * y;
+    }
+}

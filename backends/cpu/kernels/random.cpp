@@ -1,0 +1,313 @@
+// backends/cpu/kernels/random.cpp -- random kernels. Element i of uniform, normal and dropout takes
+// word i % 4 of block i / 4; an element of the other distributions draws from blocks of its own,
+// numbered in the high half of the block index. So the numbers follow from key and place, whatever
+// the number of threads.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "backends/cpu/elements.h"
+#include "runtime/philox.h"
+
+#define MEGJIT_KERNELS "backends/cpu/kernels/random.inl"
+#include "backends/cpu/each_isa.h"
+
+namespace megjit::cpu {
+namespace {
+
+using runtime::cat;
+using runtime::Philox;
+
+constexpr int64_t kBatch = avx2::kBatch;
+constexpr int64_t kGrain = 8192;
+
+// Calls emit(words, blocks, y, n) for batches of blocks; n may end inside the last block.
+template <class Emit>
+void over_batches(const void* key, float* y, int64_t n, const Emit& emit) {
+    const Philox g = Philox::from_key(static_cast<const int32_t*>(key));
+    parallel_for(n, kGrain, 4 * kBatch, [&](int64_t lo, int64_t hi) {
+        uint32_t words[4][kBatch];
+        for (; lo < hi; lo += 4 * kBatch) {
+            const int64_t count = std::min(4 * kBatch, hi - lo), blocks = (count + 3) / 4;
+            MEGJIT_BEST(make_words)(g, static_cast<uint64_t>(lo / 4), blocks, words);
+            emit(words, blocks, y + lo, count);
+        }
+    });
+}
+
+// value(word) for each element.
+template <class Value>
+[[gnu::always_inline]] inline void spread_words(uint32_t (*words)[kBatch], int64_t blocks, float* y,
+                                                int64_t n, const Value& value) {
+    const int64_t whole = n / 4;
+    for (int64_t i = 0; i < whole; ++i)
+        for (int j = 0; j < 4; ++j) y[4 * i + j] = value(words[j][i]);
+    if (whole < blocks)
+        for (int64_t j = 0; 4 * whole + j < n; ++j) y[4 * whole + j] = value(words[j][whole]);
+}
+
+Prepared prepare_uniform(const OpCall&, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel();
+    return executable([=](void* const* in, void* const* out, void*) {
+        over_batches(in[0], static_cast<float*>(out[0]), n,
+                     [](uint32_t(*words)[kBatch], int64_t blocks, float* y, int64_t count) {
+            spread_words(words, blocks, y, count,
+                         [](uint32_t w) { return runtime::unit_float(w); });
+        });
+    });
+}
+
+Prepared prepare_dropout_mask(const OpCall& call, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel();
+    const double p = call.real("drop_prob");
+    const auto kept = static_cast<float>(1 / (1 - p));
+    const auto threshold =
+        static_cast<uint32_t>(std::min(p * 0x1p32, 0x1p32 - 1));  // dropped below it
+    return executable([=](void* const* in, void* const* out, void*) {
+        over_batches(in[0], static_cast<float*>(out[0]), n,
+                     [=](uint32_t(*words)[kBatch], int64_t blocks, float* y, int64_t count) {
+            spread_words(words, blocks, y, count,
+                         [=](uint32_t w) { return w < threshold ? 0.0f : kept; });
+        });
+    });
+}
+
+// --- normal ---------------------------------------------------------------------------------
+
+Prepared prepare_normal(const OpCall&, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel();
+    return executable([=](void* const* in, void* const* out, void*) {
+        over_batches(in[0], static_cast<float*>(out[0]), n,
+                     [](uint32_t(*words)[kBatch], int64_t blocks, float* y, int64_t count) {
+            float made[4][kBatch];
+            MEGJIT_BEST(box_muller)(words[0], words[1], blocks, made[0], made[1]);
+            MEGJIT_BEST(box_muller)(words[2], words[3], blocks, made[2], made[3]);
+            const int64_t whole = count / 4;
+            for (int64_t i = 0; i < whole; ++i)
+                for (int j = 0; j < 4; ++j) y[4 * i + j] = made[j][i];
+            for (int64_t j = 0; 4 * whole + j < count; ++j) y[4 * whole + j] = made[j][whole];
+        });
+    });
+}
+
+// --- distributions by rejection -------------------------------------------------------------
+
+// The stream of one element: as many uniform numbers as it asks for. `lane` separates streams of
+// one element.
+class Draws {
+public:
+    Draws(const Philox& g, int64_t element, uint32_t lane = 0)
+        : g_(g), element_(static_cast<uint32_t>(element)), round_(lane << 24) {}
+    uint32_t word() {
+        if (left_ == 0) {
+            block_ = g_.block(uint64_t{round_++} << 32 | element_);
+            left_ = 4;
+        }
+        return block_[static_cast<size_t>(--left_)];
+    }
+    double uniform() {  // (0, 1)
+        const uint32_t high = word();
+        return runtime::unit_double(high, word()) + 0x1p-54;
+    }
+    double normal() {  // one of a pair; the other is dropped
+        const double radius = std::sqrt(-2 * std::log(uniform()));
+        return radius * std::cos(2 * M_PI * uniform());
+    }
+
+private:
+    const Philox& g_;
+    uint32_t element_ = 0, round_ = 0;
+    Philox::Block block_{};
+    int left_ = 0;
+};
+
+// Logarithm of a gamma number of scale 1, since a small shape underflows. Marsaglia and Tsang 2000;
+// a shape below 1 by their section 6: gamma(shape + 1) u^(1 / shape).
+double log_gamma_number(Draws& draws, double shape) {
+    double boost = 0;
+    if (shape < 1) {
+        boost = std::log(draws.uniform()) / shape;
+        shape += 1;
+    }
+    const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+    for (;;) {
+        const double x = draws.normal(), t = 1 + c * x, v = t * t * t;
+        if (t > 0 && std::log(draws.uniform()) < 0.5 * x * x + d * (1 - v + std::log(v)))
+            return std::log(d * v) + boost;
+    }
+}
+
+float gamma_number(const Philox& g, int64_t i, float shape, float scale) {
+    if (!(shape > 0) || !(scale > 0)) return std::numeric_limits<float>::quiet_NaN();
+    Draws draws(g, i);
+    return static_cast<float>(std::exp(log_gamma_number(draws, static_cast<double>(shape))) *
+                              static_cast<double>(scale));
+}
+
+float beta_number(const Philox& g, int64_t i, float a, float b) {
+    if (!(a > 0) || !(b > 0)) return std::numeric_limits<float>::quiet_NaN();
+    Draws first(g, i, 0), second(g, i, 1);
+    const double x = log_gamma_number(first, static_cast<double>(a)),
+                 y = log_gamma_number(second, static_cast<double>(b));
+    return static_cast<float>(1 / (1 + std::exp(y - x)));
+}
+
+float poisson_number(const Philox& g, int64_t i, float rate) {
+    if (!(rate >= 0)) return std::numeric_limits<float>::quiet_NaN();
+    if (rate == 0 || std::isinf(rate)) return rate;
+    Draws draws(g, i);
+    const double lam = static_cast<double>(rate);
+    if (lam < 10) {  // inversion: product of uniforms against exp(-lam)
+        const double limit = std::exp(-lam);
+        double product = draws.uniform();
+        int k = 0;
+        for (; product > limit; ++k) product *= draws.uniform();
+        return static_cast<float>(k);
+    }
+    // PTRS, Hoermann 1993, "The transformed rejection method for generating Poisson random
+    // variables".
+    const double b = 0.931 + 2.53 * std::sqrt(lam), a = -0.059 + 0.02483 * b,
+                 inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), vr = 0.9277 - 3.6224 / (b - 2);
+    for (;;) {
+        const double u = draws.uniform() - 0.5, v = draws.uniform(), us = 0.5 - std::abs(u),
+                     k = std::floor((2 * a / us + b) * u + lam + 0.43);
+        if (us >= 0.07 && v <= vr) return static_cast<float>(k);
+        if (k < 0 || (us < 0.013 && v > us)) continue;
+        int sign = 0;
+        if (std::log(v * inverse_alpha / (a / (us * us) + b)) <=
+            -lam + k * std::log(lam) - lgamma_r(k + 1, &sign))
+            return static_cast<float>(k);
+    }
+}
+
+template <float (*Number)(const Philox&, int64_t, float, float)>
+Prepared prepare_pairs(const OpCall&, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel();
+    return executable([=](void* const* in, void* const* out, void*) {
+        const Philox g = Philox::from_key(static_cast<const int32_t*>(in[0]));
+        const float *a = static_cast<const float*>(in[1]), *b = static_cast<const float*>(in[2]);
+        float* y = static_cast<float*>(out[0]);
+        parallel_for(n, 256, 16, [&](int64_t lo, int64_t hi) {
+            for (int64_t i = lo; i < hi; ++i) y[i] = Number(g, i, a[i], b[i]);
+        });
+    });
+}
+
+Prepared prepare_poisson(const OpCall&, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel();
+    return executable([=](void* const* in, void* const* out, void*) {
+        const Philox g = Philox::from_key(static_cast<const int32_t*>(in[0]));
+        const float* rate = static_cast<const float*>(in[1]);
+        float* y = static_cast<float*>(out[0]);
+        parallel_for(n, 256, 16, [&](int64_t lo, int64_t hi) {
+            for (int64_t i = lo; i < hi; ++i) y[i] = poisson_number(g, i, rate[i]);
+        });
+    });
+}
+
+// --- permutations and choices ---------------------------------------------------------------
+
+// A place in [0, n) from 64 bits; off by less than n / 2^64.
+uint32_t place_below(uint32_t n, uint32_t high, uint32_t low) {
+    return static_cast<uint32_t>((uint64_t{high} * n + (uint64_t{low} * n >> 32)) >> 32);
+}
+
+Prepared prepare_permutation(const OpCall&, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel();
+    return executable([=](void* const* in, void* const* out, void*) {
+        const Philox g = Philox::from_key(static_cast<const int32_t*>(in[0]));
+        int32_t* y = static_cast<int32_t*>(out[0]);
+        std::iota(y, y + n, 0);
+        uint32_t words[4][kBatch];
+        for (int64_t i = n - 1, step = 0; i > 0; --i, ++step) {  // two steps from each block
+            const int64_t within = step % (2 * kBatch);
+            if (within == 0)
+                MEGJIT_BEST(make_words)(g, static_cast<uint64_t>(step / 2), kBatch, words);
+            const int64_t pair = 2 * (within & 1), at = within / 2;
+            std::swap(
+                y[i],
+                y[place_below(static_cast<uint32_t>(i + 1), words[pair][at], words[pair + 1][at])]);
+        }
+    });
+}
+
+void check_weights(const float* weight, int64_t row, int64_t n, int64_t least) {
+    int64_t positive = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        if (!(weight[i] >= 0) || std::isinf(weight[i]))
+            runtime::user_error(
+                {.what = cat("random_multinomial: weight ", i, " of row ", row, " is ", weight[i]),
+                 .fix = "weights are finite and not negative"});
+        positive += weight[i] > 0;
+    }
+    if (positive < least)
+        runtime::user_error({.what = cat("random_multinomial: row ", row, " has ", positive,
+                                         " positive weights for ", least, " samples"),
+                             .fix = "draw fewer, or with replacement"});
+}
+
+// With replacement: one uniform number each, looked up in the cumulative weights.
+void choose_again(const Philox& g, const float* weight, int64_t n, int64_t first, int64_t samples,
+                  int32_t* y, double* total) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) total[i] = sum += static_cast<double>(weight[i]);
+    for (int64_t k = 0; k < samples; ++k) {
+        const double u = Draws(g, first + k).uniform() * sum;
+        int64_t at = std::upper_bound(total, total + n, u) - total;
+        while (at >= n || weight[at] == 0) --at;
+        y[k] = static_cast<int32_t>(at);
+    }
+}
+
+// Without: the order of exponential numbers of these rates is that of successive draws.
+void choose_once(const Philox& g, const float* weight, int64_t n, int64_t first, int64_t samples,
+                 int32_t* y, double* arrival) {
+    std::vector<int32_t> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    for (int64_t i = 0; i < n; ++i)
+        arrival[i] = weight[i] > 0
+                         ? -std::log(Draws(g, first + i).uniform()) / static_cast<double>(weight[i])
+                         : std::numeric_limits<double>::infinity();
+    std::partial_sort(order.begin(), order.begin() + samples, order.end(),
+                      [=](int32_t a, int32_t b) {
+        return arrival[a] != arrival[b] ? arrival[a] < arrival[b] : a < b;
+    });
+    std::copy_n(order.begin(), samples, y);
+}
+
+Prepared prepare_multinomial(const OpCall& call, std::span<const Type> outputs) {
+    const Shape& w = call.inputs[1].shape;
+    const int64_t n = w[w.rank() - 1], rows = w.numel() / n, samples = call.integer("num_samples");
+    const bool again = call.flag("replacement");
+    (void)outputs;
+    return executable([=](void* const* in, void* const* out, void* work) {
+        const Philox g = Philox::from_key(static_cast<const int32_t*>(in[0]));
+        const float* weight = static_cast<const float*>(in[1]);
+        int32_t* y = static_cast<int32_t*>(out[0]);
+        for (int64_t r = 0; r < rows; ++r) check_weights(weight + r * n, r, n, again ? 1 : samples);
+        for (int64_t r = 0; r < rows; ++r) {
+            if (again)
+                choose_again(g, weight + r * n, n, r * samples, samples, y + r * samples,
+                             static_cast<double*>(work));
+            else
+                choose_once(g, weight + r * n, n, r * n, samples, y + r * samples,
+                            static_cast<double*>(work));
+        }
+    }, static_cast<size_t>(n) * sizeof(double));
+}
+
+}  // namespace
+
+void register_random_kernels() {
+    register_kernel("random_uniform", prepare_uniform);
+    register_kernel("random_normal", prepare_normal);
+    register_kernel("dropout_mask", prepare_dropout_mask);
+    register_kernel("random_gamma", prepare_pairs<gamma_number>);
+    register_kernel("random_beta", prepare_pairs<beta_number>);
+    register_kernel("random_poisson", prepare_poisson);
+    register_kernel("random_permutation", prepare_permutation);
+    register_kernel("random_multinomial", prepare_multinomial);
+}
+
+}  // namespace megjit::cpu

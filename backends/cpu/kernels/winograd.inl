@@ -1,0 +1,120 @@
+// backends/cpu/kernels/winograd.inl -- the three parts of F(2x2, 3x3) for a run of tiles: see
+// winograd.h. Included by each_isa.h. Channels go along the lanes.
+
+// B^T d B: rows, then columns, of [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
+MEGJIT_INLINE void input_rows(const Floats d[4], Floats to[4]) {
+    to[0] = d[0] - d[2], to[1] = d[1] + d[2], to[2] = d[2] - d[1], to[3] = d[1] - d[3];
+}
+
+// Tiles [lo, hi) of x into v [16][tiles][channels], whose first row is tile `origin`.
+void transform_input(const WinogradShape& s, const float* x, float* v, int64_t origin,
+                     int64_t tiles, int64_t lo, int64_t hi) {
+    for (int64_t tile = lo; tile < hi; ++tile) {
+        const int64_t column = tile % s.tile_columns, row = tile / s.tile_columns % s.tile_rows,
+                      image = tile / (s.tile_columns * s.tile_rows);
+        const int64_t top = 2 * row - s.padding[0], left = 2 * column - s.padding[1];
+        const float* from = x + image * s.height * s.width * s.in_channels;
+        float* to = v + (tile - origin) * s.in_channels;
+        const bool inside = top >= 0 && left >= 0 && top + 4 <= s.height && left + 4 <= s.width;
+        for (int64_t c = 0; c < s.in_channels; c += kLanes) {
+            Floats d[4][4], half[4][4];
+            for (int64_t i = 0; i < 4; ++i)
+                for (int64_t j = 0; j < 4; ++j) {
+                    const int64_t y = top + i, z = left + j;
+                    const bool is_there =
+                        inside || (y >= 0 && z >= 0 && y < s.height && z < s.width);
+                    d[j][i] =
+                        is_there ? load(from + (y * s.width + z) * s.in_channels + c) : Floats{};
+                }
+            for (int j = 0; j < 4; ++j)
+                input_rows(d[j], half[j]);  // half[j][i]: column j, transformed row i
+            for (int i = 0; i < 4; ++i) {
+                const Floats line[4] = {half[0][i], half[1][i], half[2][i], half[3][i]};
+                Floats out[4];
+                input_rows(line, out);
+                for (int j = 0; j < 4; ++j)
+                    store(to + (4 * i + j) * tiles * s.in_channels + c, out[j]);
+            }
+        }
+    }
+}
+
+// Columns that are computed together: six rows of them and a row of weights fill the registers.
+constexpr int kVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
+constexpr int64_t kColumns = kVectors * kLanes;
+
+// m [rows][kPanel] = v [rows][channels] u [channels][kPanel], for kColumns columns of kRows rows in
+// registers.
+template <int kRows>
+MEGJIT_INLINE void multiply_rows(const float* v, const float* u, float* m, int64_t channels) {
+    Floats sum[kRows][kVectors] = {};
+    for (int64_t c = 0; c < channels; ++c) {
+        Floats w[kVectors];
+        for (int k = 0; k < kVectors; ++k) w[k] = load(u + c * WinogradShape::kPanel + k * kLanes);
+        for (int r = 0; r < kRows; ++r) {
+            const Floats factor = all(v[r * channels + c]);
+            for (int k = 0; k < kVectors; ++k) sum[r][k] += factor * w[k];
+        }
+    }
+    for (int r = 0; r < kRows; ++r)
+        for (int k = 0; k < kVectors; ++k)
+            store(m + r * WinogradShape::kPanel + k * kLanes, sum[r][k]);
+}
+
+MEGJIT_INLINE void multiply_some(int64_t rows, const float* v, const float* u, float* m,
+                                 int64_t channels) {
+    switch (rows) {
+        case 6: return multiply_rows<6>(v, u, m, channels);
+        case 5: return multiply_rows<5>(v, u, m, channels);
+        case 4: return multiply_rows<4>(v, u, m, channels);
+        case 3: return multiply_rows<3>(v, u, m, channels);
+        case 2: return multiply_rows<2>(v, u, m, channels);
+        default: return multiply_rows<1>(v, u, m, channels);
+    }
+}
+
+// For any number of rows, in groups of six or five (or what there is).
+void multiply_panel(const float* v, const float* u, float* m, int64_t rows, int64_t channels) {
+    const int64_t groups = (rows + 5) / 6;
+    for (int64_t column = 0; column < WinogradShape::kPanel; column += kColumns)
+        for (int64_t g = 0, row = 0; g < groups; ++g) {
+            const int64_t count = rows * (g + 1) / groups - row;
+            multiply_some(count, v + row * channels, u + column,
+                          m + row * WinogradShape::kPanel + column, channels);
+            row += count;
+        }
+}
+
+// A^T m A with A^T = [1 1 1 0; 0 1 -1 -1] of m [16][tiles][kPanel], then the epilogue, into one
+// panel of channels of y.
+void transform_output(const WinogradShape& s, const WinogradEpilogue& e, const float* m, float* y,
+                      int64_t panel, int64_t lo, int64_t tiles) {
+    const int64_t first = panel * WinogradShape::kPanel;
+    for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t tile = lo + t, column = tile % s.tile_columns,
+                      row = tile / s.tile_columns % s.tile_rows,
+                      image = tile / (s.tile_columns * s.tile_rows);
+        for (int64_t c = 0; c < WinogradShape::kPanel; c += kLanes) {
+            Floats half[2][4];
+            for (int64_t j = 0; j < 4; ++j) {
+                Floats d[4];
+                for (int64_t i = 0; i < 4; ++i)
+                    d[i] = load(m + ((4 * i + j) * tiles + t) * WinogradShape::kPanel + c);
+                half[0][j] = d[0] + d[1] + d[2], half[1][j] = d[1] - d[2] - d[3];
+            }
+            const Floats bias = e.bias ? load(e.bias + first + c) : Floats{};
+            for (int64_t i = 0; i < 2 && 2 * row + i < s.out_height; ++i)
+                for (int64_t j = 0; j < 2 && 2 * column + j < s.out_width; ++j) {
+                    const Floats* const h = half[i];
+                    const int64_t at =
+                        ((image * s.out_height + 2 * row + i) * s.out_width + 2 * column + j) *
+                            s.out_channels +
+                        first + c;
+                    Floats value = (j == 0 ? h[0] + h[1] + h[2] : h[1] - h[2] - h[3]) + bias;
+                    if (e.addend) value += load(e.addend + at);
+                    if (e.rectifies) value = larger(value, Floats{});
+                    store(y + at, value);
+                }
+        }
+    }
+}

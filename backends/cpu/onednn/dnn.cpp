@@ -1,0 +1,308 @@
+#include "backends/cpu/onednn/dnn.h"
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "backends/cpu/onednn/dnn_threads.h"
+#include "runtime/error.h"
+#include "runtime/isa.h"
+#include "runtime/parallel.h"
+
+namespace megjit::cpu {
+
+using runtime::DType;
+using runtime::Layout;
+using runtime::OpCall;
+using runtime::Shape;
+using runtime::Type;
+
+Prepared make_zeros(std::span<const Type> outputs) {
+    std::vector<size_t> bytes;
+    for (const Type& type : outputs) bytes.push_back(type.bytes());
+    return make_kernel([bytes](void* const*, void* const* to, void*) {
+        for (size_t i = 0; i < bytes.size(); ++i)
+            if (bytes[i]) std::memset(to[i], 0, bytes[i]);
+    });
+}
+
+namespace dnn {
+namespace {
+
+constexpr size_t kAlign = 64;
+constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias, an addend
+
+size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+void check(dnnl_status_t status, std::string_view op) {
+    if (status == dnnl_success) return;
+    throw runtime::DeviceError(
+        runtime::cat(op, ": oneDNN failed with status ", static_cast<int>(status)));
+}
+
+// CPU streams hold no state; they are only not to be shared by threads. Never destroyed: a thread
+// may still compute while static objects die.
+dnnl_stream_t stream() {
+    thread_local dnnl_stream_t mine = [] {
+        dnnl_stream_t made = nullptr;
+        check(dnnl_stream_create(&made, engine().get(), dnnl_stream_default_flags), "stream");
+        return made;
+    }();
+    return mine;
+}
+
+// oneDNN looks at the CPU itself: it is told only of a bound, and before it chooses its first
+// kernel.
+void bound_isa() {
+    if (runtime::isa() == runtime::machine_isa()) return;
+    constexpr dnnl::cpu_isa kMost[] = {dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
+                                       dnnl::cpu_isa::avx512_core_fp16};
+    if (dnnl::set_max_cpu_isa(kMost[static_cast<size_t>(runtime::isa())]) != dnnl::status::success)
+        throw runtime::InternalError("oneDNN was in use before its instruction set was bounded");
+}
+
+class PrimitiveExecutable final : public runtime::Executable {
+public:
+    PrimitiveExecutable(std::string op, const Create& create, std::vector<Operand> operands,
+                        std::string remark)
+        : op_(std::move(op)),
+          operands_(std::move(operands)),
+          remark_(std::move(remark)),
+          threads_(runtime::thread_count()) {
+        with_threads(threads_, [&] { build(create); });
+    }
+    ~PrimitiveExecutable() override { delete spare_.load(); }
+    PrimitiveExecutable(const PrimitiveExecutable&) = delete;
+    PrimitiveExecutable& operator=(const PrimitiveExecutable&) = delete;
+
+    size_t workspace_bytes() const override { return workspace_; }
+    std::string_view remark() const override { return remark_; }
+
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        with_helpers(threads_, [&] { execute(inputs, outputs, static_cast<char*>(workspace)); });
+    }
+
+private:
+    void build(const Create& create) {
+        const dnnl::primitive_desc_base desc = create();
+        dnnl_primitive_t made = nullptr;
+        check(dnnl_primitive_create(&made, desc.get()), op_);
+        primitive_.reset(made);
+        size_t scratch = desc.scratchpad_desc().get_size();
+        for (const Operand& operand : operands_) {
+            Reordering step;
+            step.inner = desc.query_md(dnnl::query::exec_arg_md, operand.arg);
+            if (step.inner.is_zero())
+                step.inner = operand.desc;  // scales: oneDNN takes them as they are
+            if (step.inner != operand.desc) {
+                const auto& [from, to] = operand.is_output ? std::pair(step.inner, operand.desc)
+                                                           : std::pair(operand.desc, step.inner);
+                const dnnl::reorder::primitive_desc reorder(engine(), from, engine(), to,
+                                                            attributes());
+                scratch = std::max(scratch, reorder.scratchpad_desc().get_size());
+                step.reorder = dnnl::reorder(reorder);
+                step.offset = workspace_;
+                workspace_ += aligned(step.inner.get_size());
+            }
+            steps_.push_back(std::move(step));
+        }
+        scratch_desc_ =
+            dnnl::memory::desc({static_cast<dnnl_dim_t>(scratch)}, dnnl::memory::data_type::u8,
+                               dnnl::memory::format_tag::a);
+        scratch_offset_ = workspace_;
+        workspace_ += scratch;
+        spare_.store(new Memories(*this), std::memory_order_relaxed);
+    }
+
+    void execute(void* const* inputs, void* const* outputs, char* work) const {
+        std::unique_ptr<Memories> mine(spare_.exchange(nullptr, std::memory_order_acquire));
+        if (!mine) mine.reset(new Memories(*this));
+        dnnl_exec_arg_t args[kMaxOperands + 1];
+        const size_t count = operands_.size();
+        dnnl_memory_t scratch = mine->scratch.get();
+        check(dnnl_memory_set_data_handle(scratch, work + scratch_offset_), op_);
+        for (size_t i = 0; i < count; ++i) {
+            const Operand& operand = operands_[i];
+            dnnl_memory_t user = mine->user[i].get(), inner = user;
+            check(dnnl_memory_set_data_handle(
+                      user, (operand.is_output ? outputs : inputs)[operand.index]),
+                  op_);
+            if (steps_[i].reorder) {
+                inner = mine->inner[i].get();
+                check(dnnl_memory_set_data_handle(inner, work + steps_[i].offset), op_);
+                if (!operand.is_output) reorder(i, user, inner, scratch);
+            }
+            args[i] = {operand.arg, inner};
+        }
+        args[count] = {DNNL_ARG_SCRATCHPAD, scratch};
+        check(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(count) + 1, args),
+              op_);
+        for (size_t i = 0; i < count; ++i)
+            if (operands_[i].is_output && steps_[i].reorder)
+                reorder(i, mine->inner[i].get(), mine->user[i].get(), scratch);
+        delete spare_.exchange(mine.release(),
+                               std::memory_order_acq_rel);  // acquires what another run released
+    }
+
+    struct Reordering {
+        dnnl::memory::desc inner = {};
+        dnnl::primitive reorder = {};
+        size_t offset = 0;  // of the reordered copy in the workspace
+    };
+    // Memory objects of one run. One set is kept for the next run; runs at the same time make their
+    // own.
+    struct Memories {
+        explicit Memories(const PrimitiveExecutable& of)
+            : scratch(of.scratch_desc_, engine(), nullptr) {
+            for (size_t i = 0; i < of.operands_.size(); ++i) {
+                user.emplace_back(of.operands_[i].desc, engine(), nullptr);
+                inner.emplace_back(of.steps_[i].inner, engine(), nullptr);
+            }
+        }
+        std::vector<dnnl::memory> user, inner;
+        dnnl::memory scratch;
+    };
+    struct Destroy {
+        void operator()(dnnl_primitive_t p) const { dnnl_primitive_destroy(p); }
+    };
+
+    void reorder(size_t i, dnnl_memory_t from, dnnl_memory_t to, dnnl_memory_t scratch) const {
+        const dnnl_exec_arg_t args[] = {
+            {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
+        check(dnnl_primitive_execute(steps_[i].reorder.get(), stream(), 3, args), op_);
+    }
+
+    std::string op_;
+    std::vector<Operand> operands_;
+    std::string remark_;
+    int threads_ = 1;
+    std::vector<Reordering> steps_;
+    std::unique_ptr<std::remove_pointer_t<dnnl_primitive_t>, Destroy> primitive_;
+    dnnl::memory::desc scratch_desc_;
+    size_t scratch_offset_ = 0, workspace_ = 0;
+    mutable std::atomic<Memories*> spare_{nullptr};
+};
+
+}  // namespace
+
+dnnl::engine& engine() {
+    static dnnl::engine* const only = [] {
+        bound_isa();
+        return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+    }();
+    return *only;
+}
+
+dnnl::memory::data_type data_type(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return dnnl::memory::data_type::f32;
+        case DType::f16: return dnnl::memory::data_type::f16;
+        case DType::bf16: return dnnl::memory::data_type::bf16;
+        case DType::i32: return dnnl::memory::data_type::s32;
+        case DType::i8: return dnnl::memory::data_type::s8;
+        case DType::u8: return dnnl::memory::data_type::u8;
+        case DType::i16:
+        case DType::u16:
+        case DType::b8:
+        case DType::c64: break;
+    }
+    throw runtime::InternalError(
+        runtime::cat("oneDNN kernels take no ", runtime::info(dtype).name));
+}
+
+bool computes_natively(DType dtype) {
+    static const auto isa =
+        static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // once it is bounded
+    const auto has = [](dnnl::cpu_isa wanted) {
+        return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+    };
+    if (dtype == DType::bf16) return has(dnnl::cpu_isa::avx512_core_bf16);
+    if (dtype == DType::f16) return has(dnnl::cpu_isa::avx512_core_fp16);
+    return dtype == DType::f32;
+}
+
+Dims dims_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+Slides slides_of(const runtime::Window& window) {
+    const auto axes = [&](const std::array<int64_t, 3>& values) {
+        return Dims(values.begin(), values.begin() + window.dims);
+    };
+    Slides slides{axes(window.stride), axes(window.dilation), axes(window.padding)};
+    for (int64_t& step : slides.dilation) --step;
+    return slides;
+}
+
+Dims strides_of(const Shape& shape, Layout layout) {
+    const auto rows = shape.row_major_strides();
+    Dims strides(rows.begin(), rows.begin() + shape.rank());
+    if (layout == Layout::row_major || shape.rank() < 3) return strides;
+    strides[1] = 1;
+    int64_t step = shape[1];
+    for (int axis = shape.rank() - 1; axis >= 2; --axis) {
+        strides[axis] = step;
+        step *= shape[axis];
+    }
+    strides[0] = step;
+    return strides;
+}
+
+dnnl::memory::desc desc_of(const Type& type) {
+    return {dims_of(type.shape), data_type(type.dtype), strides_of(type.shape, type.layout)};
+}
+
+dnnl::memory::desc activation_of(const Type& type, dnnl::memory::data_type dtype, bool any_layout) {
+    if (any_layout) return {dims_of(type.shape), dtype, dnnl::memory::format_tag::any};
+    return {dims_of(type.shape), dtype, strides_of(type.shape, runtime::Layout::channels_last)};
+}
+
+dnnl::memory::desc weights_of(const Type& weights, int64_t groups, dnnl::memory::data_type dtype,
+                              bool any_layout) {
+    Dims dims = dims_of(weights.shape);
+    if (groups > 1) {
+        dims[0] /= groups;
+        dims.insert(dims.begin(), groups);
+    }
+    if (any_layout) return {dims, dtype, dnnl::memory::format_tag::any};
+    Dims strides(dims.size(), 1);
+    for (size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+    return {dims, dtype, strides};
+}
+
+dnnl::primitive_attr attributes() {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attr;
+}
+
+Prepared make(const OpCall& call, const Create& create, std::vector<Operand> operands,
+              std::string remark) {
+    try {
+        return std::make_shared<const PrimitiveExecutable>(call.op.name, create,
+                                                           std::move(operands), std::move(remark));
+    } catch (const dnnl::error& error) {
+        std::string types;
+        for (const Type& input : call.inputs) types += " " + to_string(input);
+        if (error.status == dnnl_out_of_memory)
+            throw runtime::DeviceError(runtime::cat(call.op.name, ": out of memory for", types));
+        throw runtime::DeviceError(runtime::cat(call.op.name, ": oneDNN has no kernel for", types,
+                                                " (", error.what(), ")"));
+    }
+}
+
+dnnl::memory::desc preferred(const Create& create, int arg) {
+    dnnl::memory::desc wanted;
+    with_threads(runtime::thread_count(),
+                 [&] { wanted = create().query_md(dnnl::query::exec_arg_md, arg); });
+    return wanted;
+}
+
+std::string implementation(const Create& create) {
+    std::string name;
+    with_threads(runtime::thread_count(), [&] { name = create().impl_info_str(); });
+    return name;
+}
+
+}  // namespace dnn
+}  // namespace megjit::cpu

@@ -1,0 +1,16 @@
+// backends/cpu/onednn/dnn_convert.h -- bulk conversions between storage forms of a tensor.
+#pragma once
+
+#include "runtime/type.h"
+
+namespace megjit::cpu {
+
+// Between float32 and float16 or bfloat16, either way; bits as in runtime/half.h.
+void convert_dtype(runtime::DType from, runtime::DType to, const void* source, void* target,
+                   int64_t n);
+
+// Any dtype, between row_major and channels_last.
+void convert_layout(const runtime::Type& from, runtime::Layout to, const void* source,
+                    void* target);
+
+}  // namespace megjit::cpu

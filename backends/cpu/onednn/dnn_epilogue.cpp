@@ -1,0 +1,178 @@
+#include "backends/cpu/onednn/dnn_epilogue.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "runtime/parallel.h"
+
+namespace megjit::cpu::dnn {
+namespace {
+
+using dnnl::memory;
+using runtime::EpilogueStep;
+using runtime::OpCall;
+using Kind = runtime::EpilogueKind;
+
+// [dims] with 1 everywhere but along the channel: strides do not matter, for the elements lie in a
+// row.
+memory::desc bias_desc(const memory::desc& result, int channel) {
+    Dims dims(static_cast<size_t>(result.get_ndims()), 1);
+    dims[channel] = result.get_dims()[channel];
+    Dims strides(dims.size(), dims[channel]);
+    for (size_t axis = channel; axis < strides.size(); ++axis) strides[axis] = 1;
+    return {dims, result.get_data_type(), strides};
+}
+
+// The steps as post-ops, and what they read as further operands.
+struct PostOps {
+    dnnl::primitive_attr attr = attributes();
+    std::vector<Operand> operands = {};
+};
+
+// oneDNN's own relu makes 0 of NaN, which would hide that a training has failed. x * clip(x *
+// FLT_MAX, 0, 1) keeps it; -inf becomes NaN, and positive numbers below 2^-128 get smaller. Adding
+// 0 makes 0 of -0.
+void append_relu(dnnl::post_ops& ops) {
+    ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0);
+    ops.append_eltwise(dnnl::algorithm::eltwise_linear, 1, 0);
+}
+
+PostOps post_ops(std::span<const EpilogueStep> steps, const memory::desc& result, int channel,
+                 bool add_to_result) {
+    PostOps made;
+    dnnl::post_ops ops;
+    for (const EpilogueStep& step : steps) {
+        if (step.kind == Kind::relu) {
+            append_relu(ops);
+        } else if (step.kind == Kind::add && add_to_result) {
+            ops.append_sum();
+        } else {
+            const memory::desc desc = step.kind == Kind::bias ? bias_desc(result, channel) : result;
+            made.operands.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1,
+                                     false, static_cast<int>(step.operand), desc});
+            ops.append_binary(dnnl::algorithm::binary_add, desc);
+        }
+    }
+    made.attr.set_post_ops(ops);
+    return made;
+}
+
+// The kernel that oneDNN picks, "brgconv:avx512_core"; nothing where it has none.
+std::optional<std::string> kernel_name(const CreateWith& create, const dnnl::primitive_attr& attr,
+                                       const memory::desc& bias = {}) {
+    try {
+        return implementation([&] { return create(attr, bias); });
+    } catch (const dnnl::error&) { return std::nullopt; }
+}
+
+// The same product twice: `apart` reads the addend, `onto` finds it where the result is to lie.
+class AddOntoExecutable final : public runtime::Executable {
+public:
+    AddOntoExecutable(Prepared apart, Prepared onto, size_t addend)
+        : apart_(std::move(apart)), onto_(std::move(onto)), addend_(addend) {}
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        (inputs[addend_] == outputs[0] ? onto_ : apart_)
+            ->enqueue(stream, inputs, outputs, workspace);
+    }
+    size_t workspace_bytes() const override {
+        return std::max(apart_->workspace_bytes(), onto_->workspace_bytes());
+    }
+    bool may_alias(int, int in) const override { return static_cast<size_t>(in) == addend_; }
+
+private:
+    Prepared apart_, onto_;
+    size_t addend_ = 0;
+};
+
+// How the result lies in memory: [outer, channels, inner].
+struct Rows {
+    int64_t outer = 1, channels = 1, inner = 1;
+};
+
+Rows rows_of(const memory::desc& result, int channel) {
+    const Dims dims = result.get_dims(), strides = result.get_strides();
+    Rows rows{.channels = dims[channel], .inner = strides[channel]};
+    int64_t count = 1;
+    for (int64_t extent : dims) count *= extent;
+    rows.outer = count == 0 ? 0 : count / (rows.channels * rows.inner);
+    return rows;
+}
+
+void apply(const EpilogueStep& step, const float* operand, const Rows& rows, float* y, int64_t lo,
+           int64_t hi) {
+    const int64_t size = rows.channels * rows.inner;
+    switch (step.kind) {
+        case Kind::relu:
+            for (int64_t i = lo * size; i < hi * size; ++i)
+                y[i] = y[i] > 0 || y[i] != y[i] ? y[i] : 0.0f;
+            return;
+        case Kind::add:
+            for (int64_t i = lo * size; i < hi * size; ++i) y[i] += operand[i];
+            return;
+        case Kind::bias: break;
+    }
+    for (int64_t row = lo; row < hi; ++row)
+        for (int64_t c = 0; c < rows.channels; ++c)
+            for (int64_t i = 0; i < rows.inner; ++i)
+                y[(row * rows.channels + c) * rows.inner + i] += operand[c];
+}
+
+}  // namespace
+
+Prepared epilogue_after(Prepared product, const Steps& steps, const memory::desc& result,
+                        int channel) {
+    const size_t workspace = product->workspace_bytes();
+    const auto run = [product, steps, rows = rows_of(result, channel)](
+                         void* const* in, void* const* out, void* work) {
+        product->enqueue(runtime::inline_stream(), in, out, work);
+        const int64_t grain =
+            std::max<int64_t>(1, 32768 / std::max<int64_t>(1, rows.channels * rows.inner));
+        runtime::parallel_for(rows.outer, grain, 1, [&](int64_t lo, int64_t hi) {
+            for (const EpilogueStep& step : steps)
+                apply(step,
+                      step.takes_operand() ? static_cast<const float*>(in[step.operand]) : nullptr,
+                      rows, static_cast<float*>(out[0]), lo, hi);
+        });
+    };
+    return make_kernel(run, workspace);
+}
+
+Prepared make_with_epilogue(const OpCall& call, const Steps& all_steps, const CreateWith& create,
+                            std::vector<Operand> operands, const memory::desc& result, int channel,
+                            const memory::desc& native_bias) {
+    std::span<const EpilogueStep> steps = all_steps;
+    const std::optional<std::string> plain = kernel_name(create, attributes());
+    const bool is_brg = plain && plain->starts_with("brg");
+    memory::desc bias;
+    if (is_brg && !native_bias.is_zero() && steps[0].kind == Kind::bias &&
+        plain == kernel_name(create, post_ops(steps.subspan(1), result, channel, false).attr,
+                             native_bias)) {
+        bias = native_bias;
+        operands.push_back({DNNL_ARG_BIAS, false, static_cast<int>(steps[0].operand), bias});
+        steps = steps.subspan(1);
+    }
+    const auto made_with = [&](const PostOps& post, std::string remark = {}) {
+        std::vector<Operand> all = operands;
+        all.insert(all.end(), post.operands.begin(), post.operands.end());
+        return make(call, [create, bias, attr = post.attr] { return create(attr, bias); },
+                    std::move(all), std::move(remark));
+    };
+    const PostOps apart = post_ops(steps, result, channel, false),
+                  onto = post_ops(steps, result, channel, true);
+    if (plain != kernel_name(create, apart.attr, bias))
+        return epilogue_after(made_with({}), all_steps, result, channel);
+    const auto addend = std::find_if(steps.begin(), steps.end(), [](const EpilogueStep& step) {
+        return step.kind == Kind::add;
+    });
+    if (addend == steps.end()) return made_with(apart);
+    if (!is_brg || plain != kernel_name(create, onto.attr, bias))
+        return made_with(
+            apart, runtime::cat("not in place: ", *plain, " adds to its addend in another order"));
+    return std::make_shared<const AddOntoExecutable>(made_with(apart), made_with(onto),
+                                                     addend->operand);
+}
+
+}  // namespace megjit::cpu::dnn

@@ -1,0 +1,128 @@
+#include "backends/cpu/onednn/dnn_packed.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "backends/cpu/kernels/winograd.h"
+#include "backends/cpu/onednn/dnn_convert.h"
+#include "runtime/leaf_mutex.h"
+
+namespace megjit::cpu {
+namespace dnn {
+namespace {
+
+using dnnl::memory;
+using runtime::Layout;
+using runtime::OpCall;
+using runtime::Type;
+
+struct Packing {
+    memory::desc packed = {};  // zero: as winograd.h has it
+    memory::desc dense = {};
+    bool operator==(const Packing& other) const {
+        return packed == other.packed && dense == other.dense;
+    }
+};
+
+struct Packings {
+    runtime::LeafMutex mutex;
+    std::map<Layout, Packing> all;
+};
+Packings& packings() {
+    static Packings instance;
+    return instance;
+}
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+Packing packing_of(Layout layout) {
+    Packings& known = packings();
+    std::lock_guard lock(known.mutex);
+    return known.all.at(layout);
+}
+
+Layout layout_of(const Packing& wanted, size_t bytes) {
+    Packings& known = packings();
+    std::lock_guard lock(known.mutex);
+    for (const auto& [layout, packing] : known.all)
+        if (packing == wanted) return layout;
+    const Layout layout = runtime::add_packed_layout(bytes);
+    if (runtime::is_packed(layout)) known.all.emplace(layout, wanted);
+    return layout;
+}
+
+}  // namespace
+
+Layout packed_layout(const memory::desc& packed, const memory::desc& dense) {
+    return packed == dense ? Layout::row_major : layout_of({packed, dense}, packed.get_size());
+}
+
+Layout winograd_layout(const Type& weights, const memory::desc& dense) {
+    return layout_of({{}, dense}, winograd_bytes(weights));
+}
+
+bool is_winograd(Layout layout) {
+    return runtime::is_packed(layout) && packing_of(layout).packed.is_zero();
+}
+
+bool is_packed_for(const memory::desc& dense, const Type& weights) {
+    return !runtime::is_packed(weights.layout) || packing_of(weights.layout).dense == dense;
+}
+
+memory::desc desc_of_weights(const Type& weights, const memory::desc& dense) {
+    return runtime::is_packed(weights.layout) ? packing_of(weights.layout).packed : dense;
+}
+
+Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
+    const Type &from = call.inputs[0], &to = outputs[0];
+    if (!runtime::is_packed(from.layout) && !runtime::is_packed(to.layout))
+        return make_kernel([from, to = to.layout](void* const* in, void* const* out, void*) {
+            convert_layout(from, to, in[0], out[0]);
+        });
+    if (from.layout == Layout::channels_last || to.layout == Layout::channels_last)
+        throw runtime::InternalError(
+            runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
+    const bool packs = runtime::is_packed(to.layout);
+    if (is_winograd(packs ? to.layout : from.layout))
+        return make_kernel([from, to, run = packs ? pack_winograd : unpack_winograd](
+                               void* const* in, void* const* out, void*) {
+            run(from, static_cast<const float*>(in[0]), static_cast<float*>(out[0]));
+        });
+    const Packing packing = packing_of(packs ? to.layout : from.layout);
+    const memory::desc source = packs ? packing.dense : packing.packed,
+                       target = packs ? packing.packed : packing.dense;
+    if (from.layout == to.layout || from.bytes() < source.get_size() ||
+        to.bytes() < target.get_size())
+        throw runtime::InternalError(
+            runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
+    return make(call, [source, target] {
+        return dnnl::reorder::primitive_desc(engine(), source, engine(), target, attributes());
+    }, {{DNNL_ARG_FROM, false, 0, source}, {DNNL_ARG_TO, true, 0, target}});
+}
+
+Prepared unpacking(const OpCall& call, std::span<const Type> outputs, Prepare prepare) {
+    const size_t at = call.op.weights().value();
+    std::vector<Type> inputs(call.inputs.begin(), call.inputs.end());
+    inputs[at].layout = Layout::row_major;
+    Prepared inner = prepare({call.op, call.attrs, inputs}, outputs);
+    Prepared unpack =
+        prepare_relayout({call.op, call.attrs, call.inputs.subspan(at, 1)}, {&inputs[at], 1});
+    const size_t weights = aligned(inputs[at].bytes()),
+                 scratch = std::max(inner->workspace_bytes(), unpack->workspace_bytes());
+    return make_kernel(
+        [=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
+        char* const work = static_cast<char*>(workspace);
+        void* dense = work;
+        unpack->enqueue(runtime::inline_stream(), in + at, &dense, work + weights);
+        std::vector<void*> operands(in, in + count);
+        operands[at] = dense;
+        inner->enqueue(runtime::inline_stream(), operands.data(), out, work + weights);
+    }, weights + scratch);
+}
+
+}  // namespace dnn
+
+void register_relayout_kernels() { register_kernel("relayout", dnn::prepare_relayout); }
+
+}  // namespace megjit::cpu

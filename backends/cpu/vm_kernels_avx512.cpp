@@ -1,2 +1,0 @@
-// Compiled for AVX-512; see vm_kernels.h.
-#include "backends/cpu/vm_kernels.inl"
