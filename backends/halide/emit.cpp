@@ -195,11 +195,13 @@ private:
                              columns, inner.let("place", first + index));
             });
         if (kernel_.lanes == Lanes::last) return emit_row_run(code, open, bases, first);
-        emit_groups(code, open, i64(1), [&](Code& inner, const Expr& from, const Expr& to) {
+        const auto take_row = [&](Code& each, const Expr& row) {
+            take(each, open, operands_.moved(each, bases, axis, row), columns,
+                 spread(cast<int32_t>(first + row), lanes_));
+        };
+        emit_groups(code, open, 1, take_row, [&](Code& inner, const Expr& from, const Expr& to) {
             inner.loop(to - from, [&](Code& each, const Expr& index) {
-                const Expr row = each.let("row", from + index);
-                take(each, open, operands_.moved(each, bases, axis, row), columns,
-                     spread(cast<int32_t>(first + row), lanes_));
+                take_row(each, each.let("row", from + index));
             });
         });
     }
@@ -207,26 +209,48 @@ private:
     // A run of a row, whose element 0 is number `first` of it.
     void emit_row_run(Code& code, const OpenWalk& open, const Bases& bases, const Expr& first) {
         body_.emit(code, bases, {.at = i64(0)}, open.once);
-        emit_groups(code, open, i64(lanes_), [&](Code& inner, const Expr& from, const Expr& to) {
-            emit_pieces(inner, from, to, [&](Code& each, const Piece& piece) {
-                take(each, open, bases, piece,
-                     Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
-            });
+        const auto take_piece = [&](Code& each, const Piece& piece) {
+            take(each, open, bases, piece,
+                 Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
+        };
+        emit_groups(code, open, lanes_, [&](Code& each, const Expr& at) {
+            take_piece(each, {.at = at, .lanes = lanes_});
+        }, [&](Code& inner, const Expr& from, const Expr& to) {
+            emit_pieces(inner, from, to, take_piece);
         });
     }
 
-    // The last axis in groups of kChain * `step`; emit(code, from, to) takes what is in one.
-    using EmitGroup = std::function<void(Code&, const Expr& from, const Expr& to)>;
-    void emit_groups(Code& code, const OpenWalk& open, const Expr& step, const EmitGroup& emit) {
+    // The last axis in groups of kChain steps: whole ones step by step where the walk is short,
+    // one(code, at), others by a loop, some(code, from, to).
+    using EmitOne = std::function<void(Code&, const Expr& at)>;
+    using EmitSome = std::function<void(Code&, const Expr& from, const Expr& to)>;
+    void emit_groups(Code& code, const OpenWalk& open, int step, const EmitOne& one,
+                     const EmitSome& some) {
         const Expr& extent = operands_.extent(kernel_.rank - 1);
-        if (open.reducers.empty()) return emit(code, i64(0), extent);
-        const Expr group = step * kChain;
-        code.loop((extent + group - 1) / group, [&](Code& inner, const Expr& index) {
+        if (open.reducers.empty()) return some(code, i64(0), extent);
+        const int group = step * kChain;
+        const auto chained = [&](Code& inner, const std::function<void()>& emit) {
             for (const Reducer& reducer : open.reducers) reducer.start_chains(inner);
-            const Expr from = inner.let("from", index * group);
-            emit(inner, from, inner.let("to", min(from + group, extent)));
+            emit();
             for (const Reducer& reducer : open.reducers) reducer.end_chains(inner);
+        };
+        if (!open.walk.is_short())
+            return code.loop((extent + (group - 1)) / group, [&](Code& inner, const Expr& index) {
+                const Expr from = inner.let("from", index * group);
+                chained(inner,
+                        [&] { some(inner, from, inner.let("to", min(from + group, extent))); });
+            });
+        const Expr whole = code.let("whole", extent / group);
+        code.loop(whole, [&](Code& inner, const Expr& index) {
+            chained(inner, [&] {
+                for (int k = 0; k < kChain; ++k)
+                    one(inner, inner.let("at", index * group + k * step));
+            });
         });
+        const Expr rest = code.let("rest", whole * group);
+        Code last = code.inside();
+        chained(last, [&] { some(last, rest, extent); });
+        code.when(rest < extent, std::move(last));
     }
 
     // Adds the elements of a piece to the walk's reductions, and writes its outputs.
