@@ -64,7 +64,7 @@ def with_dtr(request):
     interval, threshold = sys.getswitchinterval(), dtr.eviction_threshold
     sys.setswitchinterval(1e-5)
     if request.param:
-        dtr.eviction_threshold = "6MB"
+        dtr.eviction_threshold = "24MB"
         dtr.enable()
     yield
     dtr.disable()
