@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "codegen/row_plan.h"
+#include "codegen/interpret_row.h"
 #include "runtime/half.h"
 
 namespace megjit::codegen {
@@ -229,99 +229,6 @@ uint32_t evaluate(const ScalarProgram& program, const ScalarInst& inst,
     return 0;
 }
 
-// --- reductions -------------------------------------------------------------------------------
-
-// What a lane or a chain of an accumulator holds. f32 and f64 are doubles, but rounded.
-struct Cell {
-    double real = 0;
-    int32_t whole = 0, place = 0;
-};
-
-Cell neutral(const Accumulator& by) {
-    const double value = by.neutral();
-    return by.type == ScalarType::f32 ? Cell{.real = value}
-                                      : Cell{.whole = static_cast<int32_t>(value)};
-}
-
-template <class T>
-bool wins(Join join, T a, T b, int32_t place_a, int32_t place_b) {
-    const bool largest = join == Join::max || join == Join::first_max;
-    if (b != b) return a == a || place_b < place_a;
-    if (largest ? b > a : b < a) return true;
-    return (join == Join::first_max || join == Join::first_min) && b == a && place_b < place_a;
-}
-
-Cell joined(const Accumulator& by, bool in_f64, const Cell& a, const Cell& b) {
-    const auto rounded = [&](double exact) {
-        return Cell{.real = in_f64 ? exact : static_cast<double>(static_cast<float>(exact))};
-    };
-    const auto wrapped = [](int64_t exact) { return Cell{.whole = static_cast<int32_t>(exact)}; };
-    const bool is_float = by.type == ScalarType::f32;
-    if (by.join == Join::add)
-        return is_float ? rounded(a.real + b.real) : wrapped(int64_t{a.whole} + b.whole);
-    if (by.join == Join::mul)
-        return is_float ? rounded(a.real * b.real) : wrapped(int64_t{a.whole} * b.whole);
-    const bool b_wins = is_float ? wins(by.join, a.real, b.real, a.place, b.place)
-                                 : wins(by.join, a.whole, b.whole, a.place, b.place);
-    return b_wins ? b : a;
-}
-
-// One accumulator on its way along a row: the order of additions is that of row_plan.h.
-class Growing {
-public:
-    Growing(const Accumulator& by, int lanes)
-        : by_(by),
-          lanes_(static_cast<size_t>(lanes), neutral(by)),
-          chains_(static_cast<size_t>(lanes), neutral(by)) {}
-
-    // The element at `e` of a run, and at `place` of the row.
-    void take(uint32_t bits, int64_t e, int64_t place) {
-        const auto count = static_cast<int64_t>(lanes_.size());
-        if (e % (count * kChain) == 0) end_chains();
-        Cell cell{.real = static_cast<double>(float_of(bits)),
-                  .whole = static_cast<int32_t>(bits),
-                  .place = static_cast<int32_t>(place)};
-        if (by_.squares) cell.real *= cell.real;
-        const auto lane = static_cast<size_t>(e % count);
-        if (by_.chains) chains_[lane] = joined(by_, false, chains_[lane], cell);
-        else lanes_[lane] = joined(by_, by_.wide, lanes_[lane], cell);
-    }
-    void end_chains() {
-        for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-            lanes_[lane] = joined(by_, by_.wide, lanes_[lane], chains_[lane]);
-            chains_[lane] = neutral(by_);
-        }
-    }
-    Cell all() {
-        for (size_t half = lanes_.size() / 2; half > 0; half /= 2)
-            for (size_t lane = 0; lane < half; ++lane)
-                lanes_[lane] = joined(by_, by_.wide, lanes_[lane], lanes_[lane + half]);
-        return lanes_[0];
-    }
-
-private:
-    const Accumulator& by_;
-    std::vector<Cell> lanes_, chains_;
-};
-
-// The bits of a reduction of n elements of `type`.
-uint32_t finished(const Reduced& reduced, ScalarType type, std::vector<Growing>& lanes, double n) {
-    const Cell cell = lanes[0].all();
-    switch (reduced.finish) {
-        case Finish::place: return static_cast<uint32_t>(cell.place);
-        case Finish::mean: return bits_of(static_cast<float>(cell.real / n));
-        case Finish::variance: {
-            const double mean = cell.real / n, variance = lanes[1].all().real / n - mean * mean;
-            return bits_of(static_cast<float>(variance < 0 ? 0 : variance));
-        }
-        case Finish::value: break;
-    }
-    if (type == ScalarType::f32) return bits_of(static_cast<float>(cell.real));
-    if (type == ScalarType::i32) return static_cast<uint32_t>(cell.whole);
-    // Of no truths at all none is true, and none is false.
-    return reduced.accumulators[0].join == Join::max ? cell.whole > 0 : cell.whole != 0;
-}
-
 // --- the walk ---------------------------------------------------------------------------------
 
 class Interpreter {
@@ -415,27 +322,20 @@ private:
     }
 
     void run_walk(const RowWalk& walk, int lanes) {
-        std::vector<std::vector<Growing>> growing;
-        for (const Reduced& reduced : walk.reductions) {
-            growing.emplace_back();
-            for (const Accumulator& by : reduced.accumulators)
-                growing.back().emplace_back(by, lanes);
-        }
+        std::vector<RowReduction> reductions;
+        for (const Reduced& reduced : walk.reductions)
+            reductions.emplace_back(reduced, kernel_.program[reduced.arg].type, lanes);
         int64_t place = 0;
         over(static_cast<size_t>(kernel_.kept()), rank_, [&] {
             for (const int id : walk.elements) evaluate_one(id);
             for (const size_t k : walk.outputs) store_one(k);
-            for (size_t r = 0; r < growing.size(); ++r)
-                for (Growing& one : growing[r])
-                    one.take(values_[walk.reductions[r].arg], index_.back(), place);
+            for (size_t r = 0; r < reductions.size(); ++r)
+                reductions[r].take(values_[walk.reductions[r].arg], index_.back(), place);
             ++place;
         });
-        for (size_t r = 0; r < growing.size(); ++r) {
-            const Reduced& reduced = walk.reductions[r];
-            for (Growing& one : growing[r]) one.end_chains();
-            reduced_[reduced.reduction] = finished(reduced, kernel_.program[reduced.arg].type,
-                                                   growing[r], static_cast<double>(place));
-        }
+        for (size_t r = 0; r < reductions.size(); ++r)
+            reduced_[walk.reductions[r].reduction] =
+                reductions[r].result(static_cast<double>(place));
     }
 
     void store_one(size_t k) {
