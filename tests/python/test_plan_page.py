@@ -98,7 +98,7 @@ def test_looking_at_the_curve_changes_no_plan():
 def test_a_measured_plan_has_the_time_of_each_step(measured_plan):
     run = measured_plan.measured
     assert run.runs == 3 and len(run.step_seconds) == len(measured_plan.steps)
-    assert run.seconds == pytest.approx(sum(run.step_seconds)) and run.seconds > 0
+    assert 0 < sum(run.step_seconds) <= run.seconds
     assert run.allocator_peak_bytes >= measured_plan.planned_bytes - 4096  # Python numbers are inputs of no storage
 
 
