@@ -128,9 +128,7 @@ class Tensor(ArrayMethodMixin):
     @name.setter
     def name(self, name: str) -> None:
         self._name = name
-        set_name = getattr(_core, "set_name", None)
-        if set_name is not None:
-            set_name(self, name or "")
+        _core.set_name(self, name or "")
 
     @property
     def requires_grad(self) -> NoReturn:

@@ -325,6 +325,50 @@ def test_a_dumped_model_runs_on_the_default_device(tmp_path):
     """)
 
 
+def test_transfers_of_a_network_are_hidden_and_its_memory_is_what_was_planned():
+    """Of each third convolution the result waits on the host; times are those of the emulated card."""
+    run(f"""
+    import sys
+    sys.path.insert(0, {os.path.dirname(__file__)!r})
+    import zoo
+
+    mge.set_default_device("gpu0")
+    net = zoo.ResNet([2, 2, 2, 2], 1)
+    gm, opt = autodiff.GradManager().attach(net.parameters()), optim.SGD(net.parameters(), lr=0.01)
+    forward, count = M.Conv2d.forward, 0
+
+    def offloading(self, x):
+        global count
+        count += 1
+        y = forward(self, x)
+        return jit.offload(y) if count % 3 == 0 else y
+
+    M.Conv2d.forward = offloading
+
+    @jit.trace(symbolic=True, opt_level=3, profiling=True)
+    def step(x, labels):
+        with gm:
+            loss = F.nn.cross_entropy(net(x), labels)
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    x, labels = F.ones((4, 3, 96, 96)), mge.tensor(np.arange(4), dtype="int32")
+    for _ in range(3):
+        step(x, labels).item()
+    mge.device.reset_max_memory_stats()
+    step(x, labels).item()
+    plan, profile = step.memory_plan(), step.get_profile()["profiler"]
+    is_transfer = lambda row: row["ops"][0] in ("to_host", "from_host")
+    copies = sum(row["seconds"] for row in profile["steps"] if is_transfer(row))
+    work = sum(row["seconds"] for row in profile["steps"] if not is_transfer(row))
+    assert plan.transferred_bytes > 2_000_000
+    assert profile["seconds"] - work < 0.2 * copies
+    beside = mge.device.get_max_allocated_memory() - plan.planned_bytes
+    assert 0 <= beside < 4096, beside  # the loss and other numbers that the program does not hold
+    """)
+
+
 def test_profiles_tell_the_times_of_the_card():
     run("""
     f = jit.trace(lambda x: F.matmul(x, x), symbolic=True, profiling=True)
