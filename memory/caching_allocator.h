@@ -6,13 +6,12 @@
 #include <cstddef>
 #include <memory>
 
+#include "memory/system_pages.h"
 #include "runtime/allocator.h"
-#include "runtime/page_source.h"
 
 namespace megjit::memory {
 
 using runtime::PageSource;
-std::unique_ptr<PageSource> system_pages();
 
 // Blocks up to 32 KiB come from size classes (a pair of allocate and release takes some 20 ns),
 // larger ones from spans that are split and joined again. A fork is safe at any time.

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "memory/inplace.h"
-#include "memory/rematerialize.h"
+#include "memory/remat_problem.h"
 
 namespace megjit::memory {
 

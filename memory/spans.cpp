@@ -1,9 +1,6 @@
 #include "memory/spans.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <limits>
 
@@ -12,30 +9,7 @@ namespace {
 
 size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
-class SystemPages final : public PageSource {
-public:
-    void* map(size_t bytes) override {
-        const bool huge = bytes >= kHugePageBytes;
-        // The system aligns to 4 KiB only: ask for more, and give both ends back.
-        const size_t asked = huge ? bytes + kHugePageBytes : bytes;
-        void* p = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) return nullptr;
-        if (!huge) return p;
-        char* const raw = static_cast<char*>(p);
-        const size_t head = -reinterpret_cast<uintptr_t>(raw) & (kHugePageBytes - 1);
-        const size_t tail = kHugePageBytes - head;
-        if (head != 0) munmap(raw, head);
-        if (tail != 0) munmap(raw + head + bytes, tail);
-        madvise(raw + head, bytes, MADV_HUGEPAGE);  // only a wish: fails where the kernel has none
-        return raw + head;
-    }
-    void unmap(void* p, size_t bytes) noexcept override { munmap(p, bytes); }
-    bool unmaps_parts() const override { return true; }
-};
-
 }  // namespace
-
-std::unique_ptr<PageSource> system_pages() { return std::make_unique<SystemPages>(); }
 
 Spans::~Spans() {
     char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row

@@ -7,16 +7,16 @@
 #include <set>
 #include <utility>
 
-#include "memory/caching_allocator.h"
+#include "memory/system_pages.h"
+#include "runtime/allocator.h"
 
 namespace megjit::memory {
 
 inline constexpr size_t kPageBytes = 4096;
-inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 class Spans {
 public:
-    explicit Spans(PageSource& pages) : pages_(pages) {}
+    explicit Spans(runtime::PageSource& pages) : pages_(pages) {}
     ~Spans();
     Spans(const Spans&) = delete;
     Spans& operator=(const Spans&) = delete;
@@ -64,7 +64,7 @@ private:
     void swallow_next(Books::iterator span) noexcept;
     Books::iterator unmap(Books::iterator span) noexcept;
 
-    PageSource& pages_;
+    runtime::PageSource& pages_;
     runtime::Growth growth_;
     Books books_;
     Free free_[kPools];

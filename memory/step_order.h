@@ -1,7 +1,7 @@
 // memory/step_order.h -- in which order steps run that may run in several.
 #pragma once
 
-#include "memory/rematerialize.h"
+#include "memory/remat_problem.h"
 
 namespace megjit::memory {
 
