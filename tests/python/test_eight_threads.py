@@ -11,7 +11,7 @@ import megengine.functional as F
 from megengine import dtr, jit
 from megengine.autodiff import GradManager
 
-THREADS, ROUNDS = 8, 12
+THREADS, ROUNDS = 8, 40
 
 
 def tensor(seed, *shape):
