@@ -198,8 +198,12 @@ std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
 
 std::shared_ptr<Version> TraceFunction::find_alternative(
     const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& version : versions_)
+    std::vector<std::shared_ptr<Version>> versions;  // constants are compared without the lock
+    {
+        const std::lock_guard lock(mutex_);
+        versions.assign(versions_.begin(), versions_.end());
+    }
+    for (const auto& version : versions)
         if (version.get() != &like && version->record.same_prefix(like.record, event) &&
             fits(*version))
             return version;

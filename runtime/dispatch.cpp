@@ -346,7 +346,10 @@ TensorRef row_major(const TensorRef& tensor) {
 void require_data(Tensor& tensor) {
     if (tensor.has_data()) return;
     Tracer* graph = edited_graph_of(tensor);
-    if (Tracer* tracer = graph ? graph : context().tracer) tracer->on_read(tensor);
+    if (Tracer* tracer = graph ? graph : context().tracer) {
+        const WithoutHostLock others_run;  // a program may be waited for
+        tracer->on_read(tensor);
+    }
     if (!tensor.has_data() && tensor.type().numel() > 0)
         user_error({.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
                     .why = "it was made inside a traced function and was not part of its results",
