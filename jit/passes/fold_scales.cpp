@@ -101,7 +101,7 @@ private:
         if (chain.bias) {
             // A view, like that of normalization's own shift: fuse_epilogues takes no addend that a
             // kernel could keep in registers.
-            const Shape& shape = rewrite_.to.type(shift).shape;
+            const Shape shape = rewrite_.to.type(shift).shape;  // a copy: values are added
             shift = make(ops::fma3(), {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
             shift = make(ops::reshape(), {shift},
                          {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
