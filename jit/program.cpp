@@ -218,23 +218,24 @@ void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& st
 // Transfers run beside the work, between what they depend on and what depends on them.
 void Program::enqueue_steps() {
     runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
+    const bool is_inline = stream.is_inline();
     Clock* clock = is_profiled_ ? &clock_ : nullptr;
     if (clock) clock->begin = stream.record_time();
-    std::vector<runtime::Ticket> past(stream.is_inline() ? 0 : layout_.steps.size());
+    std::vector<runtime::Ticket> past(is_inline ? 0 : layout_.steps.size());
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const ProgramLayout::Step& step = layout_.steps[i];
-        const bool is_beside = step.is_transfer && !stream.is_inline();
+        const bool is_beside = step.is_transfer && !is_inline;
         runtime::Stream& on = is_beside ? transfers : stream;
         if (is_beside) transfers.wait(stream, stream.record());
-        else if (!past.empty() && step.waits_for != memory::kNone)
+        else if (!is_inline && step.waits_for != memory::kNone)
             stream.wait(transfers, past[step.waits_for]);
         if (clock) clock->steps[i].first = on.record_time();
-        if (stream.is_inline()) enqueue(step, stream);
+        if (is_inline) enqueue(step, stream);
         else enqueue_named(step, on);
         if (clock) clock->steps[i].second = on.record_time();
         if (is_beside) past[i] = transfers.record();
     }
-    if (layout_.host_bytes && !stream.is_inline()) stream.wait(transfers, transfers.record());
+    if (layout_.host_bytes && !is_inline) stream.wait(transfers, transfers.record());
     if (clock) clock->end = stream.record_time();
 }
 

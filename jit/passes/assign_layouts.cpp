@@ -2,8 +2,8 @@
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
 // runtime/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
 // ones are shared. Those of the program go: results have the layout that they had, anything else
-// what is best. A graph without such a
-// primitive (OpDef::prefers_channels_last) stays as it is: there is nothing to win.
+// what is best. A graph without such a primitive (OpDef::prefers_channels_last) stays as it is:
+// there is nothing to win.
 #include <algorithm>
 
 #include "jit/passes/passes.h"

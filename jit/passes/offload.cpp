@@ -37,7 +37,8 @@ std::map<size_t, std::vector<ValueId>> values_to_fetch(const Graph& graph) {
     if (leaving.empty()) return {};
     Timetable times(graph);
     std::map<ValueId, double> stored;
-    std::vector<std::pair<size_t, ValueId>> readers;
+    std::vector<std::pair<size_t, ValueId>> readers;  // the first in backward of each value
+    std::set<ValueId> seen;
     const std::vector<Node>& nodes = graph.nodes();
     for (size_t i = 0; i < nodes.size(); ++i) {
         for (ValueId output : nodes[i].outputs)
@@ -46,9 +47,7 @@ std::map<size_t, std::vector<ValueId>> values_to_fetch(const Graph& graph) {
         if (!is_op(nodes[i]) || is_view(nodes[i]) || !nodes[i].role.is_backward) continue;
         for (ValueId input : nodes[i].inputs)
             if (const ValueId value = viewed_by(graph, input);
-                leaving.contains(value) && std::ranges::find(readers, value, [](auto& r) {
-                return r.second;
-            }) == readers.end())
+                leaving.contains(value) && seen.insert(value).second)
                 readers.emplace_back(i, value);
     }
     std::map<size_t, std::vector<ValueId>> found;
