@@ -62,6 +62,14 @@ struct Speeds {
 
 enum class DeviceKind : uint8_t { cpu, gpu };
 
+// What generated kernels are compiled for.
+struct CodeTarget {
+    CodeTarget(int gpu_arch = 0, bool as_ptx = false) : gpu_arch(gpu_arch), as_ptx(as_ptx) {}
+    int gpu_arch;  // ten times the compute capability: 90 is sm_90; 0: this host
+    bool as_ptx;  // of a GPU: text that its driver compiles, not machine code
+    bool is_gpu() const { return gpu_arch > 0; }
+};
+
 // What a device says of itself.
 struct DeviceInfo {
     DeviceKind kind = DeviceKind::cpu;
@@ -94,6 +102,7 @@ public:
     // One generated kernel over several spaces: the operands of all launches follow each other.
     // Without `code` the device runs the scalar program itself, slower but to the same bits; only
     // where codegen::runs_without_code() holds.
+    virtual CodeTarget target() const { return {}; }
     virtual std::shared_ptr<const Executable> prepare_kernel(
         const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
         const codegen::CompiledKernel* code) = 0;
