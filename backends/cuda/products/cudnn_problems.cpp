@@ -1,0 +1,414 @@
+#include "backends/cuda/products/cudnn_problems.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "runtime/error.h"
+#include "runtime/ops/conv.h"
+#include "runtime/ops/pool.h"
+
+namespace megjit::cuda::cudnn {
+namespace {
+
+using runtime::cat;
+using runtime::ConvProblem;
+using runtime::ConvRole;
+using runtime::DType;
+using runtime::EpilogueKind;
+using runtime::Layout;
+using runtime::OpCall;
+using runtime::Type;
+
+using Outputs = std::span<const Type>;
+using Problems = std::vector<Problem>;
+
+// An op that cuDNN has no graph for; caught by problems_of.
+struct NoGraph {
+    std::string why;
+};
+
+DataType data_type(const Type& type) {
+    switch (type.dtype) {
+        case DType::f32: return DataType::f32;
+        case DType::f16: return DataType::f16;
+        case DType::bf16: return DataType::bf16;
+        default: throw NoGraph{cat("cuDNN computes no ", to_string(type))};
+    }
+}
+
+Dims strides_of(const Dims& dims, Layout layout) {
+    Dims strides(dims.size());
+    int64_t step = 1;
+    const auto next = [&](size_t axis) { strides[axis] = std::exchange(step, step * dims[axis]); };
+    const bool last = layout == Layout::channels_last;
+    if (last) next(1);
+    for (size_t axis = dims.size(); axis-- > (last ? 2 : 0);) next(axis);
+    if (last) next(0);
+    return strides;
+}
+
+// [n, c, spatial...] with two spatial axes or more.
+TensorSpec activation(const Type& type, Place place, int index = 0) {
+    if (is_packed(type.layout))
+        throw NoGraph{cat("cuDNN does not know the layout of ", to_string(type))};
+    Dims dims(type.shape.begin(), type.shape.end());
+    while (dims.size() < 4)
+        dims.insert(dims.begin() + std::min<ptrdiff_t>(2, dims.end() - dims.begin()), 1);
+    return {.type = data_type(type),
+            .dims = dims,
+            .strides = strides_of(dims, type.layout),
+            .place = place,
+            .index = index};
+}
+
+// One number a channel.
+TensorSpec channels(const Type& type, size_t rank, Place place, int index) {
+    Dims dims(rank, 1), strides(rank, 1);
+    dims[1] = type.numel();
+    strides[0] = dims[1];
+    return {
+        .type = data_type(type), .dims = dims, .strides = strides, .place = place, .index = index};
+}
+
+void check_not_empty(const OpCall& call, Outputs outputs) {
+    const auto is_empty = [](const Type& type) { return type.numel() == 0; };
+    if (std::any_of(call.inputs.begin(), call.inputs.end(), is_empty) ||
+        std::any_of(outputs.begin(), outputs.end(), is_empty))
+        throw NoGraph{"nothing is computed of nothing"};
+}
+
+// --- convolution -------------------------------------------------------------------------------
+
+struct ConvTensors {
+    TensorSpec x, w, y;
+};
+
+ConvTensors tensors_of(const ConvProblem& p, ConvRole role) {
+    const auto in = Place::input, out = Place::output;
+    switch (role) {
+        case ConvRole::forward:
+            return {activation(p.x, in, 0), activation(p.w, in, 1), activation(p.y, out, 0)};
+        case ConvRole::data:
+            return {activation(p.x, out, 0), activation(p.w, in, 1), activation(p.y, in, 0)};
+        case ConvRole::filter: break;
+    }
+    return {activation(p.x, in, 0), activation(p.w, out, 0), activation(p.y, in, 1)};
+}
+
+Graph copy(const TensorSpec& from, const TensorSpec& to) {
+    Graph graph;
+    const int x = graph.add(from), y = graph.add(to);
+    graph.pointwise(PointwiseMode::identity, {x}, y);
+    return graph;
+}
+
+// Do both strides put the elements at the same places?
+bool lie_alike(const Dims& dims, const Dims& a, const Dims& b) {
+    for (size_t axis = 0; axis < dims.size(); ++axis)
+        if (dims[axis] > 1 && a[axis] != b[axis]) return false;
+    return true;
+}
+
+// Kernels for channels-last activations want the weights channels-last, too: they are copied, which
+// is little beside the work.
+Problem with_weights_channels_last(const ConvProblem& p, ConvRole role,
+                                   const std::function<Graph(const ConvTensors&)>& make) {
+    ConvTensors tensors = tensors_of(p, role);
+    Problem problem;
+    const TensorSpec own = tensors.w;
+    tensors.w.strides = strides_of(own.dims, Layout::channels_last);
+    if (lie_alike(own.dims, own.strides, tensors.w.strides)) return {{make(tensors)}, {}};
+    tensors.w = problem.scratch(tensors.w);
+    if (role == ConvRole::filter) problem.steps = {make(tensors), copy(tensors.w, own)};
+    else problem.steps = {copy(own, tensors.w), make(tensors)};
+    return problem;
+}
+
+bool is_channels_last(const ConvProblem& p) {
+    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last;
+}
+
+Problems conv(const ConvProblem& p, ConvRole role,
+              const std::function<Graph(const ConvTensors&)>& make) {
+    if (!is_channels_last(p)) return {{{make(tensors_of(p, role))}, {}}};
+    return {with_weights_channels_last(p, role, make), {{make(tensors_of(p, role))}, {}}};
+}
+
+template <ConvRole role>
+Problems conv_problems(const OpCall& call, Outputs outputs) {
+    const ConvProblem p = runtime::conv_problem(call, outputs, role);
+    return conv(p, role, [&](const ConvTensors& tensors) {
+        Graph graph;
+        const int x = graph.add(tensors.x), w = graph.add(tensors.w), y = graph.add(tensors.y);
+        graph.conv(role, x, w, y, p.window);
+        return graph;
+    });
+}
+
+Problems conv_epilogue_problems(const OpCall& call, Outputs outputs) {
+    const ConvProblem p = runtime::conv_problem(call, outputs);
+    return conv(p, ConvRole::forward, [&](const ConvTensors& tensors) {
+        Graph graph;
+        const int x = graph.add(tensors.x), w = graph.add(tensors.w), y = graph.add(tensors.y);
+        int last = p.steps.empty() ? y : graph.inside(DataType::f32, y);
+        graph.conv(ConvRole::forward, x, w, last, p.window);
+        for (size_t i = 0; i < p.steps.size(); ++i) {
+            const runtime::EpilogueStep& step = p.steps[i];
+            std::vector<int> terms{last};
+            const auto operand = static_cast<int>(step.operand);
+            if (step.kind == EpilogueKind::bias)
+                terms.push_back(graph.add(channels(call.inputs[step.operand], tensors.y.dims.size(),
+                                                   Place::input, operand)));
+            if (step.kind == EpilogueKind::add)
+                terms.push_back(
+                    graph.add(activation(call.inputs[step.operand], Place::input, operand)));
+            last = i + 1 == p.steps.size() ? y : graph.inside(DataType::f32, y);
+            graph.pointwise(step.takes_operand() ? PointwiseMode::add : PointwiseMode::relu, terms,
+                            last);
+        }
+        return graph;
+    });
+}
+
+// --- pooling -----------------------------------------------------------------------------------
+
+runtime::PoolWindow fixed_window(const OpCall& call) {
+    const runtime::PoolWindow window = runtime::pool_window(call, call.inputs[0].rank() - 2);
+    if (window.is_adaptive) throw NoGraph{"cuDNN has no adaptive pooling"};
+    return window;
+}
+
+ResampleMode mean_mode(const runtime::PoolWindow& window) {
+    return window.counts_padding ? ResampleMode::mean_with_padding : ResampleMode::mean;
+}
+
+Problems pool_problems(const OpCall& call, Outputs outputs, bool is_max) {
+    const runtime::PoolWindow window = fixed_window(call);
+    Graph graph;
+    const int x = graph.add(activation(call.inputs[0], Place::input)),
+              y = graph.add(activation(outputs[0], Place::output));
+    graph.pool(is_max ? ResampleMode::max : mean_mode(window), x, y, -1, window.window);
+    return {{{graph}, {}}};
+}
+
+Problems max_pool_problems(const OpCall& call, Outputs outputs) {
+    return pool_problems(call, outputs, true);
+}
+Problems avg_pool_problems(const OpCall& call, Outputs outputs) {
+    return pool_problems(call, outputs, false);
+}
+
+Problems avg_pool_grad_problems(const OpCall& call, Outputs outputs) {
+    const runtime::PoolWindow window = fixed_window(call);
+    Graph graph;
+    const int dy = graph.add(activation(call.inputs[0], Place::input)),
+              dx = graph.add(activation(outputs[0], Place::output));
+    graph.pool_grad(mean_mode(window), {.dy = dy, .dx = dx}, window.window);
+    return {{{graph}, {}}};
+}
+
+// cuDNN wants the places of the largest elements, or the result, which our op computes once more.
+Problems max_pool_grad_problems(const OpCall& call, Outputs outputs) {
+    const runtime::Window window = fixed_window(call).window;
+    const TensorSpec x = activation(call.inputs[0], Place::input, 0),
+                     dy = activation(call.inputs[1], Place::input, 1),
+                     dx = activation(outputs[0], Place::output);
+    Problems ways;
+    for (const bool by_index : {true, false}) {
+        Problem problem;
+        Graph forward, backward;
+        const TensorSpec y = problem.scratch(dy);
+        TensorSpec index = dy;
+        index.type = DataType::i8;
+        if (by_index) index = problem.scratch(index);
+        const int fx = forward.add(x), fy = forward.add(y);
+        forward.pool(ResampleMode::max, fx, fy, by_index ? forward.add(index) : -1, window);
+        Graph::PoolGrad grad{.dy = backward.add(dy), .dx = backward.add(dx)};
+        if (by_index) grad.index = backward.add(index);
+        else grad.x = backward.add(x), grad.y = backward.add(y);
+        backward.pool_grad(ResampleMode::max, grad, window);
+        problem.steps = {forward, backward};
+        ways.push_back(std::move(problem));
+    }
+    return ways;
+}
+
+// --- norms -------------------------------------------------------------------------------------
+
+void check_float32(const Type& weights) {
+    if (weights.dtype != DType::f32)
+        throw NoGraph{
+            cat("cuDNN takes the weights of a norm in float32, not ", to_string(weights))};
+}
+
+// var = max(1 / rstd^2 - eps, 0), for cuDNN has no variance.
+Graph variance_of(const TensorSpec& rstd, const TensorSpec& var, float eps) {
+    Graph graph;
+    const int r = graph.add(rstd), v = graph.add(var);
+    const int square = graph.inside(DataType::f32, r), inverse = graph.inside(DataType::f32, r),
+              less = graph.inside(DataType::f32, r);
+    const size_t rank = rstd.dims.size();
+    graph.pointwise(PointwiseMode::mul, {r, r}, square);
+    graph.pointwise(PointwiseMode::reciprocal, {square}, inverse);
+    graph.pointwise(PointwiseMode::sub, {inverse, graph.number(eps, rank)}, less);
+    graph.pointwise(PointwiseMode::max, {less, graph.number(0, rank)}, v);
+    return graph;
+}
+
+Graph rstd_of(const TensorSpec& var, const TensorSpec& rstd, float eps) {
+    Graph graph;
+    const int v = graph.add(var), r = graph.add(rstd), sum = graph.inside(DataType::f32, v);
+    graph.pointwise(PointwiseMode::add, {v, graph.number(eps, var.dims.size())}, sum);
+    graph.pointwise(PointwiseMode::rsqrt, {sum}, r);
+    return graph;
+}
+
+Problems batch_norm_problems(const OpCall& call, Outputs outputs) {
+    check_float32(call.inputs[1]), check_float32(call.inputs[2]);
+    const auto eps = static_cast<float>(call.real("eps"));
+    const TensorSpec x = activation(call.inputs[0], Place::input);
+    const size_t rank = x.dims.size();
+    Problem problem;
+    const TensorSpec var = channels(outputs[2], rank, Place::output, 2),
+                     rstd = problem.scratch(var);
+    Graph graph;
+    Graph::Norm norm;
+    norm.x = graph.add(x);
+    norm.scale = graph.add(channels(call.inputs[1], rank, Place::input, 1));
+    norm.bias = graph.add(channels(call.inputs[2], rank, Place::input, 2));
+    norm.eps = graph.number(eps, rank);
+    norm.y = graph.add(activation(outputs[0], Place::output));
+    norm.mean = graph.add(channels(outputs[1], rank, Place::output, 1));
+    norm.rstd = graph.add(rstd);
+    graph.norm(NormMode::batch, norm);
+    problem.steps = {graph, variance_of(rstd, var, eps)};
+    return {problem};
+}
+
+Problems batch_norm_grad_problems(const OpCall& call, Outputs outputs) {
+    check_float32(call.inputs[3]);
+    const TensorSpec x = activation(call.inputs[0], Place::input);
+    const size_t rank = x.dims.size();
+    Problem problem;
+    const TensorSpec var = channels(call.inputs[2], rank, Place::input, 2),
+                     rstd = problem.scratch(var);
+    Graph graph;
+    Graph::NormGrad grad;
+    grad.x = graph.add(x);
+    grad.mean = graph.add(channels(call.inputs[1], rank, Place::input, 1));
+    grad.rstd = graph.add(rstd);
+    grad.scale = graph.add(channels(call.inputs[3], rank, Place::input, 3));
+    grad.dy = graph.add(activation(call.inputs[4], Place::input, 4));
+    grad.dx = graph.add(activation(outputs[0], Place::output));
+    grad.dscale = graph.add(channels(outputs[1], rank, Place::output, 1));
+    grad.dbias = graph.add(channels(outputs[2], rank, Place::output, 2));
+    graph.norm_grad(NormMode::batch, grad);
+    problem.steps = {rstd_of(var, rstd, static_cast<float>(call.real("eps"))), graph};
+    return {problem};
+}
+
+Problems batch_stats_problems(const OpCall&, Outputs) {
+    throw NoGraph{
+        "cuDNN's statistics are sums of squares, which cancel; a kernel of ours is exact"};
+}
+
+// Rows of x as cuDNN normalizes them: [rows, elements, 1, 1].
+struct LayerRows {
+    LayerRows(const OpCall& call, const Type& x) {
+        if (!call.flag("affine"))
+            throw NoGraph{"cuDNN's layer norm has weights; this one has none"};
+        if (x.layout != Layout::row_major)
+            throw NoGraph{cat("cuDNN normalizes rows of row-major tensors, not of ", to_string(x))};
+        for (int axis = 0; axis < x.rank(); ++axis)
+            (axis < x.rank() - call.integer("axes") ? rows : elements) *= x.shape[axis];
+    }
+    TensorSpec whole(const Type& type, Place place, int index) const {
+        return {data_type(type), {rows, elements, 1, 1}, {elements, 1, 1, 1}, place, index};
+    }
+    TensorSpec stat(const Type& type, Place place, int index) const {
+        return {data_type(type), {rows, 1, 1, 1}, {1, 1, 1, 1}, place, index};
+    }
+    TensorSpec weight(const Type& type, Place place, int index) const {
+        check_float32(type);
+        return {data_type(type), {1, elements, 1, 1}, {elements, 1, 1, 1}, place, index};
+    }
+    int64_t rows = 1, elements = 1;
+};
+
+Problems layer_norm_problems(const OpCall& call, Outputs outputs) {
+    const LayerRows rows(call, call.inputs[0]);
+    Graph graph;
+    Graph::Norm norm;
+    norm.x = graph.add(rows.whole(call.inputs[0], Place::input, 0));
+    norm.scale = graph.add(rows.weight(call.inputs[1], Place::input, 1));
+    norm.bias = graph.add(rows.weight(call.inputs[2], Place::input, 2));
+    norm.eps = graph.number(static_cast<float>(call.real("eps")), 4);
+    norm.y = graph.add(rows.whole(outputs[0], Place::output, 0));
+    norm.mean = graph.add(rows.stat(outputs[1], Place::output, 1));
+    norm.rstd = graph.add(rows.stat(outputs[2], Place::output, 2));
+    graph.norm(NormMode::layer, norm);
+    return {{{graph}, {}}};
+}
+
+Problems layer_norm_grad_problems(const OpCall& call, Outputs outputs) {
+    const LayerRows rows(call, call.inputs[0]);
+    Graph graph;
+    Graph::NormGrad grad;
+    grad.x = graph.add(rows.whole(call.inputs[0], Place::input, 0));
+    grad.mean = graph.add(rows.stat(call.inputs[1], Place::input, 1));
+    grad.rstd = graph.add(rows.stat(call.inputs[2], Place::input, 2));
+    grad.dy = graph.add(rows.whole(call.inputs[3], Place::input, 3));
+    grad.scale = graph.add(rows.weight(call.inputs[4], Place::input, 4));
+    grad.dx = graph.add(rows.whole(outputs[0], Place::output, 0));
+    grad.dscale = graph.add(rows.weight(outputs[1], Place::output, 1));
+    grad.dbias = graph.add(rows.weight(outputs[2], Place::output, 2));
+    graph.norm_grad(NormMode::layer, grad);
+    return {{{graph}, {}}};
+}
+
+struct Maker {
+    std::string_view op;
+    Problems (*make)(const OpCall&, Outputs);
+};
+constexpr Maker kMakers[] = {
+    {"conv", conv_problems<ConvRole::forward>},
+    {"conv_backward_data", conv_problems<ConvRole::data>},
+    {"conv_backward_filter", conv_problems<ConvRole::filter>},
+    {"conv_epilogue", conv_epilogue_problems},
+    {"max_pool", max_pool_problems},
+    {"max_pool_grad", max_pool_grad_problems},
+    {"avg_pool", avg_pool_problems},
+    {"avg_pool_grad", avg_pool_grad_problems},
+    {"batch_norm", batch_norm_problems},
+    {"batch_norm_grad", batch_norm_grad_problems},
+    {"batch_norm_stats", batch_stats_problems},
+    {"batch_norm_grad_sums", batch_stats_problems},
+    {"layer_norm", layer_norm_problems},
+    {"layer_norm_grad", layer_norm_grad_problems},
+};
+
+}  // namespace
+
+TensorSpec Problem::scratch(TensorSpec like) {
+    like.place = Place::scratch;
+    like.index = static_cast<int>(scratch_bytes.size());
+    scratch_bytes.push_back(like.bytes());
+    return like;
+}
+
+std::vector<Problem> problems_of(const OpCall& call, Outputs outputs, std::string* why_not) {
+    const auto maker = std::find_if(std::begin(kMakers), std::end(kMakers),
+                                    [&](const Maker& m) { return m.op == call.op.name; });
+    try {
+        if (maker == std::end(kMakers)) throw NoGraph{cat("cuDNN has no ", call.op.name)};
+        check_not_empty(call, outputs);
+        return maker->make(call, outputs);
+    } catch (const NoGraph& none) {
+        *why_not = none.why;
+        return {};
+    }
+}
+
+}  // namespace megjit::cuda::cudnn
