@@ -82,10 +82,6 @@ Descriptor tensor_descriptor(const Library& library, const TensorSpec& tensor, i
     return made;
 }
 
-int64_t count_of(const Dims& dims) {
-    return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
-}
-
 // Rule G4 for the operation; tensors by the name of their port.
 std::string norm_fault(const Graph& graph, const Operation& op, int x_name, int mean_name,
                        int mode_name, std::initializer_list<int> weights) {
@@ -116,6 +112,10 @@ std::string norm_fault(const Graph& graph, const Operation& op, int x_name, int 
 }
 
 }  // namespace
+
+int64_t count_of(const Dims& dims) {
+    return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+}
 
 size_t TensorSpec::bytes() const { return static_cast<size_t>(count_of(dims)) * size_of(type); }
 

@@ -20,6 +20,35 @@ Descriptor device_of(const Library& library, const std::string& json) {
 // An entry of the cache: the engine's name, a line feed, the library's text.
 std::string entry_of(const Plan& plan) { return cat(plan.engine(), "\n", plan.text()); }
 
+// What became of the library's proposals.
+struct Tally {
+    size_t proposed = 0, barred = 0, too_large = 0;
+    std::string failure = {};  // the last one
+
+    std::string reason(bool is_strict, const Limits& limits) const {
+        if (proposed == 0) return " has no engine for it";
+        if (barred == proposed)
+            return cat(" has ", proposed, " engines for it, and all ",
+                       is_strict ? "use tensor cores, which round float32 to 11 bits"
+                                 : "add up in less than float32, or in another order each time");
+        if (too_large > 0)
+            return cat(" needs more than ", limits.workspace_bytes, " bytes of workspace for it");
+        return cat(" has no engine that can be built for it: ", failure);
+    }
+};
+
+bool is_float32_product(const Graph& graph) {
+    const bool has_product =
+        std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
+        return op.kind == Kind::conv_forward || op.kind == Kind::conv_data ||
+               op.kind == Kind::conv_filter;
+    });
+    return has_product &&
+           std::none_of(graph.tensors.begin(), graph.tensors.end(), [](const TensorSpec& tensor) {
+        return tensor.type == DataType::f16 || tensor.type == DataType::bf16;
+    });
+}
+
 codegen::DiskCache& cache() {
     static codegen::DiskCache disk(codegen::default_cache_folder());
     return disk;
@@ -49,15 +78,16 @@ Planner::Planner(const Library& library, const CardDescription& card, Limits lim
       card_key_(cat("sm_", card.arch, " x ", card.multiprocessors)),
       card_json_(to_json(card)) {}
 
-// Products of float32 are strict; those of halves add up in float32.
-bool Planner::may_use(const Descriptor& engine, bool is_float32) const {
+// Halves add up in float32. Whether tensor cores compute is a question for products alone: engines
+// of other graphs carry the note, too, and have nothing to multiply with them.
+bool Planner::may_use(const Descriptor& engine, bool is_strict) const {
     const std::vector<NumericalNote> notes = engine.notes();
     const auto has = [&](NumericalNote note) {
         return std::find(notes.begin(), notes.end(), note) != notes.end();
     };
     if (has(NumericalNote::reduces_precision)) return false;
     if (limits_.deterministic && has(NumericalNote::nondeterministic)) return false;
-    return !is_float32 || limits_.tf32 ||
+    return !is_strict ||
            (!has(NumericalNote::tensor_core) && !has(NumericalNote::down_converts_inputs));
 }
 
@@ -66,14 +96,10 @@ std::vector<PlanRef> Planner::proposals(const Graph& graph, size_t count,
     std::vector<PlanRef> found;
     *why_not = fault_of(graph);
     if (!why_not->empty()) return found;
-    const bool is_float32 =
-        std::none_of(graph.tensors.begin(), graph.tensors.end(), [](const TensorSpec& tensor) {
-        return tensor.type == DataType::f16 || tensor.type == DataType::bf16;
-    });
+    const bool is_strict = !limits_.tf32 && is_float32_product(graph);
     try {
         const Descriptor device = device_of(library_, card_json_);
-        size_t proposed = 0, barred = 0, too_large = 0;
-        std::string last;
+        Tally tally;
         for (HeuristicMode mode : {HeuristicMode::a, HeuristicMode::fallback}) {
             std::vector<Descriptor> parts = descriptors_of(library_, graph);
             Descriptor heuristic(library_, Kind::heuristic);
@@ -84,11 +110,11 @@ std::vector<PlanRef> Planner::proposals(const Graph& graph, size_t count,
             for (Descriptor& config :
                  heuristic.descriptors(kHeuristicResults, Kind::engine_config)) {
                 if (found.size() == count) return found;
-                ++proposed;
+                ++tally.proposed;
                 const std::vector<Descriptor> engine =
                     config.descriptors(kConfigEngine, Kind::engine);
-                if (!may_use(engine.at(0), is_float32)) {
-                    ++barred;
+                if (!may_use(engine.at(0), is_strict)) {
+                    ++tally.barred;
                     continue;
                 }
                 try {
@@ -98,15 +124,13 @@ std::vector<PlanRef> Planner::proposals(const Graph& graph, size_t count,
                     plan.set(kPlanConfig, own[0]).finalize("a plan");
                     auto made = std::make_shared<const Plan>(
                         std::move(own), cat("engine ", engine[0].integer(kEngineIndex)));
-                    if (made->workspace_bytes() > limits_.workspace_bytes) ++too_large;
+                    if (made->workspace_bytes() > limits_.workspace_bytes) ++tally.too_large;
                     else found.push_back(std::move(made));
-                } catch (const DeviceError& error) { last = error.what(); }
+                } catch (const DeviceError& error) { tally.failure = error.what(); }
             }
         }
         if (found.empty())
-            *why_not = cat("cuDNN ", library_.version(), " proposes ", proposed,
-                           " engines, of which ", barred, " are not exact enough and ", too_large,
-                           " need too large a workspace", last.empty() ? "" : "; ", last);
+            *why_not = cat("cuDNN ", library_.version(), tally.reason(is_strict, limits_));
     } catch (const DeviceError& error) { *why_not = error.what(); }
     return found;
 }

@@ -52,7 +52,7 @@ public:
     void choose(const Graph& graph, const Plan& plan) const;
 
 private:
-    bool may_use(const Descriptor& engine, bool is_float32) const;
+    bool may_use(const Descriptor& engine, bool is_strict) const;
     std::string key(const Graph& graph, bool chosen) const;
     PlanRef load(const std::string& key) const;
     void store(const std::string& key, const Plan& plan) const;

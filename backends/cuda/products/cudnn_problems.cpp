@@ -1,7 +1,6 @@
 #include "backends/cuda/products/cudnn_problems.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -81,95 +80,82 @@ void check_not_empty(const OpCall& call, Outputs outputs) {
 
 // --- convolution -------------------------------------------------------------------------------
 
-struct ConvTensors {
-    TensorSpec x, w, y;
+// Weights that lie channels-last as well as row-major, as those of 1x1, are told as lying like the
+// activations: then cuDNN does not copy them.
+TensorSpec weights(const Type& type, const Type& x, Place place, int index) {
+    TensorSpec w = activation(type, place, index);
+    const Dims last = strides_of(w.dims, Layout::channels_last);
+    bool lies_alike = x.layout == Layout::channels_last;
+    for (size_t axis = 0; axis < w.dims.size(); ++axis)
+        lies_alike = lies_alike && (w.dims[axis] == 1 || w.strides[axis] == last[axis]);
+    if (lies_alike) w.strides = last;
+    return w;
+}
+
+struct ConvGraph {
+    Graph graph;
+    int x = 0, w = 0, y = 0;
 };
 
-ConvTensors tensors_of(const ConvProblem& p, ConvRole role) {
-    const auto in = Place::input, out = Place::output;
-    switch (role) {
-        case ConvRole::forward:
-            return {activation(p.x, in, 0), activation(p.w, in, 1), activation(p.y, out, 0)};
-        case ConvRole::data:
-            return {activation(p.x, out, 0), activation(p.w, in, 1), activation(p.y, in, 0)};
-        case ConvRole::filter: break;
-    }
-    return {activation(p.x, in, 0), activation(p.w, out, 0), activation(p.y, in, 1)};
-}
-
-Graph copy(const TensorSpec& from, const TensorSpec& to) {
-    Graph graph;
-    const int x = graph.add(from), y = graph.add(to);
-    graph.pointwise(PointwiseMode::identity, {x}, y);
-    return graph;
-}
-
-// Do both strides put the elements at the same places?
-bool lie_alike(const Dims& dims, const Dims& a, const Dims& b) {
-    for (size_t axis = 0; axis < dims.size(); ++axis)
-        if (dims[axis] > 1 && a[axis] != b[axis]) return false;
-    return true;
-}
-
-// Kernels for channels-last activations want the weights channels-last, too: they are copied, which
-// is little beside the work.
-Problem with_weights_channels_last(const ConvProblem& p, ConvRole role,
-                                   const std::function<Graph(const ConvTensors&)>& make) {
-    ConvTensors tensors = tensors_of(p, role);
-    Problem problem;
-    const TensorSpec own = tensors.w;
-    tensors.w.strides = strides_of(own.dims, Layout::channels_last);
-    if (lie_alike(own.dims, own.strides, tensors.w.strides)) return {{make(tensors)}, {}};
-    tensors.w = problem.scratch(tensors.w);
-    if (role == ConvRole::filter) problem.steps = {make(tensors), copy(tensors.w, own)};
-    else problem.steps = {copy(own, tensors.w), make(tensors)};
-    return problem;
-}
-
-bool is_channels_last(const ConvProblem& p) {
-    return p.x.layout == Layout::channels_last && p.y.layout == Layout::channels_last;
-}
-
-Problems conv(const ConvProblem& p, ConvRole role,
-              const std::function<Graph(const ConvTensors&)>& make) {
-    if (!is_channels_last(p)) return {{{make(tensors_of(p, role))}, {}}};
-    return {with_weights_channels_last(p, role, make), {{make(tensors_of(p, role))}, {}}};
+// With the operands of the role, and no operation yet.
+ConvGraph conv_graph(const ConvProblem& p, ConvRole role) {
+    const auto place = [&](ConvRole result) {
+        return role == result ? Place::output : Place::input;
+    };
+    ConvGraph made;
+    made.x = made.graph.add(activation(p.x, place(ConvRole::data), 0));
+    made.w = made.graph.add(
+        weights(p.w, p.x, place(ConvRole::filter), role == ConvRole::filter ? 0 : 1));
+    made.y =
+        made.graph.add(activation(p.y, place(ConvRole::forward), role == ConvRole::filter ? 1 : 0));
+    return made;
 }
 
 template <ConvRole role>
 Problems conv_problems(const OpCall& call, Outputs outputs) {
     const ConvProblem p = runtime::conv_problem(call, outputs, role);
-    return conv(p, role, [&](const ConvTensors& tensors) {
-        Graph graph;
-        const int x = graph.add(tensors.x), w = graph.add(tensors.w), y = graph.add(tensors.y);
-        graph.conv(role, x, w, y, p.window);
-        return graph;
-    });
+    ConvGraph c = conv_graph(p, role);
+    c.graph.conv(role, c.x, c.w, c.y, p.window);
+    return {{{c.graph}, {}}};
 }
 
+// The steps of an epilogue, from tensor `from` to `to`.
+void add_steps(Graph& graph, const OpCall& call, const ConvProblem& p, int from, int to) {
+    const size_t rank = graph.tensors[static_cast<size_t>(to)].dims.size();
+    for (size_t i = 0; i < p.steps.size(); ++i) {
+        const runtime::EpilogueStep& step = p.steps[i];
+        std::vector<int> terms{from};
+        const auto index = static_cast<int>(step.operand);
+        if (step.kind == EpilogueKind::bias)
+            terms.push_back(
+                graph.add(channels(call.inputs[step.operand], rank, Place::input, index)));
+        if (step.kind == EpilogueKind::add)
+            terms.push_back(graph.add(activation(call.inputs[step.operand], Place::input, index)));
+        from = i + 1 == p.steps.size() ? to : graph.inside(DataType::f32, to);
+        graph.pointwise(step.takes_operand() ? PointwiseMode::add : PointwiseMode::relu, terms,
+                        from);
+    }
+}
+
+// In one kernel where there is such a one, else the steps follow in a kernel of their own.
 Problems conv_epilogue_problems(const OpCall& call, Outputs outputs) {
     const ConvProblem p = runtime::conv_problem(call, outputs);
-    return conv(p, ConvRole::forward, [&](const ConvTensors& tensors) {
-        Graph graph;
-        const int x = graph.add(tensors.x), w = graph.add(tensors.w), y = graph.add(tensors.y);
-        int last = p.steps.empty() ? y : graph.inside(DataType::f32, y);
-        graph.conv(ConvRole::forward, x, w, last, p.window);
-        for (size_t i = 0; i < p.steps.size(); ++i) {
-            const runtime::EpilogueStep& step = p.steps[i];
-            std::vector<int> terms{last};
-            const auto operand = static_cast<int>(step.operand);
-            if (step.kind == EpilogueKind::bias)
-                terms.push_back(graph.add(channels(call.inputs[step.operand], tensors.y.dims.size(),
-                                                   Place::input, operand)));
-            if (step.kind == EpilogueKind::add)
-                terms.push_back(
-                    graph.add(activation(call.inputs[step.operand], Place::input, operand)));
-            last = i + 1 == p.steps.size() ? y : graph.inside(DataType::f32, y);
-            graph.pointwise(step.takes_operand() ? PointwiseMode::add : PointwiseMode::relu, terms,
-                            last);
-        }
-        return graph;
-    });
+    if (p.steps.empty()) return conv_problems<ConvRole::forward>(call, outputs);
+    ConvGraph fused = conv_graph(p, ConvRole::forward);
+    const int product = fused.graph.inside(DataType::f32, fused.y);
+    fused.graph.conv(ConvRole::forward, fused.x, fused.w, product, p.window);
+    add_steps(fused.graph, call, p, product, fused.y);
+
+    Problem apart;
+    ConvGraph plain = conv_graph(p, ConvRole::forward);
+    TensorSpec& result = plain.graph.tensors[static_cast<size_t>(plain.y)];
+    Graph steps;
+    const int to = steps.add(result), from = steps.add(apart.scratch(result));
+    result = steps.tensors[static_cast<size_t>(from)];
+    plain.graph.conv(ConvRole::forward, plain.x, plain.w, plain.y, p.window);
+    add_steps(steps, call, p, from, to);
+    apart.steps = {plain.graph, steps};
+    return {{{fused.graph}, {}}, apart};
 }
 
 // --- pooling -----------------------------------------------------------------------------------
@@ -184,11 +170,20 @@ ResampleMode mean_mode(const runtime::PoolWindow& window) {
     return window.counts_padding ? ResampleMode::mean_with_padding : ResampleMode::mean;
 }
 
+// cuDNN pools channels-last images. A row-major one is as many images of one channel.
+TensorSpec pooled(const Type& type, Place place, int index = 0) {
+    TensorSpec image = activation(type, place, index);
+    if (type.layout == Layout::channels_last) return image;
+    image.dims[0] *= std::exchange(image.dims[1], 1);
+    image.strides = strides_of(image.dims, Layout::channels_last);
+    return image;
+}
+
 Problems pool_problems(const OpCall& call, Outputs outputs, bool is_max) {
     const runtime::PoolWindow window = fixed_window(call);
     Graph graph;
-    const int x = graph.add(activation(call.inputs[0], Place::input)),
-              y = graph.add(activation(outputs[0], Place::output));
+    const int x = graph.add(pooled(call.inputs[0], Place::input)),
+              y = graph.add(pooled(outputs[0], Place::output));
     graph.pool(is_max ? ResampleMode::max : mean_mode(window), x, y, -1, window.window);
     return {{{graph}, {}}};
 }
@@ -203,8 +198,8 @@ Problems avg_pool_problems(const OpCall& call, Outputs outputs) {
 Problems avg_pool_grad_problems(const OpCall& call, Outputs outputs) {
     const runtime::PoolWindow window = fixed_window(call);
     Graph graph;
-    const int dy = graph.add(activation(call.inputs[0], Place::input)),
-              dx = graph.add(activation(outputs[0], Place::output));
+    const int dy = graph.add(pooled(call.inputs[0], Place::input)),
+              dx = graph.add(pooled(outputs[0], Place::output));
     graph.pool_grad(mean_mode(window), {.dy = dy, .dx = dx}, window.window);
     return {{{graph}, {}}};
 }
@@ -212,11 +207,13 @@ Problems avg_pool_grad_problems(const OpCall& call, Outputs outputs) {
 // cuDNN wants the places of the largest elements, or the result, which our op computes once more.
 Problems max_pool_grad_problems(const OpCall& call, Outputs outputs) {
     const runtime::Window window = fixed_window(call).window;
-    const TensorSpec x = activation(call.inputs[0], Place::input, 0),
-                     dy = activation(call.inputs[1], Place::input, 1),
-                     dx = activation(outputs[0], Place::output);
+    const TensorSpec x = pooled(call.inputs[0], Place::input, 0),
+                     dy = pooled(call.inputs[1], Place::input, 1),
+                     dx = pooled(outputs[0], Place::output);
     Problems ways;
+    const Dims kernel(window.kernel.begin(), window.kernel.end());
     for (const bool by_index : {true, false}) {
+        if (by_index && count_of(kernel) > 127) continue;  // an index is a signed byte
         Problem problem;
         Graph forward, backward;
         const TensorSpec y = problem.scratch(dy);
