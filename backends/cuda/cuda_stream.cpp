@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cuda/products/product.h"
 #include "backends/cuda/stream_graph.h"
 #include "runtime/error.h"
 
@@ -83,6 +84,7 @@ CudaStream::~CudaStream() try {
     gpu_.make_current();
     const Functions& call = gpu_.driver().call();
     call.synchronize_stream(handle_);
+    libraries_.reset();
     for (const Marker& marker : markers_) call.destroy_event(marker.event);
     for (Event event : spare_events_) call.destroy_event(event);
     for (const auto& [ticket, event] : times_) call.destroy_event(event);
@@ -166,6 +168,23 @@ void CudaStream::call(std::function<void()> work) {
         }, task.get());
         if (result == 0) static_cast<void>(task.release());
         return result;
+    });
+}
+
+void CudaStream::run_library(const Product* product, std::span<const Address> inputs,
+                             std::span<const Address> outputs, Address workspace,
+                             const std::function<void(LibraryStream&)>& queue_work) {
+    enter();
+    const std::lock_guard lock(mutex_);
+    if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
+    Piece piece{.call = "a library's call", .arguments = bytes_of(at(product), workspace)};
+    for (const std::span<const Address> list : {inputs, outputs}) {
+        const auto bytes = std::as_bytes(list);
+        piece.arguments.insert(piece.arguments.end(), bytes.begin(), bytes.end());
+    }
+    queue(piece, [&] {
+        queue_work(*libraries_);
+        return Result{0};
     });
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "runtime/stream.h"
 
 namespace megjit::cuda {
+
+class LibraryStream;
+class Product;
 
 struct LaunchSize {
     uint32_t grid[3] = {1, 1, 1};  // blocks
@@ -47,6 +51,10 @@ public:
     // Work of the host, between what was queued before and after. What it throws is a failure of
     // the stream. It must not call the driver.
     void call(std::function<void()> work);
+    // What a library queues by itself.
+    void run_library(const Product* product, std::span<const Address> inputs,
+                     std::span<const Address> outputs, Address workspace,
+                     const std::function<void(LibraryStream&)>& queue);
     // Where the kernel that is launched next writes a Fault, in memory of the host that the GPU
     // sees; `tell` is asked when that kernel has run.
     Address fault_of_next(Tell tell);
@@ -130,6 +138,7 @@ private:
     std::map<Ticket, Event> times_;
     mutable Fault* faults_ = nullptr;  // pinned: the GPU writes here
     mutable std::vector<int> free_faults_;
+    std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // the GPU does no more work
     Address scratch_ = 0;
     size_t scratch_zeros_ = 0, scratch_rest_ = 0;

@@ -49,6 +49,7 @@ struct GraphUpdate {
     X(cuDeviceGet, device, (DeviceId*, int ordinal)) \
     X(cuDeviceGetName, device_name, (char* name, int bytes, DeviceId)) \
     X(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, DeviceId)) \
+    X(cuDeviceTotalMem_v2, total_memory, (size_t* bytes, DeviceId)) \
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
     X(cuDevicePrimaryCtxRelease_v2, release_context, (DeviceId)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
