@@ -95,16 +95,16 @@ std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
     return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image || !code->fn);
 }
 
-std::vector<std::unique_ptr<Device>> find_gpus(const Services& services) {
+std::vector<std::unique_ptr<Device>> find_gpus(const Services& services, std::string* why_none) {
     std::vector<std::unique_ptr<Device>> devices;
-    static const CudaDriver* driver = []() -> CudaDriver* {
-        try {
-            return new CudaDriver;  // never closed
-        } catch (const DeviceError&) { return nullptr; }
-    }();
-    for (int i = 0; driver && i < driver->device_count(); ++i)
-        devices.push_back(
-            std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
+    try {
+        static const auto* driver = new CudaDriver;  // never closed
+        for (int i = 0; i < driver->device_count(); ++i)
+            devices.push_back(
+                std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
+    } catch (const DeviceError& error) {
+        if (why_none) *why_none = error.what();
+    }
     return devices;
 }
 
