@@ -15,14 +15,14 @@ class Library;
 }
 
 struct LibraryStream::Handles {
-    explicit Handles(Stream stream) : stream(stream) {}
+    explicit Handles(StreamHandle stream) : stream(stream) {}
     ~Handles();
 
     // With the mutex held. DeviceError where the library refuses to start.
     cudnn::Handle cudnn(const cudnn::Library& library);
     cublaslt::Handle cublaslt(const cublaslt::Library& library);
 
-    const Stream stream;
+    const StreamHandle stream;
     std::mutex mutex;  // a handle serves one call at a time
 
 private:

@@ -6,7 +6,7 @@
 
 namespace megjit::cuda {
 
-LibraryStream::LibraryStream(Stream stream) : handles_(std::make_unique<Handles>(stream)) {}
+LibraryStream::LibraryStream(StreamHandle stream) : handles_(std::make_unique<Handles>(stream)) {}
 LibraryStream::~LibraryStream() = default;
 
 LibraryStream::Handles::~Handles() {

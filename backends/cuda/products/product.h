@@ -17,11 +17,13 @@
 
 namespace megjit::cuda {
 
+using StreamHandle = struct OpaqueStream*;  // CUstream
+
 // A stream as the libraries see it: their handles, made at the first use with the stream's context
 // current. One a stream; it must not outlive the context.
 class LibraryStream {
 public:
-    explicit LibraryStream(Stream stream);
+    explicit LibraryStream(StreamHandle stream);
     ~LibraryStream();
     LibraryStream(const LibraryStream&) = delete;
     LibraryStream& operator=(const LibraryStream&) = delete;
