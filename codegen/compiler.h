@@ -23,6 +23,7 @@ namespace megjit::codegen {
 
 class DiskCache;
 class ImportedKernels;
+using runtime::CodeTarget;
 
 // UserError that lists the valid names when `backend` is none of NVRTC, HALIDE and MLIR.
 void refuse_unknown_backend(std::string_view backend);
@@ -30,10 +31,9 @@ void refuse_unknown_backend(std::string_view backend);
 // What is compiled, and for what.
 struct KernelJob {
     KernelIR kernel;
-    int gpu_arch =
-        0;  // ten times the compute capability: 90 is sm_90; 0: the code is for this host
+    CodeTarget target = {};
     LaunchShape launch = {};  // of a GPU: code may take numbers of it
-    bool is_for_gpu() const { return gpu_arch > 0; }
+    bool is_for_gpu() const { return target.is_gpu(); }
 };
 
 // For the host a function, which stays loaded until the process ends; for a GPU an image.
@@ -86,24 +86,32 @@ public:
     std::string assembly_of(const KernelJob& job) final { return assembly(job.kernel); }
 };
 
-// For GPUs. Thread-safe. `arch` is ten times the compute capability.
+// For GPUs. Thread-safe.
 class GpuCompiler : public Compiler {
 public:
     // "" when one image serves all launches; extents and strides when it is made for this one.
     virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
-    virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
-    virtual std::string source(const KernelIR& kernel, const LaunchShape& launch, int arch) = 0;
+    virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch,
+                             CodeTarget target) = 0;
+    virtual std::string source(const KernelIR& kernel, const LaunchShape& launch,
+                               CodeTarget target) = 0;
+    // Does it take CUDA C++ that we wrote by hand?
+    virtual bool compiles_cuda() const { return false; }
+    virtual std::string compile_cuda(const std::string& text, CodeTarget target) {
+        (void)text, (void)target;
+        return {};
+    }
 
     bool is_for_gpus() const final { return true; }
     std::string variant_of(const KernelJob& job) const final {
         return variant(job.kernel, job.launch);
     }
     std::string bytes_of(const KernelJob& job) final {
-        return to_bytes(compile(job.kernel, job.launch, job.gpu_arch));
+        return to_bytes(compile(job.kernel, job.launch, job.target));
     }
     KernelCode code_of(const std::string& bytes) final;
     std::string source_of(const KernelJob& job) final {
-        return source(job.kernel, job.launch, job.gpu_arch);
+        return source(job.kernel, job.launch, job.target);
     }
 };
 
@@ -121,8 +129,8 @@ struct CompiledKernel {
 // A kernel that is wanted, and may still be compiling.
 class KernelRequest {
 public:
-    explicit KernelRequest(KernelIR kernel) : kernel_(std::move(kernel)) {}
-    const KernelIR& kernel() const { return kernel_; }
+    explicit KernelRequest(KernelJob job) : job_(std::move(job)) {}
+    const KernelIR& kernel() const { return job_.kernel; }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     // Once it is done:
     const std::shared_ptr<const CompiledKernel>& compiled() const {
@@ -140,7 +148,7 @@ private:
         error_ = std::move(error);
         done_.store(true, std::memory_order_release);
     }
-    const KernelIR kernel_;
+    const KernelJob job_;
     std::shared_ptr<const CompiledKernel> compiled_;
     std::string error_;
     std::atomic<bool> done_{false};
@@ -183,11 +191,14 @@ public:
         return get(KernelJob{kernel}, backend);
     }
 
-    // The same for the host and beside execution: done at once when the kernel is in memory or on
+    // The same beside execution: done at once when the kernel is in memory or on
     // disk, or has failed before. The first failure is told on stderr, with the path of a dump.
     // When nobody holds a request any more, it is not compiled. UserError for an unknown
     // MGB_JIT_BACKEND.
-    std::shared_ptr<const KernelRequest> request(const KernelIR& kernel);
+    std::shared_ptr<const KernelRequest> request(const KernelJob& job);
+    // CUDA C++ that was written by hand, compiled for a GPU; kept on disk as kernels are. Throws
+    // Error, also where NVRTC is missing.
+    std::string compile_cuda(const std::string& text, CodeTarget target);
     // Until all are done, `until` has passed or stop() was called; Ctrl-C throws.
     void wait(const KernelRequests& requests, CompileQueue::Clock::time_point until);
     // Before the process ends: compiles no more, and gives the kernel at hand some time.

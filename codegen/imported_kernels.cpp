@@ -21,8 +21,12 @@ std::string_view take_line(std::string_view& text) {
 
 std::string target_of(const Compiler& compiler, const KernelJob& legal) {
     using runtime::cat;
-    return legal.is_for_gpu() ? cat(kGpu, legal.gpu_arch, " ", compiler.variant_of(legal))
+    return legal.is_for_gpu() ? cat(name_of(legal.target), " ", compiler.variant_of(legal))
                               : cat(kPackage, host_features());
+}
+
+std::string name_of(CodeTarget target) {
+    return runtime::cat(kGpu, target.gpu_arch, target.as_ptx ? " ptx" : "");
 }
 
 std::string disk_key(const Compiler& compiler, std::string_view version, const KernelJob& legal) {

@@ -15,6 +15,7 @@ namespace megjit::codegen {
 
 // Whom code is for: the second line of a key.
 std::string target_of(const Compiler& compiler, const KernelJob& legal);
+std::string name_of(CodeTarget target);  // of a GPU: "sm_90"
 // The first lines of a key: who compiled, for whom, and with what. The kernel's text follows.
 //   MLIR
 //   megjit 0.1.0 for x86-64 avx avx2 fma           (or: sm_90 rows team=256/256 i32 x4)

@@ -208,7 +208,7 @@ KernelCode KernelService::load_from_disk(Compiler& compiler, const std::string& 
 }
 
 std::shared_ptr<const CompiledKernel> KernelService::import(const KernelJob& job) {
-    std::string key = cat("imported\n", job.gpu_arch, "\n", print(job.kernel));
+    std::string key = cat("imported\n", job.target.gpu_arch, "\n", print(job.kernel));
     for (const int64_t number : job.launch.extents) key += cat(" ", number);
     for (const int64_t number : job.launch.strides) key += cat(" ", number);
     if (auto found = find(key)) return found;
@@ -300,13 +300,35 @@ std::shared_ptr<const CompiledKernel> KernelService::get(const KernelJob& job,
     return produce(*compiler, job, key, false);
 }
 
-std::shared_ptr<const KernelRequest> KernelService::request(const KernelIR& kernel) {
-    auto made = std::make_shared<KernelRequest>(kernel);
-    const KernelJob job{kernel};
-    Compiler* compiler = choose(false, "");
+std::string KernelService::compile_cuda(const std::string& text, CodeTarget target) {
+    Compiler* found = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& compiler : compilers_)
+            if (compiler->is_for_gpus() && static_cast<GpuCompiler&>(*compiler).compiles_cuda())
+                found = compiler.get();
+    }
+    if (!found || !found->available())
+        runtime::user_error(
+            {.what = "operations of a GPU that no generated kernel serves need NVRTC",
+             .why = found ? found->missing() : "this build has no backends/nvrtc",
+             .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
+            runtime::ErrorKind::runtime);
+    const std::lock_guard compiling(compile_mutex_);
+    const std::string key =
+        cat(found->name(), "\n", name_of(target), " source\n", found->version_key(), "\n", text);
+    if (auto kept = disk().find(key)) return *kept;
+    std::string code = static_cast<GpuCompiler&>(*found).compile_cuda(text, target);
+    disk_->store(key, code);
+    return code;
+}
+
+std::shared_ptr<const KernelRequest> KernelService::request(const KernelJob& job) {
+    auto made = std::make_shared<KernelRequest>(job);
+    Compiler* compiler = choose(job.is_for_gpu(), "");
     if (!compiler) {
         if (auto imported = import(job)) return made->succeed(std::move(imported)), made;
-        const runtime::Message why = no_compiler(false);
+        const runtime::Message why = no_compiler(job.is_for_gpu());
         warn_once(cat(why.what, ": ", why.why, "; operations run one by one; ", why.fix));
         made->fail(why.what);
         return made;
@@ -347,7 +369,7 @@ void KernelService::serve(Compiler& compiler, KernelRequest& request, const std:
     try {
         auto found = find(key);
         return request.succeed(found ? std::move(found)
-                                     : produce(compiler, {request.kernel()}, key, false));
+                                     : produce(compiler, request.job_, key, false));
     } catch (const std::exception& error) { why = error.what(); }
     report_failure(compiler.name(), request.kernel(), why);
     {

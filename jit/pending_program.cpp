@@ -34,9 +34,17 @@ void PendingProgram::run_passes() {
     do graph_ = run_passes_with_plan(*common_, passes);
     while (!fits(graph_, ladder_, lowering_) && !ladder_.is_exhausted());
     requests_.clear();
-    for (const Node& node : graph_.nodes())
-        if (node.kind == NodeKind::fused)
-            requests_.push_back(codegen::KernelService::instance().request(node.kernel->kernel));
+    requests_of_node_.clear();
+    const codegen::CodeTarget target = passes_.device->target();
+    for (const Node& node : graph_.nodes()) {
+        if (node.kind != NodeKind::fused) continue;
+        std::vector<codegen::LaunchShape> launches = launches_of(node);
+        if (!target.is_gpu()) launches.resize(1);  // the code serves all
+        for (codegen::LaunchShape& launch : launches)
+            requests_.push_back(codegen::KernelService::instance().request(
+                {node.kernel->kernel, target, std::move(launch)}));
+        requests_of_node_.push_back(launches.size());
+    }
 }
 
 bool PendingProgram::is_ready() const {
@@ -50,10 +58,15 @@ std::shared_ptr<Program> PendingProgram::finish() {
     const size_t known = refused_.size();
     LoweringOptions lowering = lowering_;
     lowering.kernels.emplace();
-    for (const auto& request : requests_) {
-        lowering.kernels->push_back(request->is_done() ? request->compiled() : nullptr);
-        if (!lowering.kernels->back() && !codegen::runs_without_code(request->kernel()))
-            refused_.insert(print(request->kernel()));
+    auto request = requests_.begin();
+    for (const size_t count : requests_of_node_) {
+        const auto end = request + static_cast<ptrdiff_t>(count);
+        const bool is_there = std::all_of(
+            request, end, [](const auto& each) { return each->is_done() && each->compiled(); });
+        const codegen::KernelIR& kernel = (*request)->kernel();
+        lowering.kernels->push_back(is_there ? (*request)->compiled() : nullptr);
+        if (!is_there && !codegen::runs_without_code(kernel)) refused_.insert(print(kernel));
+        request = end;
     }
     tell_what_is_late();
     if (refused_.size() > known && rounds_ < kMaxRounds) {

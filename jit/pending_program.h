@@ -51,7 +51,8 @@ private:
     LoweringOptions lowering_;
     Clock::time_point deadline_;
     Graph graph_;
-    codegen::KernelRequests requests_;  // for each fused node, in order
+    codegen::KernelRequests requests_;  // for each fused node, in order; on a GPU for each launch
+    std::vector<size_t> requests_of_node_;
     std::set<std::string> refused_;  // printed kernels that cannot be had
     int rounds_ = 0;
 };

@@ -54,7 +54,9 @@ private:
         const codegen::KernelIR& kernel = node.kernel->kernel;
         std::shared_ptr<const codegen::CompiledKernel> compiled;
         if (kernels_) compiled = (*kernels_)[fused_++];
-        else if (runs_) compiled = codegen::KernelService::instance().get(kernel);
+        else if (runs_)
+            compiled = codegen::KernelService::instance().get(
+                {kernel, made_.graph.device().target(), node.kernel->launch});
         const codegen::CompiledKernel* code = kernels_ || runs_ ? compiled.get() : &no_code();
         entry.executable = made_.graph.device().prepare_kernel(kernel, launches_of(node), code);
         if (!compiled) return;

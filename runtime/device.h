@@ -62,6 +62,14 @@ struct Speeds {
 
 enum class DeviceKind : uint8_t { cpu, gpu };
 
+// What generated kernels are compiled for.
+struct CodeTarget {
+    CodeTarget(int gpu_arch = 0, bool as_ptx = false) : gpu_arch(gpu_arch), as_ptx(as_ptx) {}
+    int gpu_arch;  // ten times the compute capability: 90 is sm_90; 0: this host
+    bool as_ptx;  // of a GPU: text that its driver compiles, not machine code
+    bool is_gpu() const { return gpu_arch > 0; }
+};
+
 // What a device says of itself.
 struct DeviceInfo {
     DeviceKind kind = DeviceKind::cpu;
@@ -86,6 +94,10 @@ public:
     virtual Stream& stream() { return inline_stream(); }
     // For copies that run beside the work of stream().
     virtual Stream& copy_stream() { return stream(); }
+    // Memory of the host that copies on its streams reach without a detour.
+    virtual std::shared_ptr<std::byte[]> host_memory(size_t bytes) {
+        return std::make_shared_for_overwrite<std::byte[]>(bytes);
+    }
     // May the host read and write its memory?
     virtual bool is_host() const { return true; }
     // Throws UserError when the device has no kernel for these types.
@@ -94,6 +106,7 @@ public:
     // One generated kernel over several spaces: the operands of all launches follow each other.
     // Without `code` the device runs the scalar program itself, slower but to the same bits; only
     // where codegen::runs_without_code() holds.
+    virtual CodeTarget target() const { return {}; }
     virtual std::shared_ptr<const Executable> prepare_kernel(
         const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
         const codegen::CompiledKernel* code) = 0;
@@ -116,7 +129,11 @@ void* allocate(Device& device, size_t bytes);
 // made.
 void register_device(std::unique_ptr<Device> device);
 Device& host_device();
-std::vector<Device*> all_devices();
+std::vector<Device*> all_devices();  // that are known
+// Runs once, at the first question for anything but the host: it registers what takes a while to
+// find, such as a driver and its GPUs.
+void discover_later(std::function<void()> discover);
+void discover_devices();
 
 // Users name a place by a kind (cpu, gpu, ...), a number or "x" for the first one, and perhaps a
 // stream: "gpu0", "xpux", "gpu1:2". "cuda" means gpu, "xpu" a GPU where there is one and else the

@@ -32,6 +32,10 @@ CudaDriver::CudaDriver(const std::filesystem::path& library) {
 #define MEGJIT_X(name, ours, parameters) symbol(#name, functions_.ours);
     MEGJIT_CUDA_FUNCTIONS(MEGJIT_X)
 #undef MEGJIT_X
+    emulation_.host_pointer = reinterpret_cast<decltype(emulation_.host_pointer)>(
+        dlsym(handle, "megjit_card_host_pointer"));
+    emulation_.last_fault =
+        reinterpret_cast<decltype(emulation_.last_fault)>(dlsym(handle, "megjit_card_last_fault"));
     check(functions_.init(0), "cuInit");
     check(functions_.version(&version_), "cuDriverGetVersion");
     check(functions_.device_count(&device_count_), "cuDeviceGetCount");

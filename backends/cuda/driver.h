@@ -1,5 +1,5 @@
-// backends/cuda/ -- NVIDIA GPUs through the CUDA driver: memory, modules, launches, time.
-// In: a GpuImage of any compiler. Out: its launch on a stream.
+// backends/cuda/ -- NVIDIA GPUs through the CUDA driver: devices, streams, memory, launches.
+// In: ops and kernels with their types. Out: Executables that queue work on a stream.
 // Needs no CUDA to build: the driver is opened at run time. Knows no compiler.
 //
 // backends/cuda/driver.h -- libcuda.so.1 with prototypes of our own.
@@ -17,8 +17,26 @@ using Address = uint64_t;  // in the GPU's memory
 using Context = struct OpaqueContext*;
 using Module = struct OpaqueModule*;
 using Function = struct OpaqueFunction*;
-using Stream = struct OpaqueStream*;
+using StreamHandle = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
+using HostFunction = void (*)(void* data);
+using GraphHandle = struct OpaqueGraph*;
+using GraphNode = struct OpaqueGraphNode*;
+using GraphExec = struct OpaqueGraphExec*;
+
+// CUDA_KERNEL_NODE_PARAMS_v2 and CUgraphExecUpdateResultInfo_v1, as cuda.h lays them out.
+struct KernelNode {
+    Function function = nullptr;
+    unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
+    void** parameters = nullptr;
+    void** extra = nullptr;
+    void* kernel = nullptr;
+    Context context = nullptr;
+};
+struct GraphUpdate {
+    int result = 0;
+    GraphNode node = nullptr, from = nullptr;
+};
 
 // X(name in the library, our name, parameters)
 // clang-format off
@@ -35,25 +53,41 @@ using Event = struct OpaqueEvent*;
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
     X(cuDevicePrimaryCtxRelease_v2, release_context, (DeviceId)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
-    X(cuStreamCreate, create_stream, (Stream*, unsigned flags)) \
-    X(cuStreamDestroy_v2, destroy_stream, (Stream)) \
-    X(cuStreamSynchronize, synchronize_stream, (Stream)) \
+    X(cuStreamCreate, create_stream, (StreamHandle*, unsigned flags)) \
+    X(cuStreamDestroy_v2, destroy_stream, (StreamHandle)) \
+    X(cuStreamSynchronize, synchronize_stream, (StreamHandle)) \
+    X(cuStreamWaitEvent, wait_event, (StreamHandle, Event, unsigned flags)) \
+    X(cuLaunchHostFunc, launch_host, (StreamHandle, HostFunction, void* data)) \
     X(cuMemGetInfo_v2, memory_info, (size_t* free, size_t* total)) \
     X(cuMemAlloc_v2, allocate, (Address*, size_t bytes)) \
     X(cuMemFree_v2, free, (Address)) \
-    X(cuMemcpyHtoDAsync_v2, upload, (Address to, const void* from, size_t bytes, Stream)) \
-    X(cuMemcpyDtoHAsync_v2, download, (void* to, Address from, size_t bytes, Stream)) \
-    X(cuMemsetD8Async, fill, (Address, unsigned char value, size_t bytes, Stream)) \
+    X(cuMemHostAlloc, allocate_host, (void**, size_t bytes, unsigned flags)) \
+    X(cuMemFreeHost, free_host, (void*)) \
+    X(cuMemcpyHtoDAsync_v2, upload, (Address to, const void* from, size_t bytes, StreamHandle)) \
+    X(cuMemcpyDtoHAsync_v2, download, (void* to, Address from, size_t bytes, StreamHandle)) \
+    X(cuMemcpyDtoDAsync_v2, copy, (Address to, Address from, size_t bytes, StreamHandle)) \
+    X(cuMemsetD8Async, fill, (Address, unsigned char value, size_t bytes, StreamHandle)) \
     X(cuModuleLoadDataEx, load_module, (Module*, const void* image, unsigned count, int* options, void** values)) \
     X(cuModuleUnload, unload_module, (Module)) \
     X(cuModuleGetFunction, function, (Function*, Module, const char* name)) \
     X(cuFuncSetAttribute, set_function_attribute, (Function, int attribute, int value)) \
     X(cuLaunchKernel, launch, (Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
-                               unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream, void** parameters, void** extra)) \
+                               unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle, void** parameters, void** extra)) \
     X(cuEventCreate, create_event, (Event*, unsigned flags)) \
     X(cuEventDestroy_v2, destroy_event, (Event)) \
-    X(cuEventRecord, record_event, (Event, Stream)) \
+    X(cuEventRecord, record_event, (Event, StreamHandle)) \
+    X(cuEventQuery, query_event, (Event)) \
     X(cuEventSynchronize, synchronize_event, (Event)) \
+    X(cuStreamBeginCapture_v2, begin_capture, (StreamHandle, int mode)) \
+    X(cuStreamEndCapture, end_capture, (StreamHandle, GraphHandle*)) \
+    X(cuStreamGetCaptureInfo_v2, capture_info, (StreamHandle, int* status, uint64_t* id, GraphHandle*, \
+                                                const GraphNode** last, size_t* count)) \
+    X(cuGraphInstantiateWithFlags, instantiate, (GraphExec*, GraphHandle, unsigned long long flags)) \
+    X(cuGraphExecKernelNodeSetParams_v2, set_kernel_node, (GraphExec, GraphNode, const KernelNode*)) \
+    X(cuGraphExecUpdate_v2, update_graph, (GraphExec, GraphHandle, GraphUpdate*)) \
+    X(cuGraphLaunch, launch_graph, (GraphExec, StreamHandle)) \
+    X(cuGraphDestroy, destroy_graph, (GraphHandle)) \
+    X(cuGraphExecDestroy, destroy_exec, (GraphExec)) \
     X(cuEventElapsedTime, elapsed, (float* ms, Event from, Event to))
 // clang-format on
 
@@ -72,6 +106,13 @@ public:
     explicit CudaDriver(const std::filesystem::path& library);
 
     const Functions& call() const { return functions_; }
+    // Of backends/card, a driver that executes on the host: where it finds what lies at an address
+    // of a GPU, and what the last fault was. Null of a real driver.
+    struct Emulation {
+        void* (*host_pointer)(Address) = nullptr;
+        const char* (*last_fault)() = nullptr;
+    };
+    const Emulation* emulation() const { return emulation_.host_pointer ? &emulation_ : nullptr; }
     int device_count() const { return device_count_; }
     int version() const { return version_; }  // 12040 is CUDA 12.4
     // DeviceError that names the call, and what the driver says of the result.
@@ -79,6 +120,7 @@ public:
 
 private:
     Functions functions_;
+    Emulation emulation_;
     int device_count_ = 0, version_ = 0;
 };
 

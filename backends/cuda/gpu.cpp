@@ -1,7 +1,8 @@
 #include "backends/cuda/gpu.h"
 
-#include <memory>
+#include <unistd.h>
 
+#include "codegen/compiler.h"
 #include "runtime/error.h"
 
 namespace megjit::cuda {
@@ -11,105 +12,138 @@ using runtime::cat;
 using runtime::DeviceError;
 
 // Numbers of the driver's interface.
-constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
-constexpr unsigned kNonBlockingStream = 1;  // does not wait for the legacy default stream
+constexpr int kClockKhz = 13, kMultiprocessors = 16, kMemoryClockKhz = 36, kBusBits = 37,
+              kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // options of cuModuleLoadDataEx
+constexpr int kMaxDynamicSharedBytes = 8;  // an attribute of functions
+constexpr uint32_t kSharedBytesForAll = 48 << 10;  // more must be asked for
 constexpr Result kOutOfMemory = 2;
+constexpr double kLinkBytes = 2.5e10;  // a second: PCIe 4, which no attribute tells
+
+Module load_module(const Gpu& gpu, const std::string& code) {
+    gpu.make_current();
+    std::string log(8192, '\0');
+    int options[] = {kErrorLog, kErrorLogBytes};
+    void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+    Module module = nullptr;
+    // PTX is text that ends with a zero, as every std::string does.
+    const Result result =
+        gpu.driver().call().load_module(&module, code.c_str(), 2, options, values);
+    if (result == 0) return module;
+    try {
+        gpu.driver().check(result, "cuModuleLoadDataEx");
+    } catch (const DeviceError& error) {
+        throw DeviceError(cat(error.what(), "\n  ", gpu.name(), " (sm_", gpu.target().gpu_arch,
+                              ") does not load a kernel: ", log.c_str()));
+    }
+    return nullptr;
+}
 
 }  // namespace
 
-Gpu::Gpu(const CudaDriver& driver, int ordinal) : driver_(driver) {
+LoadedKernel::LoadedKernel(const Gpu& gpu, const std::string& code, const std::string& entry,
+                           uint32_t shared_bytes)
+    : gpu_(gpu), module_(load_module(gpu, code)) {
+    const CudaDriver& driver = gpu.driver();
+    try {
+        driver.check(driver.call().function(&function_, module_, entry.c_str()),
+                     "cuModuleGetFunction");
+        if (shared_bytes > kSharedBytesForAll)
+            driver.check(driver.call().set_function_attribute(function_, kMaxDynamicSharedBytes,
+                                                              static_cast<int>(shared_bytes)),
+                         "cuFuncSetAttribute");
+    } catch (const DeviceError&) {
+        driver.call().unload_module(module_);
+        throw;
+    }
+}
+
+LoadedKernel::~LoadedKernel() try {
+    gpu_.make_current();
+    gpu_.driver().call().unload_module(module_);
+} catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
+
+Gpu::Gpu(const CudaDriver& driver, int ordinal)
+    : driver_(driver), ordinal_(ordinal), process_(getpid()) {
     const Functions& call = driver.call();
     driver.check(call.device(&device_, ordinal), "cuDeviceGet");
     char name[256] = {};
     driver.check(call.device_name(name, sizeof name, device_), "cuDeviceGetName");
     name_ = name;
-    int major = 0, minor = 0;
-    driver.check(call.device_attribute(&major, kComputeCapabilityMajor, device_),
-                 "cuDeviceGetAttribute");
-    driver.check(call.device_attribute(&minor, kComputeCapabilityMinor, device_),
-                 "cuDeviceGetAttribute");
-    arch_ = 10 * major + minor;
-    driver.check(call.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
-    try {
-        make_current();
-        driver.check(call.create_stream(&stream_, kNonBlockingStream), "cuStreamCreate");
-    } catch (const DeviceError&) {
-        call.release_context(device_);
-        throw;
-    }
+    arch_ = 10 * attribute(kComputeCapabilityMajor) + attribute(kComputeCapabilityMinor);
+    constexpr double kFlopsPerClock = 256;  // f32 of a multiprocessor: 128 lanes that multiply-add
+    speeds_ = {.flops = kFlopsPerClock * attribute(kMultiprocessors) * attribute(kClockKhz) * 1e3,
+               .bytes = 2.0 * attribute(kMemoryClockKhz) * 1e3 * attribute(kBusBits) / 8,
+               .link_bytes = kLinkBytes};
 }
 
-Gpu::~Gpu() {
-    const Functions& call = driver_.call();
-    try_to_make_current();
-    call.synchronize_stream(stream_);
-    call.destroy_stream(stream_);
-    call.release_context(device_);
+int Gpu::attribute(int number) const {
+    int value = 0;
+    driver_.check(driver_.call().device_attribute(&value, number, device_), "cuDeviceGetAttribute");
+    return value;
 }
 
 void Gpu::make_current() const {
+    if (process_ != getpid())
+        throw DeviceError(
+            cat("gpu", ordinal_, " was in use before fork(), and a child cannot use it",
+                "\n  fix: start processes with multiprocessing's method \"spawn\", or "
+                "use the device in children only"));
+    {
+        const std::lock_guard lock(context_mutex_);
+        if (!context_)
+            driver_.check(driver_.call().retain_context(&context_, device_),
+                          "cuDevicePrimaryCtxRetain");
+    }
     driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent");
+}
+
+Gpu::Memory Gpu::memory() const {
+    make_current();
+    Memory memory;
+    driver_.check(driver_.call().memory_info(&memory.free, &memory.total), "cuMemGetInfo");
+    return memory;
 }
 
 Address Gpu::allocate(size_t bytes) const {
     make_current();
     Address address = 0;
-    const Result result = driver_.call().allocate(&address, bytes ? bytes : 1);
-    if (result == kOutOfMemory) {
-        size_t free = 0, total = 0;
-        driver_.call().memory_info(&free, &total);
-        throw DeviceError(cat(name_, ": out of memory: ", bytes, " bytes were asked for, ", free,
-                              " of ", total, " are free"));
-    }
+    const Result result = driver_.call().allocate(&address, bytes);
+    if (result == kOutOfMemory) return 0;
     driver_.check(result, "cuMemAlloc");
     return address;
 }
 
-void Gpu::free(Address address) const {
-    try_to_make_current();
-    driver_.call().free(address);  // a failure here was reported by the call that caused it
-}
-
-void Gpu::upload(Address to, const void* from, size_t bytes) const {
-    if (bytes == 0) return;
+void Gpu::free(Address address) const noexcept try {
     make_current();
-    driver_.check(driver_.call().upload(to, from, bytes, stream_), "cuMemcpyHtoDAsync");
-}
+    driver_.call().free(address);  // a failure here was told by the call that caused it
+} catch (const DeviceError&) {}
 
-void Gpu::download(void* to, Address from, size_t bytes) const {
-    if (bytes == 0) return;
-    make_current();
-    driver_.check(driver_.call().download(to, from, bytes, stream_), "cuMemcpyDtoHAsync");
-    synchronize();
-}
-
-void Gpu::clear(Address address, size_t bytes) const {
-    if (bytes == 0) return;
-    make_current();
-    driver_.check(driver_.call().fill(address, 0, bytes, stream_), "cuMemsetD8Async");
-}
-
-void Gpu::synchronize() const {
-    make_current();
-    driver_.check(driver_.call().synchronize_stream(stream_), "cuStreamSynchronize");
-}
-
-float Gpu::milliseconds(const std::function<void()>& queue) const {
-    make_current();
-    const Functions& call = driver_.call();
-    const auto new_event = [&] {
-        Event event = nullptr;
-        driver_.check(call.create_event(&event, 0), "cuEventCreate");
-        return std::unique_ptr<OpaqueEvent, Result (*)(Event)>(event, call.destroy_event);
+std::shared_ptr<const LoadedKernel> Gpu::load(
+    const std::shared_ptr<const codegen::GpuImage>& image) {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<const LoadedKernel>& known = images_[image.get()];
+    if (auto loaded = known.lock()) return loaded;
+    // With the image, whose address must not become another's.
+    struct Kept : LoadedKernel {
+        Kept(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> from)
+            : LoadedKernel(gpu, from->code, from->entry, from->shared_bytes),
+              image(std::move(from)) {}
+        std::shared_ptr<const codegen::GpuImage> image;
     };
-    const auto from = new_event(), to = new_event();
-    driver_.check(call.record_event(from.get(), stream_), "cuEventRecord");
-    queue();
-    driver_.check(call.record_event(to.get(), stream_), "cuEventRecord");
-    driver_.check(call.synchronize_event(to.get()), "cuEventSynchronize");
-    float ms = 0;
-    driver_.check(call.elapsed(&ms, from.get(), to.get()), "cuEventElapsedTime");
-    return ms;
+    auto loaded = std::make_shared<const Kept>(*this, image);
+    known = loaded;
+    return loaded;
+}
+
+std::shared_ptr<const LoadedKernel> Gpu::load_source(const std::string& text,
+                                                     const std::string& entry) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const LoadedKernel>& loaded = sources_[cat(entry, "\n", text)];
+    if (!loaded)
+        loaded = std::make_shared<const LoadedKernel>(
+            *this, codegen::KernelService::instance().compile_cuda(text, target()), entry, 0);
+    return loaded;
 }
 
 }  // namespace megjit::cuda

@@ -1,69 +1,80 @@
-// backends/cuda/gpu.h -- one GPU: its context, a stream, memory, time.
+// backends/cuda/gpu.h -- Gpu: one card's context and facts, its memory, and code that was loaded
+// into it.
 #pragma once
 
-#include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
-#include <utility>
+#include <unordered_map>
 
 #include "backends/cuda/driver.h"
+#include "codegen/gpu_image.h"
+#include "runtime/device.h"
 
 namespace megjit::cuda {
 
-// All work is queued on one stream, in order. Any thread may call; every failure is a DeviceError.
-class Gpu {
+class Gpu;
+
+// A module and one function of it. Stays loaded while somebody holds it.
+class LoadedKernel {
 public:
-    Gpu(const CudaDriver& driver, int ordinal = 0);
-    ~Gpu();
-    Gpu(const Gpu&) = delete;
-    Gpu& operator=(const Gpu&) = delete;
-
-    const std::string& name() const { return name_; }
-    int arch() const { return arch_; }  // 90 is sm_90
-    Stream stream() const { return stream_; }
-    const CudaDriver& driver() const { return driver_; }
-    // A context is current to a thread: called before the driver is, by whoever calls it.
-    void make_current() const;
-    void try_to_make_current() const noexcept {
-        driver_.call().set_context(context_);
-    }  // where nothing may be thrown
-
-    Address allocate(size_t bytes) const;
-    void free(Address address) const;
-    void upload(Address to, const void* from, size_t bytes) const;
-    void download(void* to, Address from, size_t bytes) const;  // waits for all that was queued
-    void clear(Address address, size_t bytes) const;
-    void synchronize() const;
-    // What the GPU takes for all that `queue` queues, in milliseconds.
-    float milliseconds(const std::function<void()>& queue) const;
+    // DeviceError with the driver's log when the code does not load.
+    LoadedKernel(const Gpu& gpu, const std::string& code, const std::string& entry,
+                 uint32_t shared_bytes);
+    ~LoadedKernel();
+    LoadedKernel(const LoadedKernel&) = delete;
+    Function function() const { return function_; }
 
 private:
-    const CudaDriver& driver_;
-    DeviceId device_ = 0;
-    Context context_ = nullptr;
-    Stream stream_ = nullptr;
-    std::string name_;
-    int arch_ = 0;
+    const Gpu& gpu_;
+    Module module_ = nullptr;
+    Function function_ = nullptr;
 };
 
-// Memory of a GPU, owned.
-class Buffer {
+// Any thread may call; every failure is a DeviceError.
+class Gpu {
 public:
-    Buffer(const Gpu& gpu, size_t bytes) : gpu_(&gpu), address_(gpu.allocate(bytes)) {}
-    Buffer(Buffer&& other) noexcept
-        : gpu_(other.gpu_), address_(std::exchange(other.address_, 0)) {}
-    Buffer& operator=(Buffer&& other) noexcept {
-        std::swap(gpu_, other.gpu_);
-        std::swap(address_, other.address_);
-        return *this;
-    }
-    ~Buffer() {
-        if (address_) gpu_->free(address_);
-    }
-    Address address() const { return address_; }
+    Gpu(const CudaDriver& driver, int ordinal);
+    Gpu(const Gpu&) = delete;
+
+    const CudaDriver& driver() const { return driver_; }
+    int ordinal() const { return ordinal_; }
+    const std::string& name() const { return name_; }
+    // 90 is sm_90. An emulated card takes PTX only.
+    runtime::CodeTarget target() const { return {arch_, driver_.emulation() != nullptr}; }
+    const runtime::Speeds& speeds() const { return speeds_; }
+    struct Memory {
+        size_t free = 0, total = 0;
+    };
+    Memory memory() const;
+    // A context is current to a thread: called before the driver is, by whoever calls it.
+    // DeviceError in a child of fork(), where no GPU can be used that the parent used.
+    void make_current() const;
+
+    Address allocate(size_t bytes) const;  // 0 when there is no room
+    void free(Address address) const noexcept;
+
+    // From what all launches of the image share.
+    std::shared_ptr<const LoadedKernel> load(const std::shared_ptr<const codegen::GpuImage>& image);
+    // CUDA C++ of ours; `text` is compiled once.
+    std::shared_ptr<const LoadedKernel> load_source(const std::string& text,
+                                                    const std::string& entry);
 
 private:
-    const Gpu* gpu_;
-    Address address_;
+    int attribute(int number) const;
+
+    const CudaDriver& driver_;
+    int ordinal_, process_;
+    DeviceId device_ = 0;
+    // The primary one, made at the first use; never released: the process ends with it.
+    mutable std::mutex context_mutex_;
+    mutable Context context_ = nullptr;
+    std::string name_;
+    int arch_ = 0;
+    runtime::Speeds speeds_;
+    std::mutex mutex_;
+    std::unordered_map<const codegen::GpuImage*, std::weak_ptr<const LoadedKernel>> images_;
+    std::unordered_map<std::string, std::shared_ptr<const LoadedKernel>> sources_;
 };
 
 }  // namespace megjit::cuda

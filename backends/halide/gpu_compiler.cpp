@@ -44,7 +44,9 @@ std::string HalideGpuCompiler::variant(const KernelIR& kernel, const LaunchShape
     return cat("columns=", plan.columns, " parts=", plan.parts);
 }
 
-std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch,
+                                      codegen::CodeTarget target) {
+    const int arch = target.gpu_arch;
     if (arch < 80)
         throw DeviceError(cat("HALIDE: its kernels need a GPU of compute capability 8.0, not ",
                               arch / 10, ".", arch % 10));
@@ -61,10 +63,10 @@ std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape&
 }
 
 codegen::GpuImage HalideGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch,
-                                             int arch) {
+                                             codegen::CodeTarget target) {
     const Plan plan = plan_of(kernel, launch);
     codegen::GpuImage image;
-    image.code = source(kernel, launch, arch);
+    image.code = source(kernel, launch, target);
     image.is_ptx = true;
     image.cover = kernel.reduced == 0           ? codegen::Cover::elements
                   : kernel.lanes == Lanes::last ? codegen::Cover::rows

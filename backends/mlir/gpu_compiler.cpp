@@ -26,15 +26,17 @@ std::string MlirGpuCompiler::variant(const KernelIR& kernel, const LaunchShape& 
     return print(mlir_gpu_plan_of(kernel, launch));
 }
 
-GpuImage MlirGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+GpuImage MlirGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch,
+                                  CodeTarget target) {
     const GpuPlan plan = mlir_gpu_plan_of(kernel, launch);
     GpuImage image = mlir_gpu_image_of(plan);
-    image.code = plugin_.compile_for_gpu(kernel, plan, arch);
+    image.code = plugin_.compile_for_gpu(kernel, plan, target.gpu_arch);
     return image;
 }
 
-std::string MlirGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int arch) {
-    return plugin_.source_for_gpu(kernel, mlir_gpu_plan_of(kernel, launch), arch);
+std::string MlirGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch,
+                                    CodeTarget target) {
+    return plugin_.source_for_gpu(kernel, mlir_gpu_plan_of(kernel, launch), target.gpu_arch);
 }
 
 }  // namespace megjit::mlir_backend

@@ -23,9 +23,9 @@ public:
     std::string variant(const codegen::KernelIR& kernel,
                         const codegen::LaunchShape& launch) const override;
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
-                              int arch) override;
+                              codegen::CodeTarget target) override;
     std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
-                       int arch) override;
+                       codegen::CodeTarget target) override;
 
 private:
     MlirCompiler plugin_;

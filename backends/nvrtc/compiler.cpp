@@ -54,11 +54,12 @@ std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& la
                std::hash<std::string>()(print_kernel(kernel, plan, GpuImage().entry)));
 }
 
-std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch, int) {
+std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch, CodeTarget) {
     return cat(prelude(), print_kernel(kernel, gpu_plan_of(kernel, launch), GpuImage().entry));
 }
 
-GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launch, int arch) {
+// The newest that NVRTC knows, up to `arch`.
+int NvrtcCompiler::arch_for(int arch) const {
     const Library& nvrtc = library();
     if (!nvrtc.found()) throw DeviceError(cat("NVRTC is missing: ", nvrtc.why_not()));
     const std::vector<int>& known = nvrtc.archs();
@@ -66,17 +67,24 @@ GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launc
     if (newest == known.begin())
         throw DeviceError(cat("NVRTC ", nvrtc.version(), " no longer compiles for sm_", arch,
                               "; its oldest is sm_", known.front()));
-    const bool is_known = newest[-1] == arch;
-    if (!is_known)
+    if (newest[-1] != arch)
         warn_once(cat("NVRTC ", nvrtc.version(), " does not know sm_", arch,
                       "; kernels are compiled for compute_", newest[-1],
                       " and finished by the driver"));
+    return newest[-1];
+}
 
-    const GpuPlan plan = gpu_plan_of(kernel, launch);
-    GpuImage image = image_of(kernel, plan);
-    image.code =
-        nvrtc.compile(source(kernel, launch, arch), cat(is_known ? "sm_" : "compute_", newest[-1]));
-    image.is_ptx = !is_known;
+std::string NvrtcCompiler::compile_cuda(const std::string& text, CodeTarget target) {
+    const int arch = arch_for(target.gpu_arch);
+    const bool is_ptx = target.as_ptx || arch != target.gpu_arch;
+    return library().compile(text, cat(is_ptx ? "compute_" : "sm_", arch));
+}
+
+GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launch,
+                                CodeTarget target) {
+    GpuImage image = image_of(kernel, gpu_plan_of(kernel, launch));
+    image.code = compile_cuda(source(kernel, launch, target), target);
+    image.is_ptx = target.as_ptx || arch_for(target.gpu_arch) != target.gpu_arch;
     return image;
 }
 

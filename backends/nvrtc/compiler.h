@@ -33,11 +33,14 @@ public:
                         const codegen::LaunchShape& launch) const override;
     // A CUBIN; for a GPU that is newer than NVRTC, PTX of the newest architecture that NVRTC knows.
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
-                              int arch) override;
+                              codegen::CodeTarget target) override;
     std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
-                       int arch) override;
+                       codegen::CodeTarget target) override;
+    bool compiles_cuda() const override { return true; }
+    std::string compile_cuda(const std::string& text, codegen::CodeTarget target) override;
 
 private:
+    int arch_for(int arch) const;
     const Library& library() const;  // opened at the first use
 
     std::vector<std::filesystem::path> candidates_;

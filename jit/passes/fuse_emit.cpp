@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 
+#include "codegen/op_kernel.h"
 #include "codegen/strides.h"
 #include "jit/passes/fusion_group.h"
 #include "runtime/error.h"
@@ -14,7 +15,6 @@ using codegen::broadcast_strides;
 using codegen::dense_strides;
 using codegen::KernelSpec;
 using codegen::memory_order;
-using codegen::Reduce;
 using runtime::Access;
 using runtime::Layout;
 using runtime::ScalarProgram;
@@ -219,34 +219,11 @@ private:
                                                        graph_.type(node.outputs[0]).dtype, one);
                 return spec_.program.inline_program(one, result, args);
             }
-            case Part::reduction: return add_reduction(node, args[0]);
+            case Part::reduction:
+                return codegen::add_reduction(spec_, *node.op->reduction, args[0],
+                                              graph_.type(node.outputs[0]).dtype);
             default: return args[0];  // a broadcast or a reshape: the access does it
         }
-    }
-
-    int add_reduction(const Node& node, int arg) {
-        const runtime::DType result = graph_.type(node.outputs[0]).dtype;
-        runtime::Expr value(&spec_.program, arg);
-        Reduce kind = *node.op->reduction;
-        const bool divides = kind == Reduce::mean && value.type() != ScalarType::f32;
-        if (divides) kind = Reduce::sum;  // integers are added exactly
-        const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;
-        if (value.type() == ScalarType::b1 && !keeps_bool) value = to_type(value, ScalarType::i32);
-        const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
-        const ScalarType type = is_place ? ScalarType::i32 : value.type();
-        const int at_input = static_cast<int>(spec_.inputs.size() + spec_.reductions.size());
-        spec_.reductions.push_back({kind, value.id()});
-        runtime::Expr reduced(&spec_.program, spec_.program.input(at_input, type));
-        if (divides)
-            reduced =
-                to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements()));
-        return narrow(reduced, result).id();
-    }
-
-    int64_t row_elements() const {
-        int64_t count = 1;
-        for (size_t i = kept_; i < spec_.extents.size(); ++i) count *= spec_.extents[i];
-        return count;
     }
 
     const Grouping& grouping_;

@@ -2,6 +2,9 @@
 #ifdef MEGJIT_WITH_CPU
 #include "backends/cpu/cpu_device.h"
 #endif
+#ifdef MEGJIT_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#endif
 #ifdef MEGJIT_WITH_EMULATED
 #include "backends/emulated/emulated_device.h"
 #endif
@@ -15,6 +18,7 @@
 #include "backends/mlir/gpu_compiler.h"
 #endif
 #include "codegen/compiler.h"
+#include "jit/op_program.h"
 #include "memory/caching_allocator.h"
 #include "python/bindings/handle.h"
 #include "runtime/debug.h"
@@ -29,6 +33,13 @@ void register_devices() {
     runtime::user_error({.what = "this build has no device that computes",
                          .fix = "configure it with -DMEGJIT_WITH_CPU=ON"},
                         runtime::ErrorKind::runtime);
+#endif
+#ifdef MEGJIT_WITH_CUDA
+    runtime::discover_later([] {
+        for (auto& gpu : cuda::find_gpus(
+                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program}))
+            runtime::register_device(std::move(gpu));
+    });
 #endif
 #ifdef MEGJIT_WITH_EMULATED
     for (int i = 0; i < runtime::debug().emulated_gpus; ++i)

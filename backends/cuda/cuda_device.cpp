@@ -1,0 +1,111 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <map>
+
+#include "backends/cuda/generated_kernel.h"
+#include "backends/cuda/product_kernel.h"
+#include "codegen/compiler.h"
+#include "codegen/op_kernel.h"
+#include "runtime/error.h"
+
+namespace megjit::cuda {
+namespace {
+
+using namespace runtime;
+
+std::map<std::string, Prepare, std::less<>>& kernels() {
+    static std::map<std::string, Prepare, std::less<>> table;
+    return table;
+}
+
+// Pages go back when nothing that was queued can still use them.
+class Pages final : public PageSource {
+public:
+    Pages(std::shared_ptr<Gpu> gpu, std::vector<CudaStream*> streams)
+        : gpu_(std::move(gpu)), streams_(std::move(streams)) {}
+    void* map(size_t bytes) override { return reinterpret_cast<void*>(gpu_->allocate(bytes)); }
+    void unmap(void* p, size_t) noexcept override {
+        for (CudaStream* stream : streams_) stream->wait_until_idle();
+        gpu_->free(reinterpret_cast<Address>(p));
+    }
+    bool is_host_memory() const override { return false; }
+
+private:
+    std::shared_ptr<Gpu> gpu_;
+    std::vector<CudaStream*> streams_;
+};
+
+std::string types_of(std::span<const Type> types) {
+    std::string text;
+    for (const Type& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
+    return text;
+}
+
+}  // namespace
+
+void register_kernel(std::string_view op, Prepare prepare) {
+    kernels().insert_or_assign(std::string(op), prepare);
+}
+
+CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int stream)
+    : gpu_(std::move(gpu)),
+      services_(services),
+      card_(describe_card(gpu_->driver(), gpu_->ordinal())),
+      name_(cat("gpu", gpu_->ordinal(), ":", stream)),
+      stream_(*gpu_, name_),
+      copy_stream_(*gpu_, name_),
+      allocator_(services.make_allocator(
+          std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}))) {}
+
+DeviceInfo CudaDevice::info() const {
+    const Gpu::Memory memory = gpu_->memory();
+    return {.kind = DeviceKind::gpu,
+            .number = gpu_->ordinal(),
+            .model = gpu_->name(),
+            .total_bytes = memory.total,
+            .free_bytes = memory.free};
+}
+
+std::unique_ptr<Device> CudaDevice::on_stream(int number) {
+    return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, number));
+}
+
+std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
+                                                      std::span<const Type> outputs) {
+    if (const auto found = kernels().find(call.op.name); found != kernels().end())
+        if (auto executable = found->second(*gpu_, call, outputs)) return executable;
+    if (auto bound = codegen::kernel_of(call, outputs)) {
+        const auto code =
+            codegen::KernelService::instance().get({bound->kernel, target(), bound->launch});
+        return prepare_kernel(bound->kernel, {bound->launch}, code.get());
+    }
+    if (call.op.expand)
+        if (auto executable = services_.expand(*this, call)) return executable;
+    std::string why;
+    if (auto product = product_kernel(*gpu_, card_, call, outputs, &why)) return product;
+    user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", types_of(call.inputs)),
+                .why = why,
+                .fix = "compute it on the CPU: x.to('cpu0')"},
+               ErrorKind::type);
+}
+
+std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
+    const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
+    const codegen::CompiledKernel* code) {
+    return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image || !code->fn);
+}
+
+std::vector<std::unique_ptr<Device>> find_gpus(const Services& services) {
+    std::vector<std::unique_ptr<Device>> devices;
+    static const CudaDriver* driver = []() -> CudaDriver* {
+        try {
+            return new CudaDriver;  // never closed
+        } catch (const DeviceError&) { return nullptr; }
+    }();
+    for (int i = 0; driver && i < driver->device_count(); ++i)
+        devices.push_back(
+            std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
+    return devices;
+}
+
+}  // namespace megjit::cuda

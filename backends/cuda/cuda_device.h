@@ -1,0 +1,64 @@
+// backends/cuda/cuda_device.h -- CudaDevice: "gpu0:0", and the table in which kernels register for
+// their ops.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/cuda/cuda_stream.h"
+#include "backends/cuda/products/card.h"
+#include "runtime/device.h"
+#include "runtime/page_source.h"
+
+namespace megjit::cuda {
+
+// Makes an op ready for given types. Null where there is no kernel for them.
+using Prepare = std::shared_ptr<const runtime::Executable> (*)(
+    Gpu&, const runtime::OpCall&, std::span<const runtime::Type> outputs);
+void register_kernel(std::string_view op, Prepare prepare);
+
+// What the device is given by those above it.
+struct Services {
+    // The allocator over the device's pages.
+    std::unique_ptr<runtime::Allocator> (*make_allocator)(std::unique_ptr<runtime::PageSource>);
+    // An op as generated kernels of the simpler ops that it is made of; null where it is of none.
+    std::shared_ptr<const runtime::Executable> (*expand)(runtime::Device&, const runtime::OpCall&);
+};
+
+// One queue of one GPU. Ops are served by, in this order: kernels of ours that registered for
+// them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries.
+class CudaDevice final : public runtime::Device {
+public:
+    CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)
+        : CudaDevice(std::move(gpu), services, 0) {}
+
+    std::string_view name() const override { return name_; }
+    runtime::DeviceInfo info() const override;
+    std::unique_ptr<runtime::Device> on_stream(int number) override;
+    runtime::Allocator& allocator() override { return *allocator_; }
+    runtime::Stream& stream() override { return stream_; }
+    runtime::Stream& copy_stream() override { return copy_stream_; }
+    bool is_host() const override { return false; }
+    runtime::Speeds speeds() const override { return gpu_->speeds(); }
+    runtime::CodeTarget target() const override { return gpu_->target(); }
+    std::shared_ptr<const runtime::Executable> prepare(
+        const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
+    std::shared_ptr<const runtime::Executable> prepare_kernel(
+        const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
+        const codegen::CompiledKernel* code) override;
+
+private:
+    CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int stream);
+
+    std::shared_ptr<Gpu> gpu_;
+    Services services_;
+    CardDescription card_;
+    std::string name_;
+    CudaStream stream_, copy_stream_;
+    std::unique_ptr<runtime::Allocator> allocator_;
+};
+
+// One device for each GPU that the driver shows. None, without a word, where there is no driver.
+std::vector<std::unique_ptr<runtime::Device>> find_gpus(const Services& services);
+
+}  // namespace megjit::cuda

@@ -1,0 +1,431 @@
+#include "backends/cuda/cuda_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/products/product.h"
+#include "backends/cuda/stream_graph.h"
+#include "runtime/error.h"
+
+namespace megjit::cuda {
+namespace {
+
+using runtime::cat;
+using runtime::DeviceError;
+using runtime::Ticket;
+
+// Numbers of the driver's interface.
+constexpr unsigned kNonBlockingStream = 1;  // does not wait for the legacy default stream
+constexpr unsigned kWithoutTiming = 2;  // of events
+constexpr Result kNotReady = 600;
+void* const kParameterEnd = nullptr;
+void* const kParameterBuffer = reinterpret_cast<void*>(1);
+void* const kParameterBytes = reinterpret_cast<void*>(2);
+
+constexpr Ticket kMarkEvery = 16;
+constexpr size_t kMostWorks = 4096;  // queued at a time; then the host waits for the oldest
+constexpr int kFaults = 1024;
+constexpr size_t kTimesKept = size_t{1} << 16;
+
+Address at(const void* p) { return reinterpret_cast<Address>(p); }
+
+template <class... Numbers>
+std::vector<std::byte> bytes_of(Numbers... numbers) {
+    const uint64_t all[] = {static_cast<uint64_t>(numbers)...};
+    const auto* begin = reinterpret_cast<const std::byte*>(all);
+    return {begin, begin + sizeof all};
+}
+
+// After these the context does no more work.
+bool is_fatal(Result result) {
+    return result == 214 || (result >= 700 && result <= 719 && result != 701 && result != 704 &&
+                             result != 705 && result != 708 && result != 712 && result != 713);
+}
+
+// Tells of the work, where the error does not say it itself.
+std::exception_ptr named(const std::exception_ptr& error, const std::string& op,
+                         const std::string& where) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const runtime::UserError& user) {
+        runtime::Message message = user.message;
+        if (message.at.empty()) message.at = where;
+        return std::make_exception_ptr(runtime::UserError(user.kind, std::move(message)));
+    } catch (const std::exception& other) {
+        return std::make_exception_ptr(
+            DeviceError(cat(op, ": ", other.what(), "\n  at:  ", where)));
+    } catch (...) { return error; }
+}
+
+}  // namespace
+
+// What the work that this thread queues next is for, and where it tells of a wrong value.
+thread_local CudaStream::Work CudaStream::next;
+
+CudaStream::CudaStream(Gpu& gpu, std::string device) : gpu_(gpu), device_(std::move(device)) {}
+
+// Before every call of the driver: made at the first use, so that a process that forks before it
+// keeps the GPU for its children.
+void CudaStream::enter() const {
+    gpu_.make_current();
+    std::call_once(made_, [this] {
+        const Functions& call = gpu_.driver().call();
+        gpu_.driver().check(call.create_stream(&handle_, kNonBlockingStream), "cuStreamCreate");
+        void* faults = nullptr;
+        gpu_.driver().check(call.allocate_host(&faults, kFaults * sizeof(Fault), 0),
+                            "cuMemHostAlloc");
+        faults_ = static_cast<Fault*>(faults);
+        for (int i = kFaults; i-- > 0;) free_faults_.push_back(i);
+    });
+}
+
+CudaStream::~CudaStream() try {
+    if (!handle_) return;
+    gpu_.make_current();
+    const Functions& call = gpu_.driver().call();
+    call.synchronize_stream(handle_);
+    libraries_.reset();
+    for (const Marker& marker : markers_) call.destroy_event(marker.event);
+    for (Event event : spare_events_) call.destroy_event(event);
+    for (const auto& [ticket, event] : times_) call.destroy_event(event);
+    if (scratch_) call.free(scratch_);
+    call.free_host(faults_);
+    call.destroy_stream(handle_);
+} catch (const DeviceError&) {}  // a child of fork() leaves all to the parent
+
+// ---- queueing
+
+void CudaStream::refuse_dead() const {
+    if (dead_) std::rethrow_exception(dead_);
+}
+
+void CudaStream::queue(const Piece& piece, const std::function<Result()>& queue) {
+    refuse_dead();
+    Work work = next;  // an op may queue several pieces
+    next.fault = -1;
+    next.tell = {};
+    if (graph_) return graph_->add(piece, std::move(work), queue);
+    const Result result = queue();
+    if (result != 0 && work.fault >= 0) free_faults_.push_back(work.fault);
+    if (result != 0) refuse(result, piece.call);
+    note(std::move(work));
+}
+
+// Work that the driver took.
+Ticket CudaStream::note(Work work) {
+    work.ticket = ++queued_;
+    works_.push_back(std::move(work));
+    if (queued_ % kMarkEvery == 0) event_at(queued_);
+    const Functions& call = gpu_.driver().call();
+    while (!markers_.empty() && call.query_event(markers_.front().event) == 0)
+        retire(markers_.front().ticket);
+    if (works_.size() > kMostWorks) {
+        call.synchronize_event(markers_.front().event);
+        retire(markers_.front().ticket);
+    }
+    return queued_;
+}
+
+void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
+                        size_t bytes) {
+    enter();
+    const std::lock_guard lock(mutex_);
+    const auto* begin = static_cast<const std::byte*>(parameters);
+    const Piece piece{.call = "cuLaunchKernel",
+                      .function = kernel.function(),
+                      .size = size,
+                      .arguments = {begin, begin + bytes}};
+    queue(piece, [&] {
+        void* extra[] = {kParameterBuffer, const_cast<void*>(parameters), kParameterBytes, &bytes,
+                         kParameterEnd};
+        return gpu_.driver().call().launch(
+            kernel.function(), size.grid[0], size.grid[1], size.grid[2], size.block[0],
+            size.block[1], size.block[2], size.shared_bytes, handle_, nullptr, extra);
+    });
+}
+
+// Each call is another one: a graph cannot take it for one that it has.
+void CudaStream::call(std::function<void()> work) {
+    struct Task {
+        CudaStream* stream;
+        std::function<void()> work;
+        Work name;
+    };
+    enter();
+    const std::lock_guard lock(mutex_);
+    Work name{.ticket = queued_ + 1, .op = next.op, .where = next.where};
+    queue(Piece{.call = "cuLaunchHostFunc", .arguments = bytes_of(++calls_)}, [&] {
+        auto task = std::make_unique<Task>(Task{this, std::move(work), std::move(name)});
+        const Result result = gpu_.driver().call().launch_host(handle_, [](void* data) {
+            const std::unique_ptr<Task> task(static_cast<Task*>(data));
+            {
+                const std::lock_guard lock(task->stream->lost_mutex_);
+                if (task->stream->has_failed_) return;  // its operands are lost
+            }
+            try {
+                task->work();
+            } catch (...) { task->stream->fail(task->name, std::current_exception()); }
+        }, task.get());
+        if (result == 0) static_cast<void>(task.release());
+        return result;
+    });
+}
+
+void CudaStream::run_library(const Product* product, std::span<const Address> inputs,
+                             std::span<const Address> outputs, Address workspace,
+                             const std::function<void(LibraryStream&)>& queue_work) {
+    enter();
+    const std::lock_guard lock(mutex_);
+    if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
+    Piece piece{.call = "a library's call", .arguments = bytes_of(at(product), workspace)};
+    for (const std::span<const Address> list : {inputs, outputs}) {
+        const auto bytes = std::as_bytes(list);
+        piece.arguments.insert(piece.arguments.end(), bytes.begin(), bytes.end());
+    }
+    queue(piece, [&] {
+        queue_work(*libraries_);
+        return Result{0};
+    });
+}
+
+Address CudaStream::fault_of_next(Tell tell) {
+    enter();
+    std::unique_lock lock(mutex_);
+    refuse_dead();
+    next.tell = std::move(tell);
+    next.fault = graph_ ? graph_->known_fault() : -1;
+    while (next.fault < 0 && free_faults_.empty()) {
+        wait_until_idle();
+        retire(queued_);
+    }
+    if (next.fault < 0) {
+        next.fault = free_faults_.back();
+        free_faults_.pop_back();
+        faults_[next.fault] = {};
+    }
+    return at(&faults_[next.fault]);
+}
+
+void CudaStream::clear(Address address, size_t bytes) {
+    if (bytes == 0) return;
+    enter();
+    const std::lock_guard lock(mutex_);
+    queue(Piece{.call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes)},
+          [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
+}
+
+CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
+    constexpr size_t kAlign = 256;
+    zeros = (zeros + kAlign - 1) / kAlign * kAlign;
+    if (zeros > scratch_zeros_ || rest > scratch_rest_) {
+        wait_until_idle();
+        if (scratch_) gpu_.free(std::exchange(scratch_, 0));
+        scratch_zeros_ = std::max(zeros, scratch_zeros_);
+        scratch_rest_ = std::max(rest, scratch_rest_);
+        scratch_ = gpu_.allocate(scratch_zeros_ + scratch_rest_);
+        if (!scratch_)
+            throw DeviceError(cat(device_, ": out of memory: ", scratch_zeros_ + scratch_rest_,
+                                  " bytes for what blocks of a kernel share"));
+        clear(scratch_, scratch_zeros_);
+    }
+    return {scratch_, scratch_ + scratch_zeros_};
+}
+
+void CudaStream::name_next(std::string_view op, const std::string& where) {
+    next.op = op;
+    next.where = where;
+}
+
+void CudaStream::copy(void* to, const void* from, size_t bytes) {
+    if (bytes == 0) return;
+    enter();
+    const std::lock_guard lock(mutex_);
+    queue(Piece{.call = "cuMemcpyDtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+          [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
+}
+
+// The driver stages memory that it did not allocate itself before it returns.
+void CudaStream::upload(void* to, const void* from, size_t bytes, bool) {
+    if (bytes == 0) return;
+    enter();
+    const std::lock_guard lock(mutex_);
+    queue(Piece{.call = "cuMemcpyHtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+          [&] { return gpu_.driver().call().upload(at(to), from, bytes, handle_); });
+}
+
+void CudaStream::download(void* to, const void* from, size_t bytes) {
+    if (bytes == 0) return;
+    enter();
+    const std::lock_guard lock(mutex_);
+    queue(Piece{.call = "cuMemcpyDtoHAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+          [&] { return gpu_.driver().call().download(to, at(from), bytes, handle_); });
+}
+
+void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
+    if (&other == this || other.is_inline()) return;
+    auto& source = dynamic_cast<CudaStream&>(other);
+    Event event = nullptr;
+    {
+        source.enter();
+        const std::lock_guard lock(source.mutex_);
+        if (ticket <= source.done_) return;
+        event = source.event_at(ticket);
+    }
+    enter();
+    const std::lock_guard lock(mutex_);
+    queue(Piece{.call = "cuStreamWaitEvent", .arguments = bytes_of(at(event))},
+          [&] { return gpu_.driver().call().wait_event(handle_, event, 0); });
+}
+
+// ---- waiting
+
+// An event behind the work of `ticket`.
+Event CudaStream::event_at(Ticket ticket) {
+    for (const Marker& marker : markers_)
+        if (marker.ticket >= ticket) return marker.event;
+    Event event = nullptr;
+    const Functions& call = gpu_.driver().call();
+    if (spare_events_.empty()) {
+        gpu_.driver().check(call.create_event(&event, kWithoutTiming), "cuEventCreate");
+    } else {
+        event = spare_events_.back();
+        spare_events_.pop_back();
+    }
+    gpu_.driver().check(call.record_event(event, handle_), "cuEventRecord");
+    markers_.push_back({queued_, event});
+    return event;
+}
+
+// Work up to `ticket` has run.
+void CudaStream::retire(Ticket ticket) {
+    done_ = std::max(done_, ticket);
+    while (!markers_.empty() && markers_.front().ticket <= done_) {
+        spare_events_.push_back(markers_.front().event);
+        markers_.pop_front();
+    }
+    while (!works_.empty() && works_.front().ticket <= done_) {
+        const Work work = std::move(works_.front());
+        works_.pop_front();
+        if (work.fault < 0) continue;
+        const Fault fault = std::exchange(faults_[work.fault], {});
+        if (!work.is_of_graph) free_faults_.push_back(work.fault);
+        if (fault.kind == 0) continue;
+        try {
+            work.tell(fault);
+        } catch (...) { fail(work, std::current_exception()); }
+    }
+}
+
+void CudaStream::fail(const Work& work, const std::exception_ptr& error) {
+    const std::lock_guard lock(lost_mutex_);
+    if (has_failed_) return;  // a consequence of what failed before
+    has_failed_ = true;
+    lost_.push_back(
+        {work.ticket, std::numeric_limits<Ticket>::max(), named(error, work.op, work.where)});
+}
+
+// The driver does not say which work it was that failed; the emulated one does.
+void CudaStream::refuse(Result result, const char* call) {
+    if (!is_fatal(result)) gpu_.driver().check(result, call);
+    std::string work;
+    for (const Work& candidate : works_) {
+        if (candidate.ticket <= done_ || candidate.op.empty()) continue;
+        const std::string line = cat(candidate.op, " (", candidate.where, ")");
+        if (work.find(line) != std::string::npos) continue;
+        work += cat(work.empty() ? "" : ", ", line);
+        if (work.size() > 300) break;
+    }
+    const CudaDriver::Emulation* emulation = gpu_.driver().emulation();
+    try {
+        gpu_.driver().check(result, call);
+    } catch (const DeviceError& error) {
+        dead_ = std::make_exception_ptr(DeviceError(
+            cat(device_, " does no more work: ", error.what(),
+                emulation && *emulation->last_fault() ? cat("\n  ", emulation->last_fault()) : "",
+                work.empty() ? "" : cat("\n  it ran one of: ", work),
+                "\n  fix: restart the process; what was on the GPU is lost")));
+    }
+    done_ = queued_;
+    std::rethrow_exception(dead_);
+}
+
+Ticket CudaStream::record() {
+    const std::lock_guard lock(mutex_);
+    return queued_;
+}
+
+void CudaStream::synchronize(Ticket ticket) {
+    if (!handle_) return;
+    enter();
+    std::unique_lock lock(mutex_);
+    refuse_dead();
+    if (ticket > done_) {
+        Event event = event_at(ticket);
+        lock.unlock();
+        const Result result = gpu_.driver().call().synchronize_event(event);
+        lock.lock();
+        refuse_dead();
+        if (result != 0) refuse(result, "cuEventSynchronize");
+        retire(ticket);
+    }
+    const std::lock_guard failing(lost_mutex_);
+    if (!has_failed_ || lost_.back().first > ticket) return;
+    has_failed_ = false;
+    lost_.back().last = queued_;
+    std::rethrow_exception(lost_.back().error);
+}
+
+void CudaStream::wait_until_idle() noexcept try {
+    if (!handle_) return;
+    gpu_.make_current();
+    gpu_.driver().call().synchronize_stream(handle_);
+} catch (const DeviceError&) {}
+
+const CudaStream::Lost* CudaStream::range_of(Ticket ticket) const {
+    for (const Lost& range : lost_)
+        if (range.first <= ticket && ticket <= range.last) return &range;
+    return nullptr;
+}
+
+std::exception_ptr CudaStream::loss(Ticket ticket) {
+    const std::lock_guard lock(mutex_);
+    if (dead_) return dead_;
+    const std::lock_guard failing(lost_mutex_);
+    const Lost* range = range_of(ticket);
+    // What nobody was told of yet is told by synchronize().
+    const bool is_told = range && !(has_failed_ && range == &lost_.back());
+    return is_told ? range->error : nullptr;
+}
+
+// ---- time
+
+Ticket CudaStream::record_time() {
+    enter();
+    const std::lock_guard lock(mutex_);
+    refuse_dead();
+    Event event = nullptr;
+    const Functions& call = gpu_.driver().call();
+    if (times_.size() >= kTimesKept) {
+        event = times_.begin()->second;
+        times_.erase(times_.begin());
+    } else {
+        gpu_.driver().check(call.create_event(&event, 0), "cuEventCreate");
+    }
+    queue(Piece{.call = "cuEventRecord", .arguments = bytes_of(at(event))},
+          [&] { return call.record_event(event, handle_); });
+    times_[queued_] = event;
+    return queued_;
+}
+
+double CudaStream::seconds_between(Ticket begin, Ticket end) const {
+    enter();
+    const std::lock_guard lock(mutex_);
+    const auto from = times_.find(begin), to = times_.find(end);
+    if (from == times_.end() || to == times_.end()) return 0;  // too long ago
+    float ms = 0;
+    gpu_.driver().check(gpu_.driver().call().elapsed(&ms, from->second, to->second),
+                        "cuEventElapsedTime");
+    return ms * 1e-3;
+}
+
+}  // namespace megjit::cuda

@@ -1,0 +1,105 @@
+#include "codegen/op_kernel.h"
+
+#include "codegen/strides.h"
+
+namespace megjit::codegen {
+namespace {
+
+using namespace runtime;
+
+int64_t row_elements(const KernelSpec& spec) {
+    int64_t count = 1;
+    for (size_t i = spec.extents.size() - static_cast<size_t>(spec.reduced);
+         i < spec.extents.size(); ++i)
+        count *= spec.extents[i];
+    return count;
+}
+
+BoundKernel reduction_kernel(const OpCall& call, const Type& output) {
+    const Type& input = call.inputs[0];
+    const uint32_t reduced = reduced_axes(call);
+    const std::vector<int64_t> strides = dense_strides(input);
+    KernelSpec spec;
+    spec.inputs = {{.dtype = input.dtype}};
+    spec.outputs = {{.dtype = output.dtype}};
+    const auto add_axis = [&](int axis) {
+        spec.extents.push_back(input.shape[axis]);
+        spec.inputs[0].strides.push_back(strides[static_cast<size_t>(axis)]);
+    };
+    for (int axis = 0; axis < input.rank(); ++axis)
+        if (!(reduced >> axis & 1u)) add_axis(axis);
+    const size_t kept = spec.extents.size();
+    for (int axis = 0; axis < input.rank(); ++axis)
+        if (reduced >> axis & 1u) add_axis(axis);
+    spec.reduced = static_cast<int>(spec.extents.size() - kept);
+    spec.outputs[0].strides.assign(spec.extents.size(), 0);
+    int64_t step = 1;
+    for (size_t i = kept; i-- > 0; step *= spec.extents[i]) spec.outputs[0].strides[i] = step;
+    const int arg = spec.program.input(0, compute_type(input.dtype));
+    spec.results = {add_reduction(spec, *call.op.reduction, arg, output.dtype)};
+    return bind(std::move(spec));
+}
+
+// Every element of the result is one of the operand's, which `strides` find.
+BoundKernel copy_kernel(const Type& input, const std::vector<int64_t>& strides,
+                        const Type& output) {
+    KernelSpec spec;
+    spec.inputs = {{.dtype = input.dtype}};
+    spec.outputs = {{.dtype = output.dtype}};
+    const std::vector<int64_t> to = dense_strides(output);
+    for (int axis : memory_order(output.layout, output.rank())) {
+        spec.extents.push_back(output.shape[axis]);
+        spec.inputs[0].strides.push_back(strides[static_cast<size_t>(axis)]);
+        spec.outputs[0].strides.push_back(to[static_cast<size_t>(axis)]);
+    }
+    spec.results = {spec.program.input(0, compute_type(input.dtype))};
+    return bind(std::move(spec));
+}
+
+BoundKernel transpose_kernel(const OpCall& call, const Type& output) {
+    const std::vector<int64_t> from = dense_strides(call.inputs[0]);
+    std::vector<int64_t> strides;
+    for (int64_t axis : std::get<std::vector<int64_t>>(call.attrs[0]))
+        strides.push_back(from[static_cast<size_t>(axis)]);
+    return copy_kernel(call.inputs[0], strides, output);
+}
+
+}  // namespace
+
+int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result) {
+    Expr value(&spec.program, arg);
+    const bool divides = kind == Reduce::mean && value.type() != ScalarType::f32;
+    if (divides) kind = Reduce::sum;  // integers are added exactly
+    const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;
+    if (value.type() == ScalarType::b1 && !keeps_bool) value = to_type(value, ScalarType::i32);
+    const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
+    const ScalarType type = is_place ? ScalarType::i32 : value.type();
+    const int at_input = static_cast<int>(spec.inputs.size() + spec.reductions.size());
+    spec.reductions.push_back({kind, value.id()});
+    Expr reduced(&spec.program, spec.program.input(at_input, type));
+    if (divides)
+        reduced =
+            to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements(spec)));
+    return narrow(reduced, result).id();
+}
+
+std::optional<BoundKernel> kernel_of(const OpCall& call, std::span<const Type> outputs) {
+    if (outputs.size() != 1 || outputs[0].dtype == DType::c64) return {};
+    for (const Type& input : call.inputs)
+        if (input.dtype == DType::c64) return {};
+    const Type& output = outputs[0];
+    if (call.op.is_elementwise()) return elementwise_kernel(call, output);
+    if (call.inputs.empty()) return {};
+    const Type& input = call.inputs[0];
+    if (call.op.reduction) {
+        if (input.layout == Layout::row_major) return reduction_kernel(call, output);
+        return {};
+    }
+    if (call.op.access == Access::permuted) return transpose_kernel(call, output);
+    if (call.op.access == Access::broadcast)
+        return copy_kernel(
+            input, broadcast_strides(input.shape, dense_strides(input), output.shape), output);
+    return {};
+}
+
+}  // namespace megjit::codegen

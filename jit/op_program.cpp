@@ -1,0 +1,89 @@
+#include "jit/op_program.h"
+
+#include <algorithm>
+
+#include "jit/passes/passes.h"
+#include "jit/program_layout.h"
+#include "runtime/dispatch.h"
+
+namespace megjit::jit {
+namespace {
+
+class OpProgram final : public runtime::Executable {
+public:
+    OpProgram(PreparedGraph prepared, runtime::Device& device)
+        : prepared_(std::move(prepared)),
+          layout_(lay_out(prepared_, plan_buffers(prepared_, {}, false))) {
+        for (const ProgramLayout::Operand& operand : layout_.operands) {
+            if (operand.place != memory::Place::kConstant) continue;
+            TensorRef& constant = constants_[operand.source];
+            if (!constant)
+                constant = runtime::copied_to(
+                    prepared_.graph.producer(static_cast<ValueId>(operand.source)).constant,
+                    device);
+        }
+    }
+
+    // Does each output of the op have a place of its own?
+    bool is_sound() const {
+        using From = ProgramLayout::Output::From;
+        for (size_t i = 0; i < layout_.outputs.size(); ++i)
+            if (layout_.outputs[i].from != From::result || layout_.outputs[i].index != i)
+                return false;
+        return true;
+    }
+
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        std::vector<void*> operands;
+        operands.reserve(layout_.operands.size());
+        for (const ProgramLayout::Operand& operand : layout_.operands)
+            operands.push_back(
+                static_cast<std::byte*>(start_of(operand, inputs, outputs, workspace)) +
+                operand.offset);
+        for (const ProgramLayout::Step& step : layout_.steps) {
+            void* const* own = operands.data() + step.first_operand;
+            if (step.is_copy) stream.copy(own[1], own[0], step.copy_bytes);
+            else
+                prepared_.nodes[step.node].executable->enqueue(
+                    stream, own, own + step.inputs,
+                    static_cast<std::byte*>(workspace) + step.workspace);
+        }
+    }
+    size_t workspace_bytes() const override { return layout_.arena_bytes; }
+
+private:
+    void* start_of(const ProgramLayout::Operand& operand, void* const* inputs, void* const* outputs,
+                   void* workspace) const {
+        switch (operand.place) {
+            case memory::Place::kInput: return inputs[operand.source];
+            case memory::Place::kOutput: return outputs[operand.source];
+            case memory::Place::kConstant: return constants_.at(operand.source)->data();
+            default: return workspace;
+        }
+    }
+
+    PreparedGraph prepared_;
+    ProgramLayout layout_;
+    std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
+};
+
+}  // namespace
+
+std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
+                                                      const runtime::OpCall& call) {
+    Graph graph;
+    graph.set_device(device);
+    Node node{.kind = NodeKind::op, .op = &call.op, .attrs = call.attrs};
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+        node.inputs.push_back(graph.add_input(call.inputs[i], static_cast<int>(i)));
+    graph.outputs = graph.add(std::move(node), runtime::infer(call));
+    const PipelineOptions options{.opt_level = 3, .device = &device};
+    graph = drop_dead(fuse(fold_constants(expand(graph, options)), options));
+    for (const Node& made : graph.nodes())
+        if (made.op == &call.op) return nullptr;
+    auto program = std::make_shared<const OpProgram>(prepare(std::move(graph), {}, false), device);
+    return program->is_sound() ? program : nullptr;
+}
+
+}  // namespace megjit::jit

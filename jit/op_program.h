@@ -1,0 +1,15 @@
+// jit/op_program.h -- one op as generated kernels of the simpler ops that it is made of.
+// For devices that have no kernel of their own for it.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device.h"
+
+namespace megjit::jit {
+
+// Its workspace is the arena of what lies between the kernels. Null where the op is made of none.
+std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
+                                                      const runtime::OpCall& call);
+
+}  // namespace megjit::jit
