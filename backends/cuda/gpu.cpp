@@ -98,6 +98,11 @@ void Gpu::make_current() const {
     driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent");
 }
 
+Context Gpu::context() const {
+    make_current();
+    return context_;
+}
+
 Gpu::Memory Gpu::memory() const {
     make_current();
     Memory memory;

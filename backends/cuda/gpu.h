@@ -50,6 +50,7 @@ public:
     // A context is current to a thread: called before the driver is, by whoever calls it.
     // DeviceError in a child of fork(), where no GPU can be used that the parent used.
     void make_current() const;
+    Context context() const;
 
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;

@@ -71,7 +71,11 @@ nb::list nvidia_libraries() {
 void bind_kernels(nb::module_& m) {
     runtime::set_interrupt_check(check_signals);
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&finish_compiling));
-    m.def("copy_bandwidth", &runtime::copy_bandwidth, nb::call_guard<runtime::WithoutHostLock>());
+    m.def("copy_bandwidth", [](const std::string& device) {
+        runtime::Device& place = device_named(device);
+        const runtime::WithoutHostLock release;
+        return runtime::copy_bandwidth(place);
+    }, nb::arg("device") = "");
     // A kernel from its text, as dumps have it; gives the compiler's name and readable code.
     m.def("compile_kernel", [](const std::string& text) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));

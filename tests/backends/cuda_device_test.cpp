@@ -1,0 +1,183 @@
+// A GPU, or an emulated one (the variables of tests/CMakeLists.txt name its driver): what a device
+// promises, graphs, faults and failures.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "backends/cpu/cpu_device.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/nvrtc/compiler.h"
+#include "codegen/compiler.h"
+#include "jit/op_program.h"
+#include "memory/caching_allocator.h"
+#include "runtime/dispatch.h"
+#include "runtime/host_view.h"
+#include "runtime/ops/builders.h"
+
+namespace megjit::cuda { namespace {
+
+using namespace runtime;
+
+class CudaDeviceTest : public testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        static const bool once = [] {
+            register_all_ops();
+            register_device(
+                std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
+            for (auto& found : find_gpus({.make_allocator = &memory::make_caching_allocator,
+                                          .expand = &jit::op_program}))
+                register_device(std::move(found));
+            return true;
+        }();
+        (void)once;
+    }
+    void SetUp() override {
+        if (all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    }
+
+    static Device& gpu(int index = 0) { return find_device(cat("gpu", index, ":0")); }
+
+    static TensorRef counted(Device& device, int64_t n) {
+        std::vector<float> numbers(static_cast<size_t>(n));
+        std::iota(numbers.begin(), numbers.end(), 0.0f);
+        return tensor_from_host(device, {.shape = {n}}, numbers.data());
+    }
+
+    static std::vector<float> values_of(const TensorRef& tensor) {
+        const HostView view(tensor);
+        return {view.as<float>(), view.as<float>() + tensor->type().numel()};
+    }
+};
+
+using CudaDeviceDeathTest = CudaDeviceTest;  // of an emulated card
+
+TEST_F(CudaDeviceDeathTest, TheHostCannotTouchItsMemory) {
+    const TensorRef x = counted(gpu(), 100);
+    EXPECT_DEATH(static_cast<void>(*static_cast<volatile float*>(x->data())), "");
+}
+
+TEST_F(CudaDeviceTest, WorkRunsInTheOrderInWhichItIsQueued) {
+    TensorRef x = counted(gpu(), 1000), sum = x;
+    for (int i = 0; i < 200; ++i) sum = build::add(sum, x);
+    const std::vector<float> values = values_of(sum);
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], 201.0f * static_cast<float>(i));
+}
+
+TEST_F(CudaDeviceTest, MemoryIsUsedAgainOnlyByWhatIsQueuedLater) {
+    std::vector<TensorRef> kept;
+    for (int i = 0; i < 300; ++i) {
+        const TensorRef x = counted(gpu(), 5000);
+        const TensorRef gone = build::mul(x, 3.0);
+        kept.push_back(build::add(gone, static_cast<double>(i)));
+    }
+    for (size_t i = 0; i < kept.size(); ++i)
+        ASSERT_EQ(values_of(kept[i])[4999], 3 * 4999.0f + static_cast<float>(i));
+}
+
+TEST_F(CudaDeviceTest, PagesGoBackWhenNothingUsesThemAnyMore) {
+    TensorRef sum = counted(gpu(), 1 << 18);
+    for (int i = 0; i < 20; ++i) {
+        sum = build::add(sum, 1.0);
+        gpu().allocator().trim();
+    }
+    EXPECT_EQ(values_of(sum)[5], 25.0f);
+}
+
+TEST_F(CudaDeviceTest, AStreamWaitsForAnother) {
+    std::vector<float> back(1 << 16);
+    for (int i = 0; i < 50; ++i) {
+        const TensorRef x = build::add(counted(gpu(), 1 << 16), static_cast<double>(i));
+        Stream &work = gpu().stream(), &copies = gpu().copy_stream();
+        copies.wait(work, work.record());
+        copies.download(back.data(), x->data(), back.size() * sizeof(float));
+        copies.synchronize();
+        ASSERT_EQ(back[100], 100.0f + static_cast<float>(i));
+    }
+}
+
+TEST_F(CudaDeviceTest, ValuesGoFromDeviceToDevice) {
+    const TensorRef there = copied_to(build::mul(counted(gpu(0), 10), 2.0), gpu(1));
+    EXPECT_EQ(&there->device(), &gpu(1));
+    EXPECT_EQ(values_of(build::add(there, 1.0))[9], 19.0f);
+}
+
+TEST_F(CudaDeviceTest, OperandsOnTwoDevicesAreAnError) {
+    EXPECT_THROW(build::add(counted(gpu(0), 3), counted(gpu(1), 3)), UserError);
+    EXPECT_THROW(build::add(counted(gpu(0), 3), counted(host_device(), 3)), UserError);
+}
+
+class LostWork : public CudaDeviceTest {
+protected:
+    static TensorRef out_of_range(const TensorRef& x) {
+        const int32_t place = 77;
+        const TensorRef index = tensor_from_host(gpu(), {DType::i32, {1}}, &place);
+        return build::op("index_get", {x, index}, {std::vector<int64_t>{0}});
+    }
+};
+
+TEST_F(LostWork, TheFirstReadTellsOfIt) {
+    const TensorRef x = counted(gpu(), 10), lost = out_of_range(x), after = build::add(x, 1.0);
+    EXPECT_THROW(values_of(after), UserError);
+    EXPECT_THROW(values_of(lost), UserError);
+    EXPECT_THROW(build::add(lost, 1.0), UserError);
+    EXPECT_THROW(values_of(after), UserError);  // it was queued before anybody knew
+}
+
+TEST_F(LostWork, WhatCameBeforeAndWhatComesAfterIsWhole) {
+    const TensorRef x = build::mul(counted(gpu(), 10), 2.0), lost = out_of_range(x);
+    EXPECT_THROW(values_of(lost), UserError);
+    EXPECT_EQ(values_of(x)[4], 8.0f);
+    EXPECT_EQ(values_of(build::add(x, 1.0))[4], 9.0f);
+}
+
+TEST_F(CudaDeviceTest, AChildOfAForkIsToldThatItCannotUseIt) {
+    const TensorRef x = counted(gpu(), 10);
+    EXPECT_EXIT(
+        {
+            try {
+                values_of(x);
+            } catch (const DeviceError&) { _exit(7); }
+            _exit(0);
+        },
+        testing::ExitedWithCode(7), "");
+}
+
+// ---- repeated work
+
+class Repeated : public CudaDeviceTest {
+protected:
+    // x * factor + 1, in two kernels.
+    TensorRef step(const TensorRef& x, const TensorRef& factor) {
+        TensorRef result;
+        gpu().stream().repeat(kept_, [&] { result = build::add(build::mul(x, factor), one_); });
+        return result;
+    }
+    TensorRef one_;
+    std::unique_ptr<Stream::Kept> kept_;
+};
+
+TEST_F(Repeated, GivesTheSameOnOtherOperands) {
+    one_ = counted(gpu(), 1);  // 0
+    std::vector<TensorRef> results, factors;
+    const TensorRef x = counted(gpu(), 1000);
+    for (int i = 0; i < 10; ++i) {
+        factors.push_back(build::add(counted(gpu(), 1), static_cast<double>(i)));
+        results.push_back(step(x, factors.back()));
+    }
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(values_of(results[i])[999], 999.0f * i) << i;
+}
+
+TEST_F(Repeated, TakesOtherWorkToo) {
+    for (int i = 0; i < 6; ++i) {
+        const TensorRef x = counted(gpu(), 100 + 300 * (i % 3));
+        TensorRef sum = x;
+        gpu().stream().repeat(kept_, [&] {
+            for (int k = 0; k < 1 + i % 2; ++k) sum = build::add(sum, x);
+        });
+        EXPECT_EQ(values_of(sum)[99], 99.0f * (2 + i % 2)) << i;
+    }
+}
+
+}}  // namespace megjit::cuda
