@@ -9,6 +9,7 @@
 #include "python/bindings/handle.h"
 #include "runtime/bandwidth.h"
 #include "runtime/interrupt.h"
+#include "runtime/nvidia_libraries.h"
 
 namespace megjit::python {
 namespace {
@@ -53,6 +54,18 @@ void finish_compiling() {
     codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 100 : 5000));
 }
 
+// Name, version as the library counts and as text, where it lies, why there is none.
+nb::list nvidia_libraries() {
+    nb::list rows;
+    for (const runtime::NvidiaLibrary library : runtime::kNvidiaLibraries) {
+        const runtime::FoundLibrary& found = runtime::find_library(library);
+        const std::string_view name = runtime::name_of(library);
+        rows.append(nb::make_tuple(nb::str(name.data(), name.size()), found.version,
+                                   found.version_text, found.path, found.why_not));
+    }
+    return rows;
+}
+
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
@@ -68,6 +81,7 @@ void bind_kernels(nb::module_& m) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
         return std::pair(made->backend, made->source());
     }, nb::arg("text"), nb::call_guard<runtime::WithoutHostLock>());
+    m.def("nvidia_libraries", &nvidia_libraries);
     m.def("cache_info", &cache_info);
     m.def("cache_clear", [] { return cache().clear(); });
     m.def("cache_verify", [] {
