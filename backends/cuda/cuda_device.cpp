@@ -9,6 +9,16 @@
 #include "runtime/error.h"
 
 namespace megjit::cuda {
+
+// One line a file of kernels.
+void register_copy_kernels();
+void register_index_kernels();
+void register_linalg_kernels();
+void register_pool_kernels();
+void register_quantized_conv_kernels();
+void register_random_kernels();
+void register_sort_kernels();
+
 namespace {
 
 using namespace runtime;
@@ -16,6 +26,16 @@ using namespace runtime;
 std::map<std::string, Prepare, std::less<>>& kernels() {
     static std::map<std::string, Prepare, std::less<>> table;
     return table;
+}
+
+void register_all_kernels() {
+    register_copy_kernels();
+    register_index_kernels();
+    register_linalg_kernels();
+    register_pool_kernels();
+    register_quantized_conv_kernels();
+    register_random_kernels();
+    register_sort_kernels();
 }
 
 // Pages go back when nothing that was queued can still use them.
@@ -94,6 +114,7 @@ std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
 
 std::vector<std::unique_ptr<Device>> find_gpus(const Services& services) {
     std::vector<std::unique_ptr<Device>> devices;
+    register_all_kernels();
     static const CudaDriver* driver = []() -> CudaDriver* {
         try {
             return new CudaDriver;  // never closed
