@@ -57,6 +57,7 @@ private:
     void allocate_arenas();
     void resolve_operands();
     void start_profile();
+    void find_waits();
     void bind(std::span<const TensorRef> inputs);
     const TensorRef& input(const Call& call, size_t slot) const;
     void take_inputs(Call& call);
@@ -78,9 +79,13 @@ private:
     runtime::Device& device_;
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_;
+    // By step: it overwrites what the caller keeps if the run fails, and what was queued before may
+    // fail.
+    std::vector<bool> waits_for_checks_;
+    std::unique_ptr<runtime::Stream::Kept> kept_;
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     void* arena_ = nullptr;
-    std::unique_ptr<std::byte[]> host_arena_;
+    std::shared_ptr<std::byte[]> host_arena_;
     std::vector<TensorRef> bound_;  // what the prologue gave
     std::vector<uint64_t> bound_ids_;  // of the tensors that it read
     // When the last profiled run and its steps began and ended.

@@ -39,6 +39,10 @@ constexpr Switch kSwitches[] = {
      "folder of the kernel compilers' plug-ins; default: the package's folder"},
     {"MEGJIT_NVRTC",
      "path of libnvrtc.so; default: the loader's path, the nvidia-cuda-nvrtc package, /usr/local/cuda*"},
+    {"MEGJIT_CUDNN",
+     "path of libcudnn.so.9; default: the loader's path, the nvidia-cudnn-cu13 package, /usr/local/cuda*"},
+    {"MEGJIT_CUBLASLT",
+     "path of libcublasLt.so; default: the loader's path, the nvidia-cublas package, /usr/local/cuda*"},
     {"MEGJIT_ISA",
      "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_EMULATED_GPUS",
@@ -73,6 +77,8 @@ Debug load() {
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
     debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
     debug.nvrtc = read("MEGJIT_NVRTC");
+    debug.cudnn = read("MEGJIT_CUDNN");
+    debug.cublaslt = read("MEGJIT_CUBLASLT");
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");
     debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // of a list, "4,2", the first

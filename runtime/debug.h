@@ -25,6 +25,8 @@ struct Debug {
     std::string cache_dir;  // MEGJIT_CACHE_DIR
     std::string plugin_dir;  // MEGJIT_PLUGIN_DIR
     std::string nvrtc;  // MEGJIT_NVRTC
+    std::string cudnn;  // MEGJIT_CUDNN
+    std::string cublaslt;  // MEGJIT_CUBLASLT
     std::string cuda_driver;  // MEGJIT_CUDA_DRIVER
     std::string isa;  // MEGJIT_ISA; runtime/isa.h reads it once
     int omp_threads = 0;  // OMP_NUM_THREADS

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <mutex>
-#include <set>
 
 #include "runtime/leaf_mutex.h"
 #include "runtime/rematerializer.h"
@@ -15,6 +14,8 @@ namespace {
 struct Registry {
     LeafMutex mutex;
     std::vector<std::unique_ptr<Device>> devices;
+    std::function<void()> discover;
+    std::once_flag discovered;
 };
 Registry& registry() {
     // Never destroyed: tensors that outlive main() still return their memory.
@@ -47,7 +48,7 @@ std::optional<int> take_number(std::string_view& rest) {
 
 bool has_gpu(const std::vector<std::unique_ptr<Device>>& devices) {
     return std::ranges::any_of(
-        devices, [](const auto& device) { return device->info().kind == DeviceKind::gpu; });
+        devices, [](const auto& device) { return device->name().starts_with("gpu"); });
 }
 
 PlaceName parse(std::string_view name, const std::vector<std::unique_ptr<Device>>& devices) {
@@ -74,17 +75,21 @@ PlaceName parse(std::string_view name, const std::vector<std::unique_ptr<Device>
                ErrorKind::value);
 }
 
+bool names_host(std::string_view name) {
+    return name.starts_with("cpu") || name.starts_with("multithread");
+}
+
 [[noreturn]] void refuse_missing(const PlaceName& place, std::string_view name,
                                  const std::vector<std::unique_ptr<Device>>& devices) {
     if (place.kind != "gpu")
         user_error({.what = cat("device: ", name, " is not supported by this build"),
                     .fix = "use a cpu or a gpu"},
                    ErrorKind::runtime);
-    std::set<int> gpus;
-    for (const auto& device : devices)
-        if (device->info().kind == DeviceKind::gpu) gpus.insert(device->info().number);
-    user_error({.what = cat("device: ", name, " does not exist; this machine has ", gpus.size(),
-                            gpus.size() == 1 ? " GPU" : " GPUs")},
+    const auto gpus = std::ranges::count_if(devices, [](const auto& device) {
+        return device->name().starts_with("gpu") && device->name().ends_with(":0");
+    });
+    user_error({.what = cat("device: ", name, " does not exist; this machine has ", gpus,
+                            gpus == 1 ? " GPU" : " GPUs")},
                ErrorKind::runtime);
 }
 
@@ -111,12 +116,22 @@ std::vector<Device*> all_devices() {
     return list;
 }
 
+void discover_later(std::function<void()> discover) { registry().discover = std::move(discover); }
+
+void discover_devices() {
+    std::call_once(registry().discovered, [] {
+        if (registry().discover) registry().discover();
+    });
+}
+
 std::string physical_name(std::string_view name) {
+    if (!names_host(name)) discover_devices();
     const std::lock_guard lock(registry().mutex);
     return parse(name, registry().devices).text();
 }
 
 Device& find_device(std::string_view name) {
+    if (!names_host(name)) discover_devices();
     std::unique_ptr<Device> made;  // without the lock, and then looked for again
     for (;;) {
         Device* sibling = nullptr;

@@ -94,6 +94,10 @@ public:
     virtual Stream& stream() { return inline_stream(); }
     // For copies that run beside the work of stream().
     virtual Stream& copy_stream() { return stream(); }
+    // Memory of the host that copies on its streams reach without a detour.
+    virtual std::shared_ptr<std::byte[]> host_memory(size_t bytes) {
+        return std::make_shared_for_overwrite<std::byte[]>(bytes);
+    }
     // May the host read and write its memory?
     virtual bool is_host() const { return true; }
     // Throws UserError when the device has no kernel for these types.
@@ -125,7 +129,11 @@ void* allocate(Device& device, size_t bytes);
 // made.
 void register_device(std::unique_ptr<Device> device);
 Device& host_device();
-std::vector<Device*> all_devices();
+std::vector<Device*> all_devices();  // that are known
+// Runs once, at the first question for anything but the host: it registers what takes a while to
+// find, such as a driver and its GPUs.
+void discover_later(std::function<void()> discover);
+void discover_devices();
 
 // Users name a place by a kind (cpu, gpu, ...), a number or "x" for the first one, and perhaps a
 // stream: "gpu0", "xpux", "gpu1:2". "cuda" means gpu, "xpu" a GPU where there is one and else the

@@ -92,7 +92,8 @@ MEGJIT_ANYWHERE double log_of(double x) {
 MEGJIT_ANYWHERE double exp_of(double x) {
     if (x < -745.2) return 0;
     if (x > 709.8) return from_bits(int64_t{0x7FF} << 52);
-    const double n = round_down(x * 0x1.71547652b82fep+0 + 0.5), r = (x - n * kLn2High) - n * kLn2Low;
+    const double n = round_down(x * 0x1.71547652b82fep+0 + 0.5),
+                 r = (x - n * kLn2High) - n * kLn2Low;
     double y = 1;  // Taylor's series
     for (int k = 14; k >= 1; --k) y = 1 + y * r / k;
     const int64_t half = static_cast<int64_t>(n) / 2, rest = static_cast<int64_t>(n) - half;

@@ -24,7 +24,9 @@ public:
         return static_cast<Ticket>(std::chrono::steady_clock::now().time_since_epoch() /
                                    std::chrono::nanoseconds(1));
     }
-    double seconds_at(Ticket time) const override { return static_cast<double>(time) * 1e-9; }
+    double seconds_between(Ticket begin, Ticket end) const override {
+        return static_cast<double>(end - begin) * 1e-9;
+    }
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -48,9 +50,23 @@ public:
     // What the work that is queued next by this thread belongs to, for errors: "conv2d", "x.py:4".
     virtual void name_next(std::string_view op, const std::string& where) { (void)op, (void)where; }
 
-    // Queues a look at the clock, seen by seconds_at() once it is past.
+    // Is what was queued behind a failure left out? If not it runs, on wrong values, and is lost
+    // all the same: who overwrites what must survive waits first for what may fail.
+    virtual bool stops_at_failure() const { return true; }
+
+    // Queues a look at the clock; once both are past, the seconds between two of them.
     virtual Ticket record_time() = 0;
-    virtual double seconds_at(Ticket time) const = 0;
+    virtual double seconds_between(Ticket begin, Ticket end) const = 0;
+
+    // Queues what `queue` queues on this stream, and nothing on others. Whoever does that again and
+    // again, on the same addresses or on other ones, holds in `kept` what the stream made of it.
+    struct Kept {
+        virtual ~Kept() = default;
+    };
+    virtual void repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) {
+        (void)kept;
+        queue();
+    }
 };
 
 // Runs at once, on the host.

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "backends/cuda/generated_kernel.h"
-#include "backends/cuda/host_product.h"
+#include "backends/cuda/product_kernel.h"
 #include "codegen/compiler.h"
 #include "codegen/op_kernel.h"
 #include "runtime/error.h"
@@ -70,6 +70,7 @@ void register_kernel(std::string_view op, Prepare prepare) {
 CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int stream)
     : gpu_(std::move(gpu)),
       services_(services),
+      card_(describe_card(gpu_->driver(), gpu_->ordinal())),
       name_(cat("gpu", gpu_->ordinal(), ":", stream)),
       stream_(*gpu_, name_),
       copy_stream_(*gpu_, name_),
@@ -100,8 +101,10 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
     }
     if (call.op.expand)
         if (auto executable = services_.expand(*this, call)) return executable;
-    if (gpu_->driver().emulation()) return host_product(*gpu_, call, outputs);
+    std::string why;
+    if (auto product = product_kernel(*gpu_, card_, call, outputs, &why)) return product;
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", types_of(call.inputs)),
+                .why = why,
                 .fix = "compute it on the CPU: x.to('cpu0')"},
                ErrorKind::type);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cuda/products/product.h"
+#include "backends/cuda/stream_graph.h"
 #include "runtime/error.h"
 
 namespace megjit::cuda {
@@ -25,15 +27,14 @@ constexpr size_t kMostWorks = 4096;  // queued at a time; then the host waits fo
 constexpr int kFaults = 1024;
 constexpr size_t kTimesKept = size_t{1} << 16;
 
-// What the work that this thread queues next is for, and where it tells of a wrong value.
-struct Next {
-    std::string op = {}, where = {};
-    int fault = -1;
-    Tell tell = {};
-};
-thread_local Next next;
-
 Address at(const void* p) { return reinterpret_cast<Address>(p); }
+
+template <class... Numbers>
+std::vector<std::byte> bytes_of(Numbers... numbers) {
+    const uint64_t all[] = {static_cast<uint64_t>(numbers)...};
+    const auto* begin = reinterpret_cast<const std::byte*>(all);
+    return {begin, begin + sizeof all};
+}
 
 // After these the context does no more work.
 bool is_fatal(Result result) {
@@ -58,20 +59,32 @@ std::exception_ptr named(const std::exception_ptr& error, const std::string& op,
 
 }  // namespace
 
-CudaStream::CudaStream(Gpu& gpu, std::string device) : gpu_(gpu), device_(std::move(device)) {
-    const Functions& call = gpu.driver().call();
-    gpu.make_current();
-    gpu.driver().check(call.create_stream(&handle_, kNonBlockingStream), "cuStreamCreate");
-    void* faults = nullptr;
-    gpu.driver().check(call.allocate_host(&faults, kFaults * sizeof(Fault), 0), "cuMemHostAlloc");
-    faults_ = static_cast<Fault*>(faults);
-    for (int i = kFaults; i-- > 0;) free_faults_.push_back(i);
+// What the work that this thread queues next is for, and where it tells of a wrong value.
+thread_local CudaStream::Work CudaStream::next;
+
+CudaStream::CudaStream(Gpu& gpu, std::string device) : gpu_(gpu), device_(std::move(device)) {}
+
+// Before every call of the driver: made at the first use, so that a process that forks before it
+// keeps the GPU for its children.
+void CudaStream::enter() const {
+    gpu_.make_current();
+    std::call_once(made_, [this] {
+        const Functions& call = gpu_.driver().call();
+        gpu_.driver().check(call.create_stream(&handle_, kNonBlockingStream), "cuStreamCreate");
+        void* faults = nullptr;
+        gpu_.driver().check(call.allocate_host(&faults, kFaults * sizeof(Fault), 0),
+                            "cuMemHostAlloc");
+        faults_ = static_cast<Fault*>(faults);
+        for (int i = kFaults; i-- > 0;) free_faults_.push_back(i);
+    });
 }
 
 CudaStream::~CudaStream() try {
+    if (!handle_) return;
     gpu_.make_current();
     const Functions& call = gpu_.driver().call();
     call.synchronize_stream(handle_);
+    libraries_.reset();
     for (const Marker& marker : markers_) call.destroy_event(marker.event);
     for (Event event : spare_events_) call.destroy_event(event);
     for (const auto& [ticket, event] : times_) call.destroy_event(event);
@@ -86,19 +99,28 @@ void CudaStream::refuse_dead() const {
     if (dead_) std::rethrow_exception(dead_);
 }
 
-// Notes work that the driver took, or throws.
-Ticket CudaStream::queued(Result result, const char* call) {
-    Next given = std::exchange(next, {});
-    if (result != 0 && given.fault >= 0) free_faults_.push_back(given.fault);
-    if (is_fatal(result)) die(result, call, queued_ + 1);
-    gpu_.driver().check(result, call);
-    works_.push_back({++queued_, std::move(given.op), std::move(given.where), given.fault,
-                      std::move(given.tell)});
+void CudaStream::queue(const Piece& piece, const std::function<Result()>& queue) {
+    refuse_dead();
+    Work work = next;  // an op may queue several pieces
+    next.fault = -1;
+    next.tell = {};
+    if (graph_) return graph_->add(piece, std::move(work), queue);
+    const Result result = queue();
+    if (result != 0 && work.fault >= 0) free_faults_.push_back(work.fault);
+    if (result != 0) refuse(result, piece.call);
+    note(std::move(work));
+}
+
+// Work that the driver took.
+Ticket CudaStream::note(Work work) {
+    work.ticket = ++queued_;
+    works_.push_back(std::move(work));
     if (queued_ % kMarkEvery == 0) event_at(queued_);
-    while (!markers_.empty() && gpu_.driver().call().query_event(markers_.front().event) == 0)
+    const Functions& call = gpu_.driver().call();
+    while (!markers_.empty() && call.query_event(markers_.front().event) == 0)
         retire(markers_.front().ticket);
     if (works_.size() > kMostWorks) {
-        gpu_.driver().call().synchronize_event(markers_.front().event);
+        call.synchronize_event(markers_.front().event);
         retire(markers_.front().ticket);
     }
     return queued_;
@@ -106,67 +128,90 @@ Ticket CudaStream::queued(Result result, const char* call) {
 
 void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
                         size_t bytes) {
-    void* extra[] = {kParameterBuffer, const_cast<void*>(parameters), kParameterBytes, &bytes,
-                     kParameterEnd};
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    queued(gpu_.driver().call().launch(kernel.function(), size.grid[0], size.grid[1], size.grid[2],
-                                       size.block[0], size.block[1], size.block[2],
-                                       size.shared_bytes, handle_, nullptr, extra),
-           "cuLaunchKernel");
+    const auto* begin = static_cast<const std::byte*>(parameters);
+    const Piece piece{.call = "cuLaunchKernel",
+                      .function = kernel.function(),
+                      .size = size,
+                      .arguments = {begin, begin + bytes}};
+    queue(piece, [&] {
+        void* extra[] = {kParameterBuffer, const_cast<void*>(parameters), kParameterBytes, &bytes,
+                         kParameterEnd};
+        return gpu_.driver().call().launch(
+            kernel.function(), size.grid[0], size.grid[1], size.grid[2], size.block[0],
+            size.block[1], size.block[2], size.shared_bytes, handle_, nullptr, extra);
+    });
 }
 
+// Each call is another one: a graph cannot take it for one that it has.
 void CudaStream::call(std::function<void()> work) {
     struct Task {
         CudaStream* stream;
         std::function<void()> work;
         Work name;
     };
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    auto task =
-        std::make_unique<Task>(Task{this, std::move(work), {queued_ + 1, next.op, next.where}});
-    const Result result = gpu_.driver().call().launch_host(handle_, [](void* data) {
-        const std::unique_ptr<Task> task(static_cast<Task*>(data));
-        {
-            const std::lock_guard lock(task->stream->mutex_);
-            if (task->stream->has_failed_) return;  // its operands are lost
-        }
-        try {
-            task->work();
-        } catch (...) {
-            const std::lock_guard lock(task->stream->mutex_);
-            task->stream->fail(task->name, std::current_exception());
-        }
-    }, task.get());
-    if (result == 0) static_cast<void>(task.release());
-    queued(result, "cuLaunchHostFunc");
+    Work name{.ticket = queued_ + 1, .op = next.op, .where = next.where};
+    queue(Piece{.call = "cuLaunchHostFunc", .arguments = bytes_of(++calls_)}, [&] {
+        auto task = std::make_unique<Task>(Task{this, std::move(work), std::move(name)});
+        const Result result = gpu_.driver().call().launch_host(handle_, [](void* data) {
+            const std::unique_ptr<Task> task(static_cast<Task*>(data));
+            {
+                const std::lock_guard lock(task->stream->lost_mutex_);
+                if (task->stream->has_failed_) return;  // its operands are lost
+            }
+            try {
+                task->work();
+            } catch (...) { task->stream->fail(task->name, std::current_exception()); }
+        }, task.get());
+        if (result == 0) static_cast<void>(task.release());
+        return result;
+    });
+}
+
+void CudaStream::run_library(const Product* product, std::span<const Address> inputs,
+                             std::span<const Address> outputs, Address workspace,
+                             const std::function<void(LibraryStream&)>& queue_work) {
+    enter();
+    const std::lock_guard lock(mutex_);
+    if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
+    Piece piece{.call = "a library's call", .arguments = bytes_of(at(product), workspace)};
+    for (const std::span<const Address> list : {inputs, outputs}) {
+        const auto bytes = std::as_bytes(list);
+        piece.arguments.insert(piece.arguments.end(), bytes.begin(), bytes.end());
+    }
+    queue(piece, [&] {
+        queue_work(*libraries_);
+        return Result{0};
+    });
 }
 
 Address CudaStream::fault_of_next(Tell tell) {
+    enter();
     std::unique_lock lock(mutex_);
     refuse_dead();
-    while (free_faults_.empty()) {
-        lock.unlock();
+    next.tell = std::move(tell);
+    next.fault = graph_ ? graph_->known_fault() : -1;
+    while (next.fault < 0 && free_faults_.empty()) {
         wait_until_idle();
-        lock.lock();
         retire(queued_);
     }
-    next.fault = free_faults_.back();
-    next.tell = std::move(tell);
-    free_faults_.pop_back();
-    faults_[next.fault] = {};
+    if (next.fault < 0) {
+        next.fault = free_faults_.back();
+        free_faults_.pop_back();
+        faults_[next.fault] = {};
+    }
     return at(&faults_[next.fault]);
 }
 
 void CudaStream::clear(Address address, size_t bytes) {
     if (bytes == 0) return;
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    queued(gpu_.driver().call().fill(address, 0, bytes, handle_), "cuMemsetD8Async");
+    queue(Piece{.call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes)},
+          [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
 }
 
 CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
@@ -193,27 +238,27 @@ void CudaStream::name_next(std::string_view op, const std::string& where) {
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    queued(gpu_.driver().call().copy(at(to), at(from), bytes, handle_), "cuMemcpyDtoDAsync");
+    queue(Piece{.call = "cuMemcpyDtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+          [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
 // The driver stages memory that it did not allocate itself before it returns.
 void CudaStream::upload(void* to, const void* from, size_t bytes, bool) {
     if (bytes == 0) return;
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    queued(gpu_.driver().call().upload(at(to), from, bytes, handle_), "cuMemcpyHtoDAsync");
+    queue(Piece{.call = "cuMemcpyHtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+          [&] { return gpu_.driver().call().upload(at(to), from, bytes, handle_); });
 }
 
 void CudaStream::download(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    queued(gpu_.driver().call().download(to, at(from), bytes, handle_), "cuMemcpyDtoHAsync");
+    queue(Piece{.call = "cuMemcpyDtoHAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+          [&] { return gpu_.driver().call().download(to, at(from), bytes, handle_); });
 }
 
 void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
@@ -221,15 +266,15 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
     auto& source = dynamic_cast<CudaStream&>(other);
     Event event = nullptr;
     {
-        source.gpu_.make_current();
+        source.enter();
         const std::lock_guard lock(source.mutex_);
         if (ticket <= source.done_) return;
         event = source.event_at(ticket);
     }
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
-    refuse_dead();
-    queued(gpu_.driver().call().wait_event(handle_, event, 0), "cuStreamWaitEvent");
+    queue(Piece{.call = "cuStreamWaitEvent", .arguments = bytes_of(at(event))},
+          [&] { return gpu_.driver().call().wait_event(handle_, event, 0); });
 }
 
 // ---- waiting
@@ -262,8 +307,8 @@ void CudaStream::retire(Ticket ticket) {
         const Work work = std::move(works_.front());
         works_.pop_front();
         if (work.fault < 0) continue;
-        const Fault fault = faults_[work.fault];
-        free_faults_.push_back(work.fault);
+        const Fault fault = std::exchange(faults_[work.fault], {});
+        if (!work.is_of_graph) free_faults_.push_back(work.fault);
         if (fault.kind == 0) continue;
         try {
             work.tell(fault);
@@ -272,14 +317,16 @@ void CudaStream::retire(Ticket ticket) {
 }
 
 void CudaStream::fail(const Work& work, const std::exception_ptr& error) {
+    const std::lock_guard lock(lost_mutex_);
     if (has_failed_) return;  // a consequence of what failed before
     has_failed_ = true;
     lost_.push_back(
         {work.ticket, std::numeric_limits<Ticket>::max(), named(error, work.op, work.where)});
 }
 
-// The driver does not say which work it was; the emulated one does.
-void CudaStream::die(Result result, const char* call, Ticket ticket) {
+// The driver does not say which work it was that failed; the emulated one does.
+void CudaStream::refuse(Result result, const char* call) {
+    if (!is_fatal(result)) gpu_.driver().check(result, call);
     std::string work;
     for (const Work& candidate : works_) {
         if (candidate.ticket <= done_ || candidate.op.empty()) continue;
@@ -298,7 +345,7 @@ void CudaStream::die(Result result, const char* call, Ticket ticket) {
                 work.empty() ? "" : cat("\n  it ran one of: ", work),
                 "\n  fix: restart the process; what was on the GPU is lost")));
     }
-    done_ = std::max(queued_, ticket);
+    done_ = queued_;
     std::rethrow_exception(dead_);
 }
 
@@ -308,7 +355,8 @@ Ticket CudaStream::record() {
 }
 
 void CudaStream::synchronize(Ticket ticket) {
-    gpu_.make_current();
+    if (!handle_) return;
+    enter();
     std::unique_lock lock(mutex_);
     refuse_dead();
     if (ticket > done_) {
@@ -317,9 +365,10 @@ void CudaStream::synchronize(Ticket ticket) {
         const Result result = gpu_.driver().call().synchronize_event(event);
         lock.lock();
         refuse_dead();
-        if (result != 0) die(result, "cuEventSynchronize", ticket);
+        if (result != 0) refuse(result, "cuEventSynchronize");
         retire(ticket);
     }
+    const std::lock_guard failing(lost_mutex_);
     if (!has_failed_ || lost_.back().first > ticket) return;
     has_failed_ = false;
     lost_.back().last = queued_;
@@ -327,6 +376,7 @@ void CudaStream::synchronize(Ticket ticket) {
 }
 
 void CudaStream::wait_until_idle() noexcept try {
+    if (!handle_) return;
     gpu_.make_current();
     gpu_.driver().call().synchronize_stream(handle_);
 } catch (const DeviceError&) {}
@@ -340,6 +390,7 @@ const CudaStream::Lost* CudaStream::range_of(Ticket ticket) const {
 std::exception_ptr CudaStream::loss(Ticket ticket) {
     const std::lock_guard lock(mutex_);
     if (dead_) return dead_;
+    const std::lock_guard failing(lost_mutex_);
     const Lost* range = range_of(ticket);
     // What nobody was told of yet is told by synchronize().
     const bool is_told = range && !(has_failed_ && range == &lost_.back());
@@ -349,7 +400,7 @@ std::exception_ptr CudaStream::loss(Ticket ticket) {
 // ---- time
 
 Ticket CudaStream::record_time() {
-    gpu_.make_current();
+    enter();
     const std::lock_guard lock(mutex_);
     refuse_dead();
     Event event = nullptr;
@@ -360,18 +411,19 @@ Ticket CudaStream::record_time() {
     } else {
         gpu_.driver().check(call.create_event(&event, 0), "cuEventCreate");
     }
-    const Ticket ticket = queued(call.record_event(event, handle_), "cuEventRecord");
-    times_[ticket] = event;
-    return ticket;
+    queue(Piece{.call = "cuEventRecord", .arguments = bytes_of(at(event))},
+          [&] { return call.record_event(event, handle_); });
+    times_[queued_] = event;
+    return queued_;
 }
 
-double CudaStream::seconds_at(Ticket time) const {
-    gpu_.make_current();
+double CudaStream::seconds_between(Ticket begin, Ticket end) const {
+    enter();
     const std::lock_guard lock(mutex_);
-    const auto found = times_.find(time);
-    if (found == times_.end() || times_.begin() == found) return 0;
+    const auto from = times_.find(begin), to = times_.find(end);
+    if (from == times_.end() || to == times_.end()) return 0;  // too long ago
     float ms = 0;
-    gpu_.driver().check(gpu_.driver().call().elapsed(&ms, times_.begin()->second, found->second),
+    gpu_.driver().check(gpu_.driver().call().elapsed(&ms, from->second, to->second),
                         "cuEventElapsedTime");
     return ms * 1e-3;
 }

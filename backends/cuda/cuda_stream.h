@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,14 @@
 
 namespace megjit::cuda {
 
+class LibraryStream;
+class Product;
+
 struct LaunchSize {
     uint32_t grid[3] = {1, 1, 1};  // blocks
     uint32_t block[3] = {1, 1, 1};  // threads
     uint32_t shared_bytes = 0;
+    bool operator==(const LaunchSize&) const = default;
 };
 
 // What a kernel that checks values writes where one is wrong: kind 0 is right.
@@ -46,6 +51,10 @@ public:
     // Work of the host, between what was queued before and after. What it throws is a failure of
     // the stream. It must not call the driver.
     void call(std::function<void()> work);
+    // What a library queues by itself.
+    void run_library(const Product* product, std::span<const Address> inputs,
+                     std::span<const Address> outputs, Address workspace,
+                     const std::function<void(LibraryStream&)>& queue);
     // Where the kernel that is launched next writes a Fault, in memory of the host that the GPU
     // sees; `tell` is asked when that kernel has run.
     Address fault_of_next(Tell tell);
@@ -67,16 +76,21 @@ public:
     void download(void* to, const void* from, size_t bytes) override;
     void name_next(std::string_view op, const std::string& where) override;
     Ticket record_time() override;
-    double seconds_at(Ticket time) const override;
+    double seconds_between(Ticket begin, Ticket end) const override;
+    bool stops_at_failure() const override { return false; }
+    // As a CUDA graph from the second time on, whose kernels get other operands where they changed.
+    void repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) override;
 
 private:
     // What queued work was for. Kept until it has run.
     struct Work {
         Ticket ticket = 0;
-        std::string op, where;
+        std::string op = {}, where = {};
         int fault = -1;  // of faults_
         Tell tell = {};
+        bool is_of_graph = false;  // which keeps the place of the fault
     };
+    static thread_local Work next;  // what this thread says of what it queues next
     struct Marker {
         Ticket ticket = 0;
         Event event = nullptr;
@@ -86,31 +100,51 @@ private:
         Ticket first = 0, last = 0;
         std::exception_ptr error;
     };
+    // What tells one piece of queued work from another: calls of the driver by name and arguments,
+    // launches by function, size and parameters.
+    struct Piece {
+        const char* call = nullptr;
+        Function function = nullptr;
+        LaunchSize size = {};
+        std::vector<std::byte> arguments = {};
+        bool operator==(const Piece&) const = default;
+    };
+    class Graph;
+
+    void enter() const;
     // With mutex_:
-    Ticket queued(Result result, const char* call);
+    // Queues by `queue`, which calls the driver; or leaves it to the graph that is being made.
+    void queue(const Piece& piece, const std::function<Result()>& queue);
+    Ticket note(Work work);
     Event event_at(Ticket ticket);
     void retire(Ticket ticket);
-    void fail(const Work& work, const std::exception_ptr& error);
     void refuse_dead() const;
-    void die(Result result, const char* call, Ticket ticket);
+    // Throws what the driver says; after a fatal result nothing works any more.
+    [[noreturn]] void refuse(Result result, const char* call);
+    void fail(const Work& work, const std::exception_ptr& error);
     const Lost* range_of(Ticket ticket) const;
 
     Gpu& gpu_;
     std::string device_;
-    StreamHandle handle_ = nullptr;
-    mutable std::mutex mutex_;
+    mutable std::once_flag made_;
+    mutable StreamHandle handle_ = nullptr;
+    mutable std::recursive_mutex mutex_;  // held while a graph is made of what is queued
+    uint64_t calls_ = 0;
+    Graph* graph_ = nullptr;  // that is being made, or compared with
     Ticket queued_ = 0, done_ = 0;
     std::deque<Work> works_;  // not retired yet
     std::deque<Marker> markers_;
     std::vector<Event> spare_events_;
     std::map<Ticket, Event> times_;
-    Fault* faults_ = nullptr;  // pinned: the GPU writes here
-    std::vector<int> free_faults_;
-    std::vector<Lost> lost_;
-    bool has_failed_ = false;  // and nobody was told
+    mutable Fault* faults_ = nullptr;  // pinned: the GPU writes here
+    mutable std::vector<int> free_faults_;
+    std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // the GPU does no more work
     Address scratch_ = 0;
     size_t scratch_zeros_ = 0, scratch_rest_ = 0;
+    mutable std::mutex lost_mutex_;  // of the two below; the driver's thread takes it, no other one
+    std::vector<Lost> lost_;
+    bool has_failed_ = false;  // and nobody was told
 };
 
 }  // namespace megjit::cuda

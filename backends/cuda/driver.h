@@ -20,6 +20,23 @@ using Function = struct OpaqueFunction*;
 using StreamHandle = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
 using HostFunction = void (*)(void* data);
+using GraphHandle = struct OpaqueGraph*;
+using GraphNode = struct OpaqueGraphNode*;
+using GraphExec = struct OpaqueGraphExec*;
+
+// CUDA_KERNEL_NODE_PARAMS_v2 and CUgraphExecUpdateResultInfo_v1, as cuda.h lays them out.
+struct KernelNode {
+    Function function = nullptr;
+    unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
+    void** parameters = nullptr;
+    void** extra = nullptr;
+    void* kernel = nullptr;
+    Context context = nullptr;
+};
+struct GraphUpdate {
+    int result = 0;
+    GraphNode node = nullptr, from = nullptr;
+};
 
 // X(name in the library, our name, parameters)
 // clang-format off
@@ -32,6 +49,7 @@ using HostFunction = void (*)(void* data);
     X(cuDeviceGet, device, (DeviceId*, int ordinal)) \
     X(cuDeviceGetName, device_name, (char* name, int bytes, DeviceId)) \
     X(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, DeviceId)) \
+    X(cuDeviceTotalMem_v2, total_memory, (size_t* bytes, DeviceId)) \
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
     X(cuDevicePrimaryCtxRelease_v2, release_context, (DeviceId)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
@@ -60,6 +78,16 @@ using HostFunction = void (*)(void* data);
     X(cuEventRecord, record_event, (Event, StreamHandle)) \
     X(cuEventQuery, query_event, (Event)) \
     X(cuEventSynchronize, synchronize_event, (Event)) \
+    X(cuStreamBeginCapture_v2, begin_capture, (StreamHandle, int mode)) \
+    X(cuStreamEndCapture, end_capture, (StreamHandle, GraphHandle*)) \
+    X(cuStreamGetCaptureInfo_v2, capture_info, (StreamHandle, int* status, uint64_t* id, GraphHandle*, \
+                                                const GraphNode** last, size_t* count)) \
+    X(cuGraphInstantiateWithFlags, instantiate, (GraphExec*, GraphHandle, unsigned long long flags)) \
+    X(cuGraphExecKernelNodeSetParams_v2, set_kernel_node, (GraphExec, GraphNode, const KernelNode*)) \
+    X(cuGraphExecUpdate_v2, update_graph, (GraphExec, GraphHandle, GraphUpdate*)) \
+    X(cuGraphLaunch, launch_graph, (GraphExec, StreamHandle)) \
+    X(cuGraphDestroy, destroy_graph, (GraphHandle)) \
+    X(cuGraphExecDestroy, destroy_exec, (GraphExec)) \
     X(cuEventElapsedTime, elapsed, (float* ms, Event from, Event to))
 // clang-format on
 

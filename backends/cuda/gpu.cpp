@@ -75,7 +75,6 @@ Gpu::Gpu(const CudaDriver& driver, int ordinal)
     speeds_ = {.flops = kFlopsPerClock * attribute(kMultiprocessors) * attribute(kClockKhz) * 1e3,
                .bytes = 2.0 * attribute(kMemoryClockKhz) * 1e3 * attribute(kBusBits) / 8,
                .link_bytes = kLinkBytes};
-    driver.check(call.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 
 int Gpu::attribute(int number) const {
@@ -90,6 +89,12 @@ void Gpu::make_current() const {
             cat("gpu", ordinal_, " was in use before fork(), and a child cannot use it",
                 "\n  fix: start processes with multiprocessing's method \"spawn\", or "
                 "use the device in children only"));
+    {
+        const std::lock_guard lock(context_mutex_);
+        if (!context_)
+            driver_.check(driver_.call().retain_context(&context_, device_),
+                          "cuDevicePrimaryCtxRetain");
+    }
     driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent");
 }
 

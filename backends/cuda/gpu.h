@@ -66,7 +66,9 @@ private:
     const CudaDriver& driver_;
     int ordinal_, process_;
     DeviceId device_ = 0;
-    Context context_ = nullptr;  // the primary one, never released: the process ends with it
+    // The primary one, made at the first use; never released: the process ends with it.
+    mutable std::mutex context_mutex_;
+    mutable Context context_ = nullptr;
     std::string name_;
     int arch_ = 0;
     runtime::Speeds speeds_;

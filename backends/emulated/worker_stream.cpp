@@ -157,10 +157,10 @@ std::exception_ptr WorkerStream::loss(Ticket ticket) {
 
 runtime::Ticket WorkerStream::record_time() { return push({.work = nullptr}); }
 
-double WorkerStream::seconds_at(Ticket time) const {
+double WorkerStream::seconds_between(Ticket begin, Ticket end) const {
     refuse_in_child();
     const std::lock_guard lock(mutex_);
-    return clock_at(time);
+    return clock_at(end) - clock_at(begin);
 }
 
 double WorkerStream::clock_at(Ticket ticket) const {

@@ -42,7 +42,7 @@ public:
     void download(void* to, const void* from, size_t bytes) override;
     void name_next(std::string_view op, const std::string& where) override;
     Ticket record_time() override;
-    double seconds_at(Ticket time) const override;
+    double seconds_between(Ticket begin, Ticket end) const override;
     void wait_until_idle() noexcept;
 
 private:

@@ -26,7 +26,8 @@ GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
     return image;
 }
 
-NvrtcCompiler::NvrtcCompiler() : NvrtcCompiler(Library::candidates()) {}
+NvrtcCompiler::NvrtcCompiler()
+    : NvrtcCompiler(runtime::candidates_of(runtime::NvidiaLibrary::nvrtc)) {}
 NvrtcCompiler::NvrtcCompiler(std::vector<std::filesystem::path> candidates)
     : candidates_(std::move(candidates)) {}
 NvrtcCompiler::~NvrtcCompiler() = default;

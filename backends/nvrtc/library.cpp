@@ -1,35 +1,22 @@
 #include "backends/nvrtc/library.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <memory>
 
-#include "runtime/debug.h"
 #include "runtime/error.h"
 
 namespace megjit::nvrtc {
 namespace {
 
-namespace fs = std::filesystem;
 using runtime::cat;
 using runtime::DeviceError;
 
 using Program = struct OpaqueProgram*;
 using Result = int;
 
-// The folder that holds the package megengine, and packages of others.
-fs::path site_packages() {
-    Dl_info self{};
-    static const char anchor = 0;
-    if (!dladdr(&anchor, &self) || !self.dli_fname) return {};
-    return fs::path(self.dli_fname).parent_path().parent_path();
-}
-
 }  // namespace
 
 struct Library::Functions {
-    Result (*version)(int*, int*);
     Result (*arch_count)(int*);
     Result (*archs)(int*);
     const char* (*error_text)(Result);
@@ -44,24 +31,19 @@ struct Library::Functions {
     Result (*ptx_size)(Program, size_t*);
     Result (*ptx)(Program, char*);
 
-    explicit Functions(void* library) {
-        const auto symbol = [&]<class Fn>(const char* name, Fn& fn) {
-            fn = reinterpret_cast<Fn>(dlsym(library, name));
-            if (!fn) throw DeviceError(cat("it lacks ", name));
-        };
-        symbol("nvrtcVersion", version);
-        symbol("nvrtcGetNumSupportedArchs", arch_count);
-        symbol("nvrtcGetSupportedArchs", archs);
-        symbol("nvrtcGetErrorString", error_text);
-        symbol("nvrtcCreateProgram", create);
-        symbol("nvrtcDestroyProgram", destroy);
-        symbol("nvrtcCompileProgram", compile);
-        symbol("nvrtcGetProgramLogSize", log_size);
-        symbol("nvrtcGetProgramLog", log);
-        symbol("nvrtcGetCUBINSize", cubin_size);
-        symbol("nvrtcGetCUBIN", cubin);
-        symbol("nvrtcGetPTXSize", ptx_size);
-        symbol("nvrtcGetPTX", ptx);
+    explicit Functions(const runtime::FoundLibrary& library) {
+        library.function("nvrtcGetNumSupportedArchs", arch_count);
+        library.function("nvrtcGetSupportedArchs", archs);
+        library.function("nvrtcGetErrorString", error_text);
+        library.function("nvrtcCreateProgram", create);
+        library.function("nvrtcDestroyProgram", destroy);
+        library.function("nvrtcCompileProgram", compile);
+        library.function("nvrtcGetProgramLogSize", log_size);
+        library.function("nvrtcGetProgramLog", log);
+        library.function("nvrtcGetCUBINSize", cubin_size);
+        library.function("nvrtcGetCUBIN", cubin);
+        library.function("nvrtcGetPTXSize", ptx_size);
+        library.function("nvrtcGetPTX", ptx);
     }
     void check(Result result, const char* call) const {
         if (result != 0) throw DeviceError(cat("NVRTC: ", call, " failed: ", error_text(result)));
@@ -77,51 +59,18 @@ struct Library::Functions {
     }
 };
 
-std::vector<fs::path> Library::candidates() {
-    if (const std::string& named = runtime::debug().nvrtc; !named.empty()) return {named};
-    const fs::path packages = site_packages();
-    std::vector<fs::path> paths = {"libnvrtc.so.13", "libnvrtc.so.12",
-                                   packages / "nvidia/cu13/lib/libnvrtc.so.13",
-                                   packages / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"};
-    std::vector<fs::path> toolkits;
-    std::error_code ignored;
-    for (fs::directory_iterator it("/usr/local", ignored), end; !ignored && it != end;
-         it.increment(ignored))
-        if (it->path().filename().string().starts_with("cuda"))
-            toolkits.push_back(it->path() / "lib64");
-    std::sort(toolkits.rbegin(), toolkits.rend());
-    for (const fs::path& toolkit : toolkits)
-        for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
-            paths.push_back(toolkit / name);
-    return paths;
-}
-
-Library::Library(const std::vector<fs::path>& candidates) {
-    why_not_ = "no libnvrtc was found";
-    for (const fs::path& path : candidates) {
-        if (handle_) return;
-        open(path);
-    }
-}
-
-void Library::open(const fs::path& path) {
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        if (std::error_code ignored; fs::exists(path, ignored)) why_not_ = dlerror();
-        return;
-    }
+Library::Library(const std::vector<std::filesystem::path>& candidates)
+    : library_(runtime::open_library(runtime::NvidiaLibrary::nvrtc, candidates)) {
+    if (!library_) return;
     try {
-        const auto functions = std::make_shared<const Functions>(library);
-        int major = 0, minor = 0, count = 0;
-        functions->check(functions->version(&major, &minor), "nvrtcVersion");
+        const auto functions = std::make_shared<const Functions>(library_);
+        int count = 0;
         functions->check(functions->arch_count(&count), "nvrtcGetNumSupportedArchs");
         archs_.resize(static_cast<size_t>(count));
         functions->check(functions->archs(archs_.data()), "nvrtcGetSupportedArchs");
         std::sort(archs_.begin(), archs_.end());
-        version_ = cat(major, ".", minor);
         functions_ = functions;
-        handle_ = library;
-    } catch (const DeviceError& error) { why_not_ = cat(path.string(), ": ", error.what()); }
+    } catch (const DeviceError& error) { library_.why_not = error.what(); }
 }
 
 std::string Library::compile(const std::string& text, const std::string& target) const {

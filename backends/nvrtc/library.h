@@ -6,18 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "runtime/nvidia_libraries.h"
+
 namespace megjit::nvrtc {
 
 class Library {
 public:
-    // MEGJIT_NVRTC when that is set. Else what the loader finds, the nvidia-cuda-nvrtc package
-    // beside ours, and the toolkits under /usr/local; newest first.
-    static std::vector<std::filesystem::path> candidates();
     explicit Library(const std::vector<std::filesystem::path>& candidates);
 
-    bool found() const { return handle_ != nullptr; }
-    const std::string& why_not() const { return why_not_; }
-    const std::string& version() const { return version_; }  // "13.0"
+    bool found() const { return functions_ != nullptr; }
+    const std::string& why_not() const { return library_.why_not; }
+    const std::string& version() const { return library_.version_text; }  // "13.0"
     const std::vector<int>& archs() const { return archs_; }  // ascending, as 90
 
     // DeviceError with the compiler's log. `target` is sm_90 for a CUBIN, compute_90 for PTX.
@@ -25,11 +24,9 @@ public:
 
 private:
     struct Functions;
-    void open(const std::filesystem::path& path);
 
-    void* handle_ = nullptr;  // never closed
+    runtime::FoundLibrary library_;
     std::shared_ptr<const Functions> functions_;
-    std::string why_not_, version_;
     std::vector<int> archs_;
 };
 

@@ -35,9 +35,11 @@ void register_devices() {
                         runtime::ErrorKind::runtime);
 #endif
 #ifdef MEGJIT_WITH_CUDA
-    for (auto& gpu : cuda::find_gpus(
-             {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program}))
-        runtime::register_device(std::move(gpu));
+    runtime::discover_later([] {
+        for (auto& gpu : cuda::find_gpus(
+                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program}))
+            runtime::register_device(std::move(gpu));
+    });
 #endif
 #ifdef MEGJIT_WITH_EMULATED
     for (int i = 0; i < runtime::debug().emulated_gpus; ++i)

@@ -42,6 +42,7 @@ void bind_system(nb::module_& m) {
         .def_ro("free_bytes", &runtime::DeviceInfo::free_bytes);
     m.def("devices", [] {
         nb::dict table;
+        runtime::discover_devices();
         for (const runtime::Device* device : runtime::all_devices())
             table[nb::str(std::string(device->name()).c_str())] = nb::cast(device->info());
         return table;
@@ -120,6 +121,7 @@ void bind_system(nb::module_& m) {
     });
     m.def("switches", [] {
         nb::dict table;
+        runtime::discover_devices();
         for (const runtime::Switch& row : runtime::switches())
             table[std::string(row.name).c_str()] = std::string(row.doc);
         return table;

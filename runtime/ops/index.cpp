@@ -515,10 +515,9 @@ void refuse_place(std::string_view op, int64_t value, int64_t axis, int64_t exte
 }
 
 void refuse_label(int64_t label, int64_t classes) {
-    user_error(
-        {.what = cat("one_hot: label ", label, " is out of range for ", classes, " classes"),
-         .why = cat("labels go from 0 to ", classes - 1)},
-        ErrorKind::index);
+    user_error({.what = cat("one_hot: label ", label, " is out of range for ", classes, " classes"),
+                .why = cat("labels go from 0 to ", classes - 1)},
+               ErrorKind::index);
 }
 
 std::vector<OpDef> index_ops() {

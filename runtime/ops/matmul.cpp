@@ -1,6 +1,8 @@
 // runtime/ops/matmul.cpp -- matrix product over the last two axes; leading axes broadcast.
 // Rules: M1 both operands have at least two axes    M2 inner extents are equal
 //        M3 leading axes are equal or 1              M4 one dtype, not complex, not bool
+#include "runtime/ops/matmul.h"
+
 #include "runtime/ops/builders.h"
 #include "runtime/ops/epilogue.h"
 #include "runtime/ops/known.h"
@@ -86,6 +88,35 @@ const AttrSpec kTransposeA = {"transpose_a", AttrKind::integer, Attr{int64_t{0}}
                kTransposeB = {"transpose_b", AttrKind::integer, Attr{int64_t{0}}};
 
 }  // namespace
+
+MatmulProblem matmul_problem(const OpCall& call, std::span<const Type> outputs) {
+    const Type &a = call.inputs[0], &b = call.inputs[1], &y = outputs[0];
+    MatmulProblem p{.ta = call.flag("transpose_a"), .tb = call.flag("transpose_b")};
+    if (has_attr(call, "epilogue")) p.steps = epilogue_of(call);
+    const int rank = y.rank();
+    p.m = y.shape[rank - 2];
+    p.n = y.shape[rank - 1];
+    p.k = a.shape[a.rank() - (p.ta ? 2 : 1)];
+    const auto extent = [&](const Type& of, int axis) {
+        const int mine = axis - (rank - of.rank());
+        return mine < 0 ? 1 : of.shape[mine];
+    };
+    for (int axis = 0; axis < rank - 2; ++axis) {
+        const int64_t e = y.shape[axis], ea = extent(a, axis), eb = extent(b, axis);
+        if (e == 1) continue;
+        if (!p.batch.empty() && (ea == e) == (p.a_batch.back() == p.batch.back()) &&
+            (eb == e) == (p.b_batch.back() == p.batch.back())) {
+            p.batch.back() *= e, p.a_batch.back() *= ea, p.b_batch.back() *= eb;
+            continue;
+        }
+        p.batch.push_back(e), p.a_batch.push_back(ea), p.b_batch.push_back(eb);
+    }
+    if (p.batch.size() == 1 && p.b_batch[0] == 1 && !p.ta) {
+        p.m *= p.batch[0];
+        p.batch.clear(), p.a_batch.clear(), p.b_batch.clear();
+    }
+    return p;
+}
 
 std::vector<OpDef> matmul_ops() {
     const OperandSpec b{"b", OperandKind::weights};

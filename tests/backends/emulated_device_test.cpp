@@ -100,7 +100,7 @@ TEST_F(EmulatedDeviceTest, WaitingCostsTheTimeOfTheOtherStream) {
     const Ticket end = work.record_time();
     work.synchronize();
     const double expected = static_cast<double>(back.size() * sizeof(float)) / kSpeeds.link_bytes;
-    EXPECT_NEAR(work.seconds_at(end) - work.seconds_at(begin), expected, expected / 100);
+    EXPECT_NEAR(work.seconds_between(begin, end), expected, expected / 100);
 }
 
 TEST_F(EmulatedDeviceTest, ValuesGoFromDeviceToDevice) {

@@ -67,7 +67,7 @@ TEST_F(NvrtcTest, OneImageServesLaunchesOfOnePlan) {
 }
 
 TEST_F(NvrtcTest, SaysWhyATextDoesNotCompile) {
-    const Library library(Library::candidates());
+    const Library library(runtime::candidates_of(runtime::NvidiaLibrary::nvrtc));
     try {
         library.compile("this is not C++", "sm_90");
         FAIL() << "compiled";

@@ -17,7 +17,8 @@ void check_places(const std::string& op, const int32_t* index, int64_t n, int64_
                   int64_t extent) {
     if (MEGJIT_BEST(all_within)(index, n, -extent, extent)) return;
     for (int64_t i = 0; i < n; ++i)
-        if (index[i] < -extent || index[i] >= extent) runtime::refuse_place(op, index[i], axis, extent);
+        if (index[i] < -extent || index[i] >= extent)
+            runtime::refuse_place(op, index[i], axis, extent);
 }
 
 inline int64_t wrapped(int32_t place, int64_t extent) { return place < 0 ? place + extent : place; }

@@ -180,9 +180,9 @@ void choose_once(const Philox& g, const float* weight, int64_t n, int64_t first,
     std::vector<int32_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
     for (int64_t i = 0; i < n; ++i)
-        arrival[i] = weight[i] > 0
-                         ? -runtime::log_of(Draws(g, first + i).uniform()) / static_cast<double>(weight[i])
-                         : std::numeric_limits<double>::infinity();
+        arrival[i] = weight[i] > 0 ? -runtime::log_of(Draws(g, first + i).uniform()) /
+                                         static_cast<double>(weight[i])
+                                   : std::numeric_limits<double>::infinity();
     std::partial_sort(order.begin(), order.begin() + samples, order.end(),
                       [=](int32_t a, int32_t b) {
         return arrival[a] != arrival[b] ? arrival[a] < arrival[b] : a < b;

@@ -16,6 +16,7 @@
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
 #include "backends/cpu/onednn/dnn_packed.h"
+#include "runtime/ops/matmul.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -24,45 +25,9 @@ namespace {
 using dnn::Dims;
 using dnnl::memory;
 using runtime::DType;
+using runtime::MatmulProblem;
 using runtime::OpCall;
 using runtime::Type;
-
-// One product per batch element: extents, and strides in elements (0 along broadcast batch axes).
-struct Product {
-    int64_t m = 0, n = 0, k = 0;
-    Dims batch = {}, a_batch = {}, b_batch = {};  // extents of the result, of a and of b
-    bool ta = false, tb = false;
-};
-
-// Neighbouring batch axes that are broadcast alike become one; a batch of `a` against a single b
-// becomes rows.
-Product product_of(const OpCall& call, const Type& y) {
-    const Type &a = call.inputs[0], &b = call.inputs[1];
-    Product p{.ta = call.flag("transpose_a"), .tb = call.flag("transpose_b")};
-    const int rank = y.rank();
-    p.m = y.shape[rank - 2];
-    p.n = y.shape[rank - 1];
-    p.k = a.shape[a.rank() - (p.ta ? 2 : 1)];
-    const auto extent = [&](const Type& of, int axis) {
-        const int mine = axis - (rank - of.rank());
-        return mine < 0 ? 1 : of.shape[mine];
-    };
-    for (int axis = 0; axis < rank - 2; ++axis) {
-        const int64_t e = y.shape[axis], ea = extent(a, axis), eb = extent(b, axis);
-        if (e == 1) continue;
-        if (!p.batch.empty() && (ea == e) == (p.a_batch.back() == p.batch.back()) &&
-            (eb == e) == (p.b_batch.back() == p.batch.back())) {
-            p.batch.back() *= e, p.a_batch.back() *= ea, p.b_batch.back() *= eb;
-            continue;
-        }
-        p.batch.push_back(e), p.a_batch.push_back(ea), p.b_batch.push_back(eb);
-    }
-    if (p.batch.size() == 1 && p.b_batch[0] == 1 && !p.ta) {
-        p.m *= p.batch[0];
-        p.batch.clear(), p.a_batch.clear(), p.b_batch.clear();
-    }
-    return p;
-}
 
 memory::desc matrix(const Dims& batch, int64_t rows, int64_t columns, bool transposed,
                     DType dtype) {
@@ -80,18 +45,18 @@ memory::desc matrix(const Dims& batch, int64_t rows, int64_t columns, bool trans
 }
 
 // Is b read often enough that it pays to reorder it?
-bool is_b_reordered(const Product& p, DType dtype) {
+bool is_b_reordered(const MatmulProblem& p, DType dtype) {
     return dtype == DType::f32 && p.batch.empty() && !p.tb && p.m >= 768 &&
            p.k * p.n >= 1024 * 1024;
 }
 
-memory::desc right_matrix(const Product& p, DType dtype) {
+memory::desc right_matrix(const MatmulProblem& p, DType dtype) {
     return matrix(p.b_batch, p.k, p.n, p.tb, dtype);
 }
 
 // The three operands as oneDNN sees them.
 struct Matrices {
-    Matrices(const Product& p, const Type& right)
+    Matrices(const MatmulProblem& p, const Type& right)
         : b_is_free(runtime::is_packed(right.layout) || is_b_reordered(p, right.dtype)),
           a(matrix(p.a_batch, p.m, p.k, p.ta, right.dtype)),
           b(dnn::desc_of_weights(right, right_matrix(p, right.dtype))),
@@ -112,7 +77,7 @@ struct Matrices {
 // Wraps like the dtype itself: sums modulo 2^bits do not depend on where the excess bits are
 // dropped.
 template <class T>
-Prepared prepare_integer(const Product& p) {
+Prepared prepare_integer(const MatmulProblem& p) {
     return make_kernel([p](void* const* in, void* const* out, void*) {
         const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
         T* y = static_cast<T*>(out[0]);
@@ -149,7 +114,7 @@ Prepared prepare_integer(const Product& p) {
 
 Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
-    const Product p = product_of(call, y);
+    const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0 || p.k == 0) return make_zeros(outputs);
     switch (y.dtype) {
         case DType::i32: return prepare_integer<uint32_t>(p);
@@ -172,15 +137,14 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
 
 Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
-    const Product p = product_of(call, y);
+    const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0) return make_zeros(outputs);
     if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1]))
         return dnn::unpacking(call, outputs, prepare_epilogue);
     const Matrices m(p, call.inputs[1]);
     const int columns = m.c.get_ndims() - 1;
-    const dnn::Steps steps = runtime::epilogue_of(call);
-    if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), steps, m.c, columns);
-    return dnn::make_with_epilogue(call, steps,
+    if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), p.steps, m.c, columns);
+    return dnn::make_with_epilogue(call, p.steps,
                                    [m](const dnnl::primitive_attr& attr, const memory::desc&) {
         return m.create(attr);
     }, m.operands(), m.c, columns);
@@ -188,7 +152,7 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
 
 runtime::Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
     const Type& w = call.inputs[1];
-    const Product p = product_of(call, outputs[0]);
+    const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (w.dtype != DType::f32 || w.rank() != 2 || !p.batch.empty() || outputs[0].numel() == 0 ||
         p.k == 0)
         return runtime::Layout::row_major;

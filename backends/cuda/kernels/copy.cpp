@@ -25,8 +25,9 @@ Prepared copy_by(Gpu& gpu, const Type& x, const std::vector<int64_t>& strides, c
     for (int i : memory_order(y.layout, y.rank()))
         region.push(y.shape[i], strides[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
     return executable([copy = RegionCopy(gpu, region, size_of(x))](
-                          CudaStream& stream, void* const* in, void* const* out,
-                          void*) { copy(stream, in[0], out[0]); });
+                          CudaStream& stream, void* const* in, void* const* out, void*) {
+        copy(stream, in[0], out[0]);
+    });
 }
 
 Prepared prepare_broadcast_to(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
@@ -90,13 +91,15 @@ Prepared prepare_slice_set(Gpu& gpu, const OpCall& call, std::span<const Type>) 
     const std::vector<int64_t> from = dense_strides(value);
     Region region;
     for (int i = 0; i < x.rank(); ++i)
-        region.push(value.shape[i], from[static_cast<size_t>(i)], w.strides[static_cast<size_t>(i)]);
-    return executable([copy = RegionCopy(gpu, region, size_of(x)), begin = w.begin,
-                       bytes = x.bytes()](CudaStream& stream, void* const* in, void* const* out,
-                                          void*) {
+        region.push(value.shape[i], from[static_cast<size_t>(i)],
+                    w.strides[static_cast<size_t>(i)]);
+    return executable(
+        [copy = RegionCopy(gpu, region, size_of(x)), begin = w.begin, bytes = x.bytes()](
+            CudaStream& stream, void* const* in, void* const* out, void*) {
         if (in[0] != out[0]) stream.copy(out[0], in[0], bytes);
         copy(stream, in[1], at(out[0], begin));
-    }, 0, true);
+    },
+        0, true);
 }
 
 Prepared prepare_concat(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
@@ -128,8 +131,8 @@ Prepared prepare_concat(Gpu& gpu, const OpCall& call, std::span<const Type> outp
         end += static_cast<int64_t>(x.bytes());
     }
     if (!all_aligned) parts.clear();
-    return executable([pieces = std::move(pieces)](CudaStream& stream, void* const* in,
-                                                   void* const* out, void*) {
+    return executable(
+        [pieces = std::move(pieces)](CudaStream& stream, void* const* in, void* const* out, void*) {
         for (size_t k = 0; k < pieces.size(); ++k)
             pieces[k].copy(stream, in[k], at(out[0], pieces[k].begin));
     }, 0, false, std::move(parts));
@@ -154,10 +157,9 @@ Prepared prepare_full(Gpu& gpu, const OpCall& call, std::span<const Type> output
         });
     const int64_t unit = widest_unit({bytes});
     const SourceKernel fill(gpu, with_prelude(texts::copy), "fill",
-                            {{"INDEX", index_type(bytes / unit)},
-                             {"UNIT", unit_type(unit)}});
-    return executable([=, words = repeated(element, size_of(y))](
-                          CudaStream& stream, void* const*, void* const* out, void*) {
+                            {{"INDEX", index_type(bytes / unit)}, {"UNIT", unit_type(unit)}});
+    return executable([=, words = repeated(element, size_of(y))](CudaStream& stream, void* const*,
+                                                                 void* const* out, void*) {
         with_unit(words, unit, [&](auto value) {
             with_index(bytes / unit, [&](auto count) {
                 fill.launch(stream, blocks_for(bytes / unit), value, count, out[0]);
@@ -173,8 +175,8 @@ constexpr int64_t kPart = sizeof(float);
 Prepared prepare_complex(Gpu& gpu, const OpCall& call, std::span<const Type>) {
     Region region;
     region.push(call.inputs[0].numel(), 1, 2);
-    return executable([copy = RegionCopy(gpu, region, kPart)](
-                          CudaStream& stream, void* const* in, void* const* out, void*) {
+    return executable([copy = RegionCopy(gpu, region, kPart)](CudaStream& stream, void* const* in,
+                                                              void* const* out, void*) {
         copy(stream, in[0], out[0]);
         copy(stream, in[1], at(out[0], kPart));
     });
@@ -183,10 +185,11 @@ Prepared prepare_complex(Gpu& gpu, const OpCall& call, std::span<const Type>) {
 Prepared prepare_part(Gpu& gpu, const OpCall& call, std::span<const Type>) {
     Region region;
     region.push(call.inputs[0].numel(), 2, 1);
-    return executable([copy = RegionCopy(gpu, region, kPart),
-                       begin = call.op.name == "imag" ? kPart : 0](
-                          CudaStream& stream, void* const* in, void* const* out,
-                          void*) { copy(stream, at(in[0], begin), out[0]); });
+    return executable(
+        [copy = RegionCopy(gpu, region, kPart), begin = call.op.name == "imag" ? kPart : 0](
+            CudaStream& stream, void* const* in, void* const* out, void*) {
+        copy(stream, at(in[0], begin), out[0]);
+    });
 }
 
 // --- padding ------------------------------------------------------------------------------------
@@ -219,9 +222,8 @@ Prepared prepare_pad(Gpu& gpu, const OpCall& call, std::span<const Type> outputs
                                {"MODE", mode_of(call)},
                                {"PAD_RANK", cat(y.rank())}});
     return executable([=, padding = Padding(call, x.shape, y.shape), count = y.numel(),
-                       value = Words{element_bits(y.dtype, call.real("value"))},
-                       unit = size_of(y)](CudaStream& stream, void* const* in, void* const* out,
-                                          void*) {
+                       value = Words{element_bits(y.dtype, call.real("value"))}, unit = size_of(y)](
+                          CudaStream& stream, void* const* in, void* const* out, void*) {
         with_index(count, [&](auto index) {
             with_unit(value, unit, [&](auto element) {
                 kernel.launch(stream, blocks_for(count), padding, index, element, in[0], out[0]);

@@ -111,7 +111,8 @@ int64_t unit_of(const Region& region, int64_t bytes) {
     if (last.from != 1 || last.to != 1) return bytes;
     int64_t unit = widest_unit({last.extent * bytes});
     for (int i = 0; i + 1 < region.rank; ++i)
-        unit = std::min(unit, widest_unit({region.axes[i].from * bytes, region.axes[i].to * bytes}));
+        unit =
+            std::min(unit, widest_unit({region.axes[i].from * bytes, region.axes[i].to * bytes}));
     return unit;
 }
 
@@ -181,8 +182,8 @@ void RegionCopy::operator()(CudaStream& stream, const void* from, void* to) cons
 }
 
 Prepared copy_of(const Type& x) {
-    return executable([bytes = x.bytes()](CudaStream& stream, void* const* in, void* const* out,
-                                          void*) {
+    return executable(
+        [bytes = x.bytes()](CudaStream& stream, void* const* in, void* const* out, void*) {
         if (in[0] != out[0]) stream.copy(out[0], in[0], bytes);
     }, 0, true);
 }

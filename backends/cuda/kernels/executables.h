@@ -89,7 +89,9 @@ constexpr int64_t kWidestUnit = 16;
 std::string unit_type(int64_t bytes);
 // The widest unit that divides all of `numbers`.
 int64_t widest_unit(std::initializer_list<int64_t> numbers);
-inline int64_t address_of(const void* p) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p)); }
+inline int64_t address_of(const void* p) {
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p));
+}
 
 using Words = std::array<uint64_t, 2>;  // 16 bytes
 // Passes a unit as the kernel's UNIT.

@@ -10,17 +10,16 @@ public:
     HostRoundTrip(Gpu& gpu, const OpCall& call, std::span<const Type> outputs)
         : gpu_(gpu), kernel_(runtime::host_device().prepare(call, outputs)) {
         size_t bytes = 0;
-        const auto place = [&](size_t size) {
-            return std::exchange(bytes, bytes + aligned(size));
-        };
+        const auto place = [&](size_t size) { return std::exchange(bytes, bytes + aligned(size)); };
         std::vector<size_t> in, out;
         for (const Type& type : call.inputs) in.push_back(place(sizes_.emplace_back(type.bytes())));
         for (const Type& type : outputs) out.push_back(place(sizes_.emplace_back(type.bytes())));
         const size_t workspace = place(kernel_->workspace_bytes());
         gpu.make_current();
         void* staging = nullptr;
-        gpu.driver().check(gpu.driver().call().allocate_host(&staging, std::max<size_t>(bytes, 1), 0),
-                           "cuMemHostAlloc");
+        gpu.driver().check(
+            gpu.driver().call().allocate_host(&staging, std::max<size_t>(bytes, 1), 0),
+            "cuMemHostAlloc");
         staging_ = staging;
         for (const size_t offset : in) inputs_.push_back(offset_by(offset));
         for (const size_t offset : out) outputs_.push_back(offset_by(offset));

@@ -68,8 +68,11 @@ Plan plan_indices(const OpCall& call, size_t first) {
     const Shape& x = call.inputs[0].shape;
     const auto strides = x.row_major_strides();
     const auto& axes = call.integers("axes");
-    Plan plan{.op = call.op.name, .first = first, .indices = static_cast<int>(axes.size()),
-              .cells = 1, .x_elements = x.numel()};
+    Plan plan{.op = call.op.name,
+              .first = first,
+              .indices = static_cast<int>(axes.size()),
+              .cells = 1,
+              .x_elements = x.numel()};
     Access& a = plan.access;
     Shape places;
     for (size_t k = first; k < call.inputs.size(); ++k)
@@ -78,7 +81,9 @@ Plan plan_indices(const OpCall& call, size_t first) {
     plan.places_rank = places.rank();
     const int last = static_cast<int>(*std::ranges::max_element(axes));
     for (int i = last + 1; i < x.rank(); ++i) a.run *= x[i];
-    const auto in_runs = [&](int axis) { return strides[static_cast<size_t>(axis)] / std::max<int64_t>(1, a.run); };
+    const auto in_runs = [&](int axis) {
+        return strides[static_cast<size_t>(axis)] / std::max<int64_t>(1, a.run);
+    };
     bool adjacent = true;
     uint32_t mask = 0;
     for (size_t k = 0; k < axes.size(); ++k) {
@@ -116,9 +121,16 @@ Plan plan_indices(const OpCall& call, size_t first) {
 // gather, scatter, scatter_add: each element of the index is a place of its own.
 Plan plan_along(const OpCall& call) {
     const Shape &x = call.inputs[0].shape, &index = call.inputs[1].shape;
-    const int axis = x.rank() ? runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name) : 0;
-    Plan plan{.op = call.op.name, .axes = {axis}, .first = 1, .places_rank = x.rank(), .along = true,
-              .cells = x.numel(), .count = index.numel(), .x_elements = x.numel()};
+    const int axis =
+        x.rank() ? runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name) : 0;
+    Plan plan{.op = call.op.name,
+              .axes = {axis},
+              .first = 1,
+              .places_rank = x.rank(),
+              .along = true,
+              .cells = x.numel(),
+              .count = index.numel(),
+              .x_elements = x.numel()};
     Access& a = plan.access;
     a.places = index.numel();
     const auto strides = x.row_major_strides();
@@ -181,7 +193,8 @@ constexpr size_t kBadBytes = 256;
 
 void check_sizes(const Plan& plan) {
     if (plan.cells >= UINT32_MAX || plan.access.places >= UINT32_MAX)
-        throw runtime::DeviceError(cat(plan.op, ": a GPU writes at less than 2^32 places of less than 2^32"));
+        throw runtime::DeviceError(
+            cat(plan.op, ": a GPU writes at less than 2^32 places of less than 2^32"));
 }
 
 Prepared prepare_set(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
@@ -211,7 +224,8 @@ Prepared prepare_set(Gpu& gpu, const OpCall& call, std::span<const Type> outputs
 }
 
 Prepared prepare_add(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
-    const bool is_indexed = call.op.name == "index_add", is_complex = outputs[0].dtype == DType::c64;
+    const bool is_indexed = call.op.name == "index_add",
+               is_complex = outputs[0].dtype == DType::c64;
     const size_t value = is_indexed ? 1 : 2, bytes = outputs[0].bytes();
     const Plan elements = plan_of(call, 2), plan = elements.in_units(1, is_complex ? 2 : 1);
     if (plan.count == 0) return copy_of(outputs[0]);
@@ -247,8 +261,8 @@ Prepared prepare_checked_index(Gpu& gpu, const OpCall& call, std::span<const Typ
     const int64_t n = outputs[0].numel(), axis = call.integer("axis"),
                   extent = call.integer("extent");
     const SourceKernel check = labels_kernel(gpu, "check", n);
-    return executable([=, op = call.text("op")](CudaStream& stream, void* const* in,
-                                                void* const* out, void*) {
+    return executable(
+        [=, op = call.text("op")](CudaStream& stream, void* const* in, void* const* out, void*) {
         if (n == 0) return;
         const Address fault = stream.fault_of_next([=](const Fault& wrong) {
             runtime::refuse_place(op, static_cast<int32_t>(wrong.value), axis, extent);
@@ -262,8 +276,8 @@ Prepared prepare_checked_index(Gpu& gpu, const OpCall& call, std::span<const Typ
 Prepared prepare_coordinates(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const int64_t n = y.numel();
-    const Split s = split_at(y.shape, runtime::normalize_axis(call.integer("axis"), y.rank(),
-                                                              call.op.name));
+    const Split s =
+        split_at(y.shape, runtime::normalize_axis(call.integer("axis"), y.rank(), call.op.name));
     const SourceKernel coordinates = labels_kernel(gpu, "coordinates", n);
     return executable([=](CudaStream& stream, void* const*, void* const* out, void*) {
         with_index(n, [&](auto count) {

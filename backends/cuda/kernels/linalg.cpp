@@ -1,7 +1,7 @@
 // backends/cuda/kernels/linalg.cpp -- matrix inverses; singular values are computed by the host.
+#include "runtime/ops/linalg.h"
 #include "backends/cuda/kernels/host_round_trip.h"
 #include "backends/cuda/kernels/texts.h"
-#include "runtime/ops/linalg.h"
 
 namespace megjit::cuda {
 namespace {

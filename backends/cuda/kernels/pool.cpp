@@ -65,18 +65,20 @@ Prepared prepare_pool(Gpu& gpu, const OpCall& call, std::span<const Type> output
     };
     const Pooling pooling(call, x.shape, y.shape);
     if constexpr (kind == Kind::max_grad) {
-        return executable([=, find = kernel("find_places"), collect = kernel(entry_of(kind))](
-                              CudaStream& stream, void* const* in, void* const* out, void* work) {
+        return executable(
+            [=, find = kernel("find_places"), collect = kernel(entry_of(kind))](
+                CudaStream& stream, void* const* in, void* const* out, void* work) {
             with_index(most, [&]<class Index>(Index) {
                 find.launch(stream, blocks_for(windows), pooling, static_cast<Index>(windows),
                             in[0], work);
                 collect.launch(stream, blocks_for(count), pooling, static_cast<Index>(count), work,
                                in[1], out[0]);
             });
-        }, static_cast<size_t>(windows) * sizeof(int32_t));
+        },
+            static_cast<size_t>(windows) * sizeof(int32_t));
     } else {
-        return executable([=, run = kernel(entry_of(kind))](
-                              CudaStream& stream, void* const* in, void* const* out, void*) {
+        return executable([=, run = kernel(entry_of(kind))](CudaStream& stream, void* const* in,
+                                                            void* const* out, void*) {
             with_index(most, [&]<class Index>(Index) {
                 const auto elements = static_cast<Index>(count);
                 if constexpr (kind == Kind::max_pick)

@@ -44,9 +44,9 @@ Prepared prepare_dropout_mask(Gpu& gpu, const OpCall& call, std::span<const Type
 Prepared prepare_draws(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel();
     if (n == 0) return nothing_to_do();
-    return executable([n, pairs = call.inputs.size() == 3,
-                       kernel = random_kernel(gpu, call.op.name, n)](
-                          CudaStream& stream, void* const* in, void* const* out, void*) {
+    return executable(
+        [n, pairs = call.inputs.size() == 3, kernel = random_kernel(gpu, call.op.name, n)](
+            CudaStream& stream, void* const* in, void* const* out, void*) {
         with_index(n, [&](auto count) {
             const LaunchSize size = blocks_for(n, 128);
             if (pairs) kernel.launch(stream, size, count, in[0], in[1], in[2], out[0]);

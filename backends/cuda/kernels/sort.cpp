@@ -49,11 +49,10 @@ namespace {
 Prepared prepare_sort(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &y = outputs[0];
     if (y.numel() == 0) return nothing_to_do();
-    const Split s =
-        x.rank() == 0
-            ? Split()
-            : split_at(x.shape,
-                       runtime::normalize_axis(call.integer("axis"), x.rank(), call.op.name));
+    const Split s = x.rank() == 0
+                        ? Split()
+                        : split_at(x.shape, runtime::normalize_axis(call.integer("axis"), x.rank(),
+                                                                    call.op.name));
     const int64_t n = x.numel(), k = y.numel() / (s.outer * s.inner);
     const std::string text = with_prelude(texts::sort), type = storage_type(x.dtype);
     const SourceKernel make_words(gpu, text, "make_words", {{"INDEX", index_type(n)}, {"T", type}}),
@@ -93,9 +92,8 @@ Prepared prepare_cumsum(Gpu& gpu, const OpCall& call, std::span<const Type> outp
                y = is_complex ? as_floats(outputs[0]) : outputs[0];
     const Split s = split_at(x.shape, axis);
     const bool rows = s.inner == 1;
-    const int64_t lines = s.outer * s.inner,
-                  parts = rows ? parts_of(lines, s.length, 512, 8192)
-                               : parts_of(lines, s.length, 1 << 17, 256);
+    const int64_t lines = s.outer * s.inner, parts = rows ? parts_of(lines, s.length, 512, 8192)
+                                                          : parts_of(lines, s.length, 1 << 17, 256);
     const Scan scan{.n = s.length,
                     .inner = s.inner,
                     .parts = parts,
@@ -109,13 +107,15 @@ Prepared prepare_cumsum(Gpu& gpu, const OpCall& call, std::span<const Type> outp
                              {"T", storage_type(x.dtype)},
                              {"OUT", storage_type(y.dtype)}});
     };
-    return executable([=, sum = kernel(rows ? "sum_rows" : "sum_columns"),
-                       run = kernel(rows ? "scan_rows" : "scan_columns")](
-                          CudaStream& stream, void* const* in, void* const* out, void* work) {
+    return executable(
+        [=, sum = kernel(rows ? "sum_rows" : "sum_columns"),
+         run = kernel(rows ? "scan_rows" : "scan_columns")](CudaStream& stream, void* const* in,
+                                                            void* const* out, void* work) {
         const LaunchSize size = rows ? blocks(lines * parts) : blocks_for(lines * parts);
         if (parts > 1) sum.launch(stream, size, scan, lines, in[0], work);
         run.launch(stream, size, scan, lines, in[0], work, out[0]);
-    }, static_cast<size_t>(lines * parts) * sizeof(double));
+    },
+        static_cast<size_t>(lines * parts) * sizeof(double));
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ public:
     void* operator()(CudaStream& stream, void* memory) const;
 
 private:
-    size_t part_bytes() const { return aligned(static_cast<size_t>(lines_ * n_) * sizeof(uint64_t)); }
+    size_t part_bytes() const {
+        return aligned(static_cast<size_t>(lines_ * n_) * sizeof(uint64_t));
+    }
 
     int64_t lines_, n_;
     SourceKernel tiles_, merge_;

@@ -1,0 +1,102 @@
+// backends/cuda/products/cudnn_graph.h -- a graph for cuDNN as plain data: made from our ops,
+// checked, printed as the key of its plan, and turned into descriptors.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backends/cuda/products/cudnn.h"
+#include "runtime/ops/conv.h"
+#include "runtime/ops/pool.h"
+
+namespace megjit::cuda::cudnn {
+
+using Dims = std::vector<int64_t>;
+int64_t count_of(const Dims& dims);  // elements
+
+// Where a tensor's elements are when a graph runs.
+enum class Place : uint8_t {
+    input,  // of the op
+    output,
+    scratch,  // in the workspace, between graphs of one op
+    number,  // one, given with the run
+    inside,  // nowhere: cuDNN calls it virtual
+};
+
+struct TensorSpec {
+    DataType type = DataType::f32;
+    Dims dims = {}, strides = {};
+    Place place = Place::inside;
+    int index = 0;  // which input, output or scratch tensor
+    float number = 0;  // Place::number
+
+    size_t bytes() const;
+};
+
+struct Setting {
+    int name = 0;
+    std::variant<Choice, int64_t, Dims, float> value;
+};
+struct Port {
+    int name = 0;
+    int tensor = 0;
+    bool is_written = false;
+};
+
+struct Operation {
+    Kind kind = Kind::pointwise_op;
+    std::vector<Port> ports = {};
+    std::vector<Setting> settings = {};
+    // What the operation does, where the library wants that as a descriptor of its own.
+    struct Description {
+        Kind kind = Kind::pointwise;
+        int as = 0;
+        std::vector<Setting> settings = {};
+    };
+    std::optional<Description> description = {};
+};
+
+struct Graph {
+    std::vector<TensorSpec> tensors = {};  // the id of tensor t is t + 1
+    std::vector<Operation> operations = {};
+
+    int add(TensorSpec tensor);
+    int number(float value, size_t rank);
+    int inside(DataType type, int like);  // of the shape of tensor `like`
+
+    void conv(runtime::ConvRole role, int x, int w, int y, const runtime::Window& window);
+    void pointwise(PointwiseMode mode, std::vector<int> inputs, int output);
+    // Without an index tensor: below 0.
+    void pool(ResampleMode mode, int x, int y, int index, const runtime::Window& window);
+    struct PoolGrad {
+        int x = -1, y = -1, index = -1, dy = 0, dx = 0;
+    };
+    void pool_grad(ResampleMode mode, const PoolGrad& grad, const runtime::Window& window);
+    struct Norm {
+        int x = 0, y = 0, scale = 0, bias = 0, eps = 0, mean = 0, rstd = 0;
+    };
+    void norm(NormMode mode, const Norm& norm);
+    struct NormGrad {
+        int x = 0, mean = 0, rstd = 0, scale = 0, dy = 0, dx = 0, dscale = 0, dbias = 0;
+    };
+    void norm_grad(NormMode mode, const NormGrad& grad);
+};
+
+// All that a plan depends on, but for the card.
+std::string text_of(const Graph& graph);
+
+// What cuDNN does not notice, or tells in riddles; "" for a sound graph. Rules:
+//   G1 each tensor has extents of 1 or more, a stride for each, and a number is one element
+//   G2 tensors inside are written once, before they are read, and are read
+//   G3 what is written is no input, and is written once
+//   G4 scale, bias and statistics of a norm have the extents of what they go with
+std::string fault_of(const Graph& graph);
+
+// The last one is the graph's; those before it must live as long. DeviceError where the library
+// refuses an operation.
+std::vector<Descriptor> descriptors_of(const Library& library, const Graph& graph);
+
+}  // namespace megjit::cuda::cudnn

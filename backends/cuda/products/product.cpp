@@ -1,0 +1,43 @@
+#include "backends/cuda/products/product.h"
+
+#include "backends/cuda/products/cublaslt.h"
+#include "backends/cuda/products/cudnn_product.h"
+#include "backends/cuda/products/library_stream.h"
+
+namespace megjit::cuda {
+
+LibraryStream::LibraryStream(StreamHandle stream) : handles_(std::make_unique<Handles>(stream)) {}
+LibraryStream::~LibraryStream() = default;
+
+LibraryStream::Handles::~Handles() {
+    if (cudnn_) cudnn_library_->call().destroy(cudnn_);
+    if (cublaslt_) cublaslt_library_->call().destroy(cublaslt_);
+}
+
+cudnn::Handle LibraryStream::Handles::cudnn(const cudnn::Library& library) {
+    if (cudnn_) return cudnn_;
+    cudnn::Handle made = nullptr;
+    library.check(library.call().create(&made), "cudnnCreate");
+    cudnn_library_ = &library;
+    cudnn_ = made;
+    library.check(library.call().set_stream(cudnn_, stream), "cudnnSetStream");
+    return cudnn_;
+}
+
+cublaslt::Handle LibraryStream::Handles::cublaslt(const cublaslt::Library& library) {
+    if (cublaslt_) return cublaslt_;
+    library.check(library.call().create(&cublaslt_), "cublasLtCreate");
+    cublaslt_library_ = &library;
+    return cublaslt_;
+}
+
+std::unique_ptr<Product> make_product(const runtime::OpCall& call,
+                                      std::span<const runtime::Type> outputs,
+                                      const CardDescription& card, const ProductOptions& options,
+                                      std::string* why_not) {
+    const bool is_matmul = call.op.name == "matmul" || call.op.name == "matmul_epilogue";
+    return (is_matmul ? cublaslt::make_product : cudnn::make_product)(call, outputs, card, options,
+                                                                      why_not);
+}
+
+}  // namespace megjit::cuda

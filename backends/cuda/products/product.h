@@ -1,0 +1,67 @@
+// backends/cuda/products/ -- ops that NVIDIA's libraries compute: cuDNN and cuBLASLt.
+// In: an op with its types, and a description of the card. Out: a Product, planned, that can be
+// queued on a stream; or the reason why there is none, and then generated code does the work.
+// Needs no CUDA to build: the libraries are opened at run time. Planning needs no GPU either.
+//
+// backends/cuda/products/product.h -- the narrow interface between these libraries and the device.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backends/cuda/driver.h"
+#include "backends/cuda/products/card.h"
+#include "runtime/op.h"
+
+namespace megjit::cuda {
+
+// A stream as the libraries see it: their handles, made at the first use with the stream's context
+// current. One a stream; it must not outlive the context.
+class LibraryStream {
+public:
+    explicit LibraryStream(StreamHandle stream);
+    ~LibraryStream();
+    LibraryStream(const LibraryStream&) = delete;
+    LibraryStream& operator=(const LibraryStream&) = delete;
+
+    struct Handles;
+    Handles& handles() const { return *handles_; }
+
+private:
+    std::unique_ptr<Handles> handles_;
+};
+
+// One op, planned by a library. Any thread may queue it, on any stream of the card.
+class Product {
+public:
+    virtual ~Product() = default;
+    virtual size_t workspace_bytes() const = 0;
+    // Queues one run, with the context current. Addresses in the order of the op's operands and
+    // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, 256-byte aligned.
+    // DeviceError names the library, the call and the op.
+    virtual void enqueue(LibraryStream& stream, std::span<const Address> inputs,
+                         std::span<const Address> outputs, Address workspace) const = 0;
+    // "cuDNN 9.27.0: engine 38, 1.5 MiB of workspace", for plans and dumps.
+    virtual std::string describe() const = 0;
+};
+
+struct ProductOptions {
+    size_t workspace_limit = size_t{256} << 20;  // bytes, of one product
+    bool tf32 = false;  // float32 on tensor cores: products of 11 significant bits
+    bool deterministic = false;  // the same bits in every run
+    // What a run takes. With it the library's best proposals are tried, the fastest is taken, and
+    // the choice is remembered on disk; without it the library's first proposal is taken, or what
+    // was remembered.
+    std::function<double(const Product&)> milliseconds = nullptr;
+};
+
+// Null when no library computes it so, and then `why_not` says in a line why: no library, or the
+// rule that it breaks.
+std::unique_ptr<Product> make_product(const runtime::OpCall& call,
+                                      std::span<const runtime::Type> outputs,
+                                      const CardDescription& card, const ProductOptions& options,
+                                      std::string* why_not);
+
+}  // namespace megjit::cuda

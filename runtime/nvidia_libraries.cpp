@@ -1,0 +1,215 @@
+#include "runtime/nvidia_libraries.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "runtime/debug.h"
+#include "runtime/error.h"
+
+namespace megjit::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using Library = NvidiaLibrary;
+
+struct Version {
+    int number = 0;
+    std::string text = {};
+};
+
+// The value of a version function; where `fails` it returns a status and writes the number.
+template <class T>
+T ask(void* library, const char* symbol) {
+    const auto fn = reinterpret_cast<T (*)()>(dlsym(library, symbol));
+    if (!fn) throw DeviceError(cat("it lacks ", symbol));
+    return fn();
+}
+template <class... Out>
+void ask_for(void* library, const char* symbol, Out*... out) {
+    const auto fn = reinterpret_cast<int (*)(Out*...)>(dlsym(library, symbol));
+    if (!fn) throw DeviceError(cat("it lacks ", symbol));
+    if (const int status = fn(out...)) throw DeviceError(cat(symbol, " returned ", status));
+}
+
+Version driver_version(void* library) {
+    int number = 0;
+    ask_for(library, "cuDriverGetVersion", &number);
+    return {number, cat(number / 1000, ".", number / 10 % 100)};
+}
+
+Version nvrtc_version(void* library) {
+    int major = 0, minor = 0;
+    ask_for(library, "nvrtcVersion", &major, &minor);
+    return {1000 * major + 10 * minor, cat(major, ".", minor)};
+}
+
+Version cudnn_version(void* library) {
+    const auto number = static_cast<int>(ask<size_t>(library, "cudnnGetVersion"));
+    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
+}
+
+Version cublaslt_version(void* library) {
+    const auto number = static_cast<int>(ask<size_t>(library, "cublasLtGetVersion"));
+    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
+}
+
+Version nccl_version(void* library) {
+    int number = 0;
+    ask_for(library, "ncclGetVersion", &number);
+    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
+}
+
+struct Entry {
+    std::string_view name;
+    std::string_view fix;  // what to do where there is none
+    std::vector<std::string> files;  // newest first
+    std::vector<std::string> wheels;  // folders of packages
+    Version (*version)(void* library);
+    int oldest = 0;
+    std::string_view oldest_text;
+    std::string Debug::* variable = nullptr;
+};
+
+const Entry& entry(Library library) {
+    static const std::array<Entry, std::size(kNvidiaLibraries)> table = {{
+        {"CUDA driver",
+         "install NVIDIA's driver",
+         {"libcuda.so.1"},
+         {},
+         driver_version,
+         12000,
+         "12.0",
+         &Debug::cuda_driver},
+        {"NVRTC",
+         "pip install nvidia-cuda-nvrtc",
+         {"libnvrtc.so.13", "libnvrtc.so.12"},
+         {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"},
+         nvrtc_version,
+         12000,
+         "12.0",
+         &Debug::nvrtc},
+        {"cuDNN",
+         "pip install nvidia-cudnn-cu13",
+         {"libcudnn.so.9"},
+         {"nvidia/cudnn/lib", "nvidia/cudnn_jit/lib"},
+         cudnn_version,
+         91100,
+         "9.11",
+         &Debug::cudnn},
+        {"cuBLASLt",
+         "pip install nvidia-cublas",
+         {"libcublasLt.so.13", "libcublasLt.so.12"},
+         {"nvidia/cu13/lib", "nvidia/cublas/lib"},
+         cublaslt_version,
+         120000,
+         "12.0",
+         &Debug::cublaslt},
+        {"NCCL",
+         "pip install nvidia-nccl-cu13",
+         {"libnccl.so.2"},
+         {"nvidia/nccl/lib"},
+         nccl_version,
+         21800,
+         "2.18",
+         nullptr},
+    }};
+    return table[static_cast<size_t>(library)];
+}
+
+// The folder that holds the package megengine, and packages of others.
+fs::path site_packages() {
+    Dl_info self{};
+    static const char anchor = 0;
+    if (!dladdr(&anchor, &self) || !self.dli_fname) return {};
+    return fs::path(self.dli_fname).parent_path().parent_path();
+}
+
+std::vector<fs::path> toolkits() {
+    std::vector<fs::path> found;
+    std::error_code ignored;
+    for (fs::directory_iterator it("/usr/local", ignored), end; !ignored && it != end;
+         it.increment(ignored))
+        if (it->path().filename().string().starts_with("cuda"))
+            found.push_back(it->path() / "lib64");
+    std::sort(found.rbegin(), found.rend());
+    return found;
+}
+
+std::string path_of(void* library, const fs::path& asked) {
+    link_map* map = nullptr;
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !map || !*map->l_name) return asked.string();
+    return map->l_name;
+}
+
+// Fills `found`, or its why_not.
+void open_one(const Entry& entry, const fs::path& path, FoundLibrary& found) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char* error = dlerror();
+        if (std::error_code ignored; fs::exists(path, ignored)) found.why_not = error;
+        return;
+    }
+    const std::string where = path_of(library, path);
+    try {
+        const Version version = entry.version(library);
+        if (version.number < entry.oldest)
+            throw DeviceError(
+                cat("version ", version.text, " is too old, ", entry.oldest_text, " is needed"));
+        found = {library, where, version.number, version.text, {}};
+    } catch (const DeviceError& error) { found.why_not = cat(where, ": ", error.what()); }
+}
+
+}  // namespace
+
+std::string_view name_of(Library library) { return entry(library).name; }
+
+void* FoundLibrary::address_of(const char* symbol) const {
+    void* address = dlsym(handle, symbol);
+    if (!address) throw DeviceError(cat(path, " lacks ", symbol));
+    return address;
+}
+
+std::vector<fs::path> candidates_of(Library library) {
+    const Entry& known = entry(library);
+    if (known.variable)
+        if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
+    const fs::path packages = site_packages();
+    std::vector<fs::path> paths;
+    for (const std::string& file : known.files) {
+        paths.emplace_back(file);
+        for (const std::string& wheel : known.wheels) paths.push_back(packages / wheel / file);
+    }
+    for (const fs::path& toolkit : toolkits())
+        for (const std::string& file : known.files) paths.push_back(toolkit / file);
+    return paths;
+}
+
+FoundLibrary open_library(Library library, std::span<const fs::path> candidates) {
+    FoundLibrary found;
+    for (const fs::path& path : candidates) {
+        open_one(entry(library), path, found);
+        if (found) return found;
+    }
+    if (found.why_not.empty())
+        found.why_not =
+            cat("no ", candidates.size() == 1 ? candidates[0].string() : entry(library).files[0],
+                " was found; ", entry(library).fix);
+    return found;
+}
+
+const FoundLibrary& find_library(Library library) {
+    static std::array<std::once_flag, std::size(kNvidiaLibraries)> once;
+    static std::array<FoundLibrary, std::size(kNvidiaLibraries)> found;
+    const auto at = static_cast<size_t>(library);
+    // cuDNN opens these two by name, and so gets those that we found.
+    if (library == Library::cudnn)
+        for (Library before : {Library::driver, Library::nvrtc}) find_library(before);
+    std::call_once(once[at], [&] { found[at] = open_library(library, candidates_of(library)); });
+    return found[at];
+}
+
+}  // namespace megjit::runtime

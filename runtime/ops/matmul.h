@@ -1,0 +1,24 @@
+// runtime/ops/matmul.h -- a matrix product as kernels see it: the op's attributes and the shapes of
+// its operands are read here, once.
+#pragma once
+
+#include <vector>
+
+#include "runtime/ops/epilogue.h"
+
+namespace megjit::runtime {
+
+// One product [m, k] x [k, n] per batch element. Neighbouring batch axes that are broadcast alike
+// are one; a batch of `a` against a single b is rows.
+struct MatmulProblem {
+    int64_t m = 0, n = 0, k = 0;
+    std::vector<int64_t> batch = {}, a_batch = {}, b_batch = {};  // extents of the result, of a and
+                                                                  // of b: 1 where it is broadcast
+    bool ta = false, tb = false;  // the operand lies transposed
+    std::vector<EpilogueStep> steps = {};
+};
+
+// Of matmul and matmul_epilogue, whose results have the types `outputs`.
+MatmulProblem matmul_problem(const OpCall& call, std::span<const Type> outputs);
+
+}  // namespace megjit::runtime
