@@ -14,6 +14,7 @@ namespace megjit::cuda {
 void register_copy_kernels();
 void register_index_kernels();
 void register_linalg_kernels();
+void register_norm_kernels();
 void register_pool_kernels();
 void register_quantized_conv_kernels();
 void register_random_kernels();
@@ -32,6 +33,7 @@ void register_all_kernels() {
     register_copy_kernels();
     register_index_kernels();
     register_linalg_kernels();
+    register_norm_kernels();
     register_pool_kernels();
     register_quantized_conv_kernels();
     register_random_kernels();
@@ -93,7 +95,7 @@ std::unique_ptr<Device> CudaDevice::on_stream(int number) {
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
                                                       std::span<const Type> outputs) {
     if (const auto found = kernels().find(call.op.name); found != kernels().end())
-        if (auto executable = found->second(*gpu_, call, outputs)) return executable;
+        if (auto executable = found->second(*this, call, outputs)) return executable;
     if (auto bound = codegen::kernel_of(call, outputs)) {
         const auto code =
             codegen::KernelService::instance().get({bound->kernel, target(), bound->launch});

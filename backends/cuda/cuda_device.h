@@ -12,9 +12,11 @@
 
 namespace megjit::cuda {
 
+class CudaDevice;
+
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(
-    Gpu&, const runtime::OpCall&, std::span<const runtime::Type> outputs);
+    CudaDevice&, const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_kernel(std::string_view op, Prepare prepare);
 
 // What the device is given by those above it.
@@ -32,6 +34,7 @@ public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)
         : CudaDevice(std::move(gpu), services, 0) {}
 
+    Gpu& gpu() { return *gpu_; }
     std::string_view name() const override { return name_; }
     runtime::DeviceInfo info() const override;
     std::unique_ptr<runtime::Device> on_stream(int number) override;
@@ -39,6 +42,7 @@ public:
     runtime::Stream& stream() override { return stream_; }
     runtime::Stream& copy_stream() override { return copy_stream_; }
     bool is_host() const override { return false; }
+    bool shares_rows() const override { return true; }
     runtime::Speeds speeds() const override { return gpu_->speeds(); }
     runtime::CodeTarget target() const override { return gpu_->target(); }
     std::shared_ptr<const runtime::Executable> prepare(

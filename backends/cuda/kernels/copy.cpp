@@ -14,7 +14,7 @@ using codegen::memory_order;
 using Part = runtime::Executable::Part;
 
 // Where no view of the tensor will do.
-Prepared prepare_copy(Gpu&, const OpCall& call, std::span<const Type>) {
+Prepared prepare_copy(CudaDevice&, const OpCall& call, std::span<const Type>) {
     return copy_of(call.inputs[0]);
 }
 
@@ -30,25 +30,27 @@ Prepared copy_by(Gpu& gpu, const Type& x, const std::vector<int64_t>& strides, c
     });
 }
 
-Prepared prepare_broadcast_to(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_broadcast_to(CudaDevice& device, const OpCall& call,
+                              std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
     if (x.dtype != DType::c64) return nullptr;  // generated
-    return copy_by(gpu, x, codegen::broadcast_strides(x.shape, dense_strides(x), outputs[0].shape),
+    return copy_by(device.gpu(), x,
+                   codegen::broadcast_strides(x.shape, dense_strides(x), outputs[0].shape),
                    outputs[0]);
 }
 
-Prepared prepare_transpose(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_transpose(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
     if (x.dtype != DType::c64) return nullptr;  // generated
     const std::vector<int64_t> from = dense_strides(x);
     std::vector<int64_t> strides;
     for (const int64_t axis : call.integers("perm"))
         strides.push_back(from[static_cast<size_t>(axis)]);
-    return copy_by(gpu, x, strides, outputs[0]);
+    return copy_by(device.gpu(), x, strides, outputs[0]);
 }
 
-Prepared prepare_relayout(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
-    return copy_by(gpu, call.inputs[0], dense_strides(call.inputs[0]), outputs[0]);
+Prepared prepare_relayout(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
+    return copy_by(device.gpu(), call.inputs[0], dense_strides(call.inputs[0]), outputs[0]);
 }
 
 // The region of a slice: strides of the whole tensor scaled by the steps, and where it begins.
@@ -68,7 +70,7 @@ Window window_of(const OpCall& call, const Type& whole) {
 // Kernels move up to 16 bytes at a time: what is to lie inside of another tensor lies aligned.
 bool may_lie_at(size_t offset) { return offset % 256 == 0; }
 
-Prepared prepare_slice(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_slice(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &y = outputs[0];
     if (y.numel() == 0) return nothing_to_do();
     const Window w = window_of(call, x);
@@ -76,7 +78,7 @@ Prepared prepare_slice(Gpu& gpu, const OpCall& call, std::span<const Type> outpu
     Region region;
     for (int i : memory_order(y.layout, y.rank()))
         region.push(y.shape[i], w.strides[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
-    const RegionCopy copy(gpu, region, size_of(x));
+    const RegionCopy copy(device.gpu(), region, size_of(x));
     std::vector<Part> parts;
     if (const auto offset = static_cast<size_t>(w.begin); copy.is_block() && may_lie_at(offset))
         parts.push_back({.offset = offset});
@@ -85,7 +87,7 @@ Prepared prepare_slice(Gpu& gpu, const OpCall& call, std::span<const Type> outpu
                       0, false, std::move(parts));
 }
 
-Prepared prepare_slice_set(Gpu& gpu, const OpCall& call, std::span<const Type>) {
+Prepared prepare_slice_set(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     const Type &x = call.inputs[0], &value = call.inputs[1];
     const Window w = window_of(call, x);
     const std::vector<int64_t> from = dense_strides(value);
@@ -94,7 +96,7 @@ Prepared prepare_slice_set(Gpu& gpu, const OpCall& call, std::span<const Type>) 
         region.push(value.shape[i], from[static_cast<size_t>(i)],
                     w.strides[static_cast<size_t>(i)]);
     return executable(
-        [copy = RegionCopy(gpu, region, size_of(x)), begin = w.begin, bytes = x.bytes()](
+        [copy = RegionCopy(device.gpu(), region, size_of(x)), begin = w.begin, bytes = x.bytes()](
             CudaStream& stream, void* const* in, void* const* out, void*) {
         if (in[0] != out[0]) stream.copy(out[0], in[0], bytes);
         copy(stream, in[1], at(out[0], begin));
@@ -102,7 +104,7 @@ Prepared prepare_slice_set(Gpu& gpu, const OpCall& call, std::span<const Type>) 
         0, true);
 }
 
-Prepared prepare_concat(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_concat(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const int axis = runtime::normalize_axis(call.integer("axis"), y.rank(), call.op.name);
     // Memory's order: what lies outside of the axis, the axis, what lies inside.
@@ -124,7 +126,7 @@ Prepared prepare_concat(Gpu& gpu, const OpCall& call, std::span<const Type> outp
         Region region;
         region.push(whole.outer, length, whole.length * whole.inner);
         region.push(length, 1, 1);
-        pieces.push_back({RegionCopy(gpu, region, size_of(y)), begin});
+        pieces.push_back({RegionCopy(device.gpu(), region, size_of(y)), begin});
         parts.push_back({.of_output = true, .offset = static_cast<size_t>(end)});
         all_aligned = all_aligned && may_lie_at(static_cast<size_t>(end));
         begin += length * size_of(y);
@@ -146,7 +148,7 @@ Words repeated(uint64_t element, int64_t bytes) {
     return {element, element};
 }
 
-Prepared prepare_full(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_full(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const auto bytes = static_cast<int64_t>(y.bytes());
     if (bytes == 0) return nothing_to_do();
@@ -156,7 +158,7 @@ Prepared prepare_full(Gpu& gpu, const OpCall& call, std::span<const Type> output
             stream.clear(reinterpret_cast<Address>(out[0]), static_cast<size_t>(bytes));
         });
     const int64_t unit = widest_unit({bytes});
-    const SourceKernel fill(gpu, with_prelude(texts::copy), "fill",
+    const SourceKernel fill(device.gpu(), with_prelude(texts::copy), "fill",
                             {{"INDEX", index_type(bytes / unit)}, {"UNIT", unit_type(unit)}});
     return executable([=, words = repeated(element, size_of(y))](CudaStream& stream, void* const*,
                                                                  void* const* out, void*) {
@@ -172,22 +174,22 @@ Prepared prepare_full(Gpu& gpu, const OpCall& call, std::span<const Type> output
 
 constexpr int64_t kPart = sizeof(float);
 
-Prepared prepare_complex(Gpu& gpu, const OpCall& call, std::span<const Type>) {
+Prepared prepare_complex(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     Region region;
     region.push(call.inputs[0].numel(), 1, 2);
-    return executable([copy = RegionCopy(gpu, region, kPart)](CudaStream& stream, void* const* in,
-                                                              void* const* out, void*) {
+    return executable([copy = RegionCopy(device.gpu(), region, kPart)](
+                          CudaStream& stream, void* const* in, void* const* out, void*) {
         copy(stream, in[0], out[0]);
         copy(stream, in[1], at(out[0], kPart));
     });
 }
 
-Prepared prepare_part(Gpu& gpu, const OpCall& call, std::span<const Type>) {
+Prepared prepare_part(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     Region region;
     region.push(call.inputs[0].numel(), 2, 1);
-    return executable(
-        [copy = RegionCopy(gpu, region, kPart), begin = call.op.name == "imag" ? kPart : 0](
-            CudaStream& stream, void* const* in, void* const* out, void*) {
+    return executable([copy = RegionCopy(device.gpu(), region, kPart),
+                       begin = call.op.name == "imag" ? kPart : 0](
+                          CudaStream& stream, void* const* in, void* const* out, void*) {
         copy(stream, at(in[0], begin), out[0]);
     });
 }
@@ -211,11 +213,11 @@ std::string mode_of(const OpCall& call) {
     return mode == "constant" ? "0" : mode == "edge" ? "1" : "2";
 }
 
-Prepared prepare_pad(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_pad(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &y = outputs[0];
     if (y.numel() == 0) return nothing_to_do();
     if (y.rank() == 0) return copy_of(y);
-    const SourceKernel kernel(gpu, with_prelude(texts::copy), "pad",
+    const SourceKernel kernel(device.gpu(), with_prelude(texts::copy), "pad",
                               {{"INDEX", index_type(y.numel())},
                                {"UNIT", unit_type(size_of(y))},
                                {"T", "float"},
@@ -232,14 +234,14 @@ Prepared prepare_pad(Gpu& gpu, const OpCall& call, std::span<const Type> outputs
     });
 }
 
-Prepared prepare_pad_grad(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_pad_grad(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type &dy = call.inputs[0], &dx = outputs[0];
     if (dx.numel() == 0) return nothing_to_do();
     if (dx.rank() == 0) return copy_of(dx);
     if (call.text("mode") == "constant")
         runtime::user_error(
             {.what = "pad_grad: mode constant has no kernel", .fix = "its gradient is a slice"});
-    const SourceKernel kernel(gpu, with_prelude(texts::copy), "pad_grad",
+    const SourceKernel kernel(device.gpu(), with_prelude(texts::copy), "pad_grad",
                               {{"INDEX", index_type(dy.numel())},
                                {"UNIT", "u8"},
                                {"T", storage_type(dx.dtype)},

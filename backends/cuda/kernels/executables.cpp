@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "backends/cuda/generated_kernel.h"
 #include "backends/cuda/kernels/texts.h"
-#include "codegen/compiler.h"
-#include "codegen/op_kernel.h"
 #include "runtime/half.h"
 
 namespace megjit::cuda {
@@ -193,12 +190,6 @@ Split split_at(const Shape& shape, int axis) {
     for (int i = 0; i < axis; ++i) s.outer *= shape[i];
     for (int i = axis + 1; i < shape.rank(); ++i) s.inner *= shape[i];
     return s;
-}
-
-Prepared generated(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
-    const auto bound = codegen::kernel_of(call, outputs);
-    if (!bound) return nullptr;
-    return generated_kernel(gpu, bound->kernel, {bound->launch}, true);
 }
 
 Type as_floats(const Type& type) {

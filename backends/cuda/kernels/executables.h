@@ -160,8 +160,6 @@ struct Split {
 };
 Split split_at(const Shape& shape, int axis);
 
-// What a generated kernel computes, as CudaDevice::prepare does it.
-Prepared generated(Gpu& gpu, const OpCall& call, std::span<const Type> outputs);
 // A complex tensor as one of floats: one more axis, of extent 2.
 Type as_floats(const Type& type);
 

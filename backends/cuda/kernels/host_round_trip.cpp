@@ -61,8 +61,8 @@ private:
 
 }  // namespace
 
-Prepared host_round_trip(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
-    return std::make_shared<const HostRoundTrip>(gpu, call, outputs);
+Prepared host_round_trip(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
+    return std::make_shared<const HostRoundTrip>(device.gpu(), call, outputs);
 }
 
 }  // namespace megjit::cuda

@@ -7,6 +7,6 @@
 namespace megjit::cuda {
 
 // Operands come to pinned memory, and results go back from there; the caller does not wait.
-Prepared host_round_trip(Gpu& gpu, const OpCall& call, std::span<const Type> outputs);
+Prepared host_round_trip(CudaDevice& device, const OpCall& call, std::span<const Type> outputs);
 
 }  // namespace megjit::cuda

@@ -21,8 +21,8 @@ struct Access {
 
 // What kernels are compiled for, and what the host says of wrong places.
 struct Plan {
-    Access access;
-    std::string op;
+    Access access = {};
+    std::string op = {};
     std::array<int64_t, 8> axes = {};
     size_t first = 0;  // operand that is an index
     int indices = 1, places_rank = 0, rest_rank = 0;
@@ -174,9 +174,9 @@ private:
     std::vector<Way> ways_;
 };
 
-Prepared prepare_get(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_get(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     if (outputs[0].numel() == 0) return nothing_to_do();
-    const Movers movers(gpu, plan_of(call, 1), "get", size_of(outputs[0]));
+    const Movers movers(device.gpu(), plan_of(call, 1), "get", size_of(outputs[0]));
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void*) {
         const Movers::Way& way = movers.way(in[0], out[0]);
         with_index(way.plan.largest(), [&]<class Index>(Index) {
@@ -197,14 +197,14 @@ void check_sizes(const Plan& plan) {
             cat(plan.op, ": a GPU writes at less than 2^32 places of less than 2^32"));
 }
 
-Prepared prepare_set(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_set(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const bool is_indexed = call.op.name == "index_set";
     const Plan plan = plan_of(call, 2);
     const size_t value = is_indexed ? 1 : 2, bytes = outputs[0].bytes();
     if (plan.count == 0) return copy_of(outputs[0]);
     check_sizes(plan);
-    const SourceKernel find = plan.kernel(gpu, "find_last", "u32", "float");
-    const Movers movers(gpu, plan, "set", size_of(outputs[0]));
+    const SourceKernel find = plan.kernel(device.gpu(), "find_last", "u32", "float");
+    const Movers movers(device.gpu(), plan, "set", size_of(outputs[0]));
     const size_t cleared = kBadBytes + static_cast<size_t>(plan.cells) * sizeof(uint32_t);
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void* work) {
         void* const last = at(work, kBadBytes);
@@ -223,7 +223,7 @@ Prepared prepare_set(Gpu& gpu, const OpCall& call, std::span<const Type> outputs
     }, cleared, true);
 }
 
-Prepared prepare_add(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_add(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const bool is_indexed = call.op.name == "index_add",
                is_complex = outputs[0].dtype == DType::c64;
     const size_t value = is_indexed ? 1 : 2, bytes = outputs[0].bytes();
@@ -231,9 +231,9 @@ Prepared prepare_add(Gpu& gpu, const OpCall& call, std::span<const Type> outputs
     if (plan.count == 0) return copy_of(outputs[0]);
     check_sizes(plan);
     const std::string type = is_complex ? "float" : storage_type(outputs[0].dtype);
-    const SourceKernel find = plan.kernel(gpu, "find_words", "u32", type),
-                       add = plan.kernel(gpu, "add", "u32", type);
-    const WordSort sort(gpu, 1, plan.access.places);
+    const SourceKernel find = plan.kernel(device.gpu(), "find_words", "u32", type),
+                       add = plan.kernel(device.gpu(), "add", "u32", type);
+    const WordSort sort(device.gpu(), 1, plan.access.places);
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void* work) {
         void* const words = at(work, kBadBytes);
         stream.clear(reinterpret_cast<Address>(work), sizeof(uint32_t));
@@ -257,10 +257,11 @@ SourceKernel labels_kernel(Gpu& gpu, const char* entry, int64_t count) {
                         {{"INDEX", index_type(count)}, {"EXTENT", "1"}});
 }
 
-Prepared prepare_checked_index(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_checked_index(CudaDevice& device, const OpCall& call,
+                               std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel(), axis = call.integer("axis"),
                   extent = call.integer("extent");
-    const SourceKernel check = labels_kernel(gpu, "check", n);
+    const SourceKernel check = labels_kernel(device.gpu(), "check", n);
     return executable(
         [=, op = call.text("op")](CudaStream& stream, void* const* in, void* const* out, void*) {
         if (n == 0) return;
@@ -273,12 +274,13 @@ Prepared prepare_checked_index(Gpu& gpu, const OpCall& call, std::span<const Typ
     }, 0, true);
 }
 
-Prepared prepare_coordinates(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_coordinates(CudaDevice& device, const OpCall& call,
+                             std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const int64_t n = y.numel();
     const Split s =
         split_at(y.shape, runtime::normalize_axis(call.integer("axis"), y.rank(), call.op.name));
-    const SourceKernel coordinates = labels_kernel(gpu, "coordinates", n);
+    const SourceKernel coordinates = labels_kernel(device.gpu(), "coordinates", n);
     return executable([=](CudaStream& stream, void* const*, void* const* out, void*) {
         with_index(n, [&](auto count) {
             coordinates.launch(stream, blocks_for(n), s.length, s.inner, count, out[0]);
@@ -286,11 +288,11 @@ Prepared prepare_coordinates(Gpu& gpu, const OpCall& call, std::span<const Type>
     });
 }
 
-Prepared prepare_one_hot(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_one_hot(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     if (y.numel() == 0) return nothing_to_do();
     const int64_t n = y.numel(), classes = call.integer("num_classes"), unit = size_of(y);
-    const SourceKernel kernel(gpu, with_prelude(texts::labels), "one_hot",
+    const SourceKernel kernel(device.gpu(), with_prelude(texts::labels), "one_hot",
                               {{"INDEX", index_type(n)},
                                {"EXTENT", "0"},
                                {"LABEL", storage_type(call.inputs[0].dtype)},

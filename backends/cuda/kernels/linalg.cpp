@@ -6,11 +6,11 @@
 namespace megjit::cuda {
 namespace {
 
-Prepared prepare_matinv(Gpu& gpu, const OpCall& call, std::span<const Type>) {
+Prepared prepare_matinv(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     const Type& x = call.inputs[0];
     if (x.numel() == 0) return nothing_to_do();
     const int64_t n = x.shape[x.rank() - 1], count = x.numel() / (n * n);
-    const SourceKernel kernel(gpu, with_prelude(texts::linalg), "matinv",
+    const SourceKernel kernel(device.gpu(), with_prelude(texts::linalg), "matinv",
                               {{"INDEX", index_type(count)}});
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void* work) {
         const Address fault = stream.fault_of_next([=](const Fault& wrong) {

@@ -49,7 +49,7 @@ const char* entry_of(Kind kind) {
 }
 
 template <Kind kind>
-Prepared prepare_pool(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_pool(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     constexpr bool backward = kind == Kind::max_grad || kind == Kind::mean_grad;
     const Type &first = call.inputs[0], &x = kind == Kind::mean_grad ? outputs[0] : first;
     const Type& y = kind == Kind::mean_grad ? first : backward ? call.inputs[1] : outputs[0];
@@ -58,7 +58,7 @@ Prepared prepare_pool(Gpu& gpu, const OpCall& call, std::span<const Type> output
     const int64_t most = std::max(x.numel(), y.numel());
     const auto kernel = [&](const char* entry) {
         return SourceKernel(
-            gpu, with_prelude(texts::pool), entry,
+            device.gpu(), with_prelude(texts::pool), entry,
             {{"INDEX", index_type(most)},
              {"T", storage_type(x.dtype)},
              {"CHANNELS_LAST", first.layout == runtime::Layout::channels_last ? "1" : "0"}});

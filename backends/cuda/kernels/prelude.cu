@@ -42,9 +42,9 @@ __device__ __forceinline__ void narrow(float v, bf16* to) {
     to->bits = (u16)((bits & 0x7FFFFFFFu) > 0x7F800000u ? bits >> 16 | 0x40u
                                                         : (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
-template <class T>
-__device__ __forceinline__ void narrow(i32 v, T* to) {
-    *to = (T)v;
+template <class Integer>
+__device__ __forceinline__ void narrow(i32 v, Integer* to) {
+    *to = (Integer)v;
 }
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7F800000u); }

@@ -38,12 +38,13 @@ struct Conv {  // as the kernel has it
     }
 };
 
-Prepared prepare_quantized_conv(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_quantized_conv(CudaDevice& device, const OpCall& call,
+                                std::span<const Type> outputs) {
     const runtime::ConvProblem p = runtime::conv_problem(call, outputs);
     const int64_t n = p.y.numel();
     if (n == 0) return nothing_to_do();
     const SourceKernel kernel(
-        gpu, with_prelude(texts::quantized_conv), "quantized_conv",
+        device.gpu(), with_prelude(texts::quantized_conv), "quantized_conv",
         {{"INDEX", index_type(n)},
          {"X", storage_type(p.x.dtype)},
          {"Y", storage_type(p.y.dtype)},

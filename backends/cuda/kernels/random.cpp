@@ -25,27 +25,28 @@ Prepared by_blocks(Gpu& gpu, const char* entry, int64_t n, More... more) {
     });
 }
 
-Prepared prepare_uniform(Gpu& gpu, const OpCall&, std::span<const Type> outputs) {
-    return by_blocks(gpu, "uniform", outputs[0].numel());
+Prepared prepare_uniform(CudaDevice& device, const OpCall&, std::span<const Type> outputs) {
+    return by_blocks(device.gpu(), "uniform", outputs[0].numel());
 }
 
-Prepared prepare_normal(Gpu& gpu, const OpCall&, std::span<const Type> outputs) {
-    return by_blocks(gpu, "normal", outputs[0].numel());
+Prepared prepare_normal(CudaDevice& device, const OpCall&, std::span<const Type> outputs) {
+    return by_blocks(device.gpu(), "normal", outputs[0].numel());
 }
 
-Prepared prepare_dropout_mask(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_dropout_mask(CudaDevice& device, const OpCall& call,
+                              std::span<const Type> outputs) {
     const double p = call.real("drop_prob");
     const auto threshold = static_cast<uint32_t>(std::min(p * 0x1p32, 0x1p32 - 1));
-    return by_blocks(gpu, "dropout_mask", outputs[0].numel(), threshold,
+    return by_blocks(device.gpu(), "dropout_mask", outputs[0].numel(), threshold,
                      static_cast<float>(1 / (1 - p)));
 }
 
 // A key and one or two parameters.
-Prepared prepare_draws(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_draws(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel();
     if (n == 0) return nothing_to_do();
     return executable(
-        [n, pairs = call.inputs.size() == 3, kernel = random_kernel(gpu, call.op.name, n)](
+        [n, pairs = call.inputs.size() == 3, kernel = random_kernel(device.gpu(), call.op.name, n)](
             CudaStream& stream, void* const* in, void* const* out, void*) {
         with_index(n, [&](auto count) {
             const LaunchSize size = blocks_for(n, 128);

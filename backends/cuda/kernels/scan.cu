@@ -17,11 +17,7 @@ __device__ __forceinline__ void store(Sum sum, OUT* to) { *to = (OUT)sum; }
 struct Scan {
     i64 n, inner, parts, length;  // `length`: of a part
     i32 exclusive, reverse;
-    __device__ __forceinline__ i64 at(i64 line, i64 k) const {
-        const i64 outer = line / inner;
-        return (outer * n + (reverse ? n - 1 - k : k)) * inner + (line - outer * inner);
-    }
-    __device__ __forceinline__ i64 at_row(i64 line, i64 k) const { return line * n + (reverse ? n - 1 - k : k); }
+    __device__ __forceinline__ i64 place(i64 k) const { return reverse ? n - 1 - k : k; }
     __device__ __forceinline__ i64 end(i64 part) const {
         return (part + 1) * length < n ? (part + 1) * length : n;
     }
@@ -35,21 +31,27 @@ __device__ __forceinline__ Sum before(const Scan& s, const Sum* sums, i64 line, 
 
 // --- columns side by side: a thread for each part of one ---
 
+__device__ __forceinline__ i64 first_of(const Scan& s, i64 line) {
+    const i64 outer = line / s.inner;
+    return outer * s.n * s.inner + (line - outer * s.inner);
+}
+
 extern "C" __global__ void sum_columns(Scan s, i64 lines, const T* x, Sum* sums) {
     for (i64 i = first_thread(); i < lines * s.parts; i += all_threads()) {
         const i64 part = i / lines, line = i - part * lines;
+        const T* const column = x + first_of(s, line);
         Sum sum = 0;
-        for (i64 k = part * s.length; k < s.end(part); ++k) sum += sum_of(x[s.at(line, k)]);
+        for (i64 k = part * s.length; k < s.end(part); ++k) sum += sum_of(column[s.place(k) * s.inner]);
         sums[line * s.parts + part] = sum;
     }
 }
 
 extern "C" __global__ void scan_columns(Scan s, i64 lines, const T* x, const Sum* sums, OUT* y) {
     for (i64 i = first_thread(); i < lines * s.parts; i += all_threads()) {
-        const i64 part = i / lines, line = i - part * lines;
+        const i64 part = i / lines, line = i - part * lines, first = first_of(s, line);
         Sum sum = before(s, sums, line, part);
         for (i64 k = part * s.length; k < s.end(part); ++k) {
-            const i64 at = s.at(line, k);
+            const i64 at = first + s.place(k) * s.inner;
             const Sum next = sum + sum_of(x[at]);
             store(s.exclusive ? sum : next, y + at);
             sum = next;
@@ -83,7 +85,7 @@ extern "C" __global__ void sum_rows(Scan s, i64 lines, const T* x, Sum* sums) {
     for (i64 i = blockIdx.x; i < lines * s.parts; i += gridDim.x) {
         const i64 line = i / s.parts, part = i - line * s.parts;
         Sum sum = 0;
-        for (i64 k = part * s.length + threadIdx.x; k < s.end(part); k += kThreads) sum += sum_of(x[s.at_row(line, k)]);
+        for (i64 k = part * s.length + threadIdx.x; k < s.end(part); k += kThreads) sum += sum_of(x[line * s.n + s.place(k)]);
         const Sum all = join(sum, shared).all;
         if (threadIdx.x == 0) sums[i] = all;
     }
@@ -99,7 +101,7 @@ extern "C" __global__ void scan_rows(Scan s, i64 lines, const T* x, const Sum* s
             Sum own[kEach], sum = 0;
 #pragma unroll
             for (u32 j = 0; j < kEach; ++j) {
-                own[j] = first + j < end ? sum_of(x[s.at_row(line, first + j)]) : 0;
+                own[j] = first + j < end ? sum_of(x[line * s.n + s.place(first + j)]) : 0;
                 sum += own[j];
             }
             const Joined joined = join(sum, shared);
@@ -107,7 +109,7 @@ extern "C" __global__ void scan_rows(Scan s, i64 lines, const T* x, const Sum* s
 #pragma unroll
             for (u32 j = 0; j < kEach; ++j) {
                 const Sum next = running + own[j];
-                if (first + j < end) store(s.exclusive ? running : next, y + s.at_row(line, first + j));
+                if (first + j < end) store(s.exclusive ? running : next, y + line * s.n + s.place(first + j));
                 running = next;
             }
             done += joined.all;

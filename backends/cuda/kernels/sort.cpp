@@ -46,7 +46,7 @@ void* WordSort::operator()(CudaStream& stream, void* memory) const {
 
 namespace {
 
-Prepared prepare_sort(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_sort(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type &x = call.inputs[0], &y = outputs[0];
     if (y.numel() == 0) return nothing_to_do();
     const Split s = x.rank() == 0
@@ -55,9 +55,10 @@ Prepared prepare_sort(Gpu& gpu, const OpCall& call, std::span<const Type> output
                                                                     call.op.name));
     const int64_t n = x.numel(), k = y.numel() / (s.outer * s.inner);
     const std::string text = with_prelude(texts::sort), type = storage_type(x.dtype);
-    const SourceKernel make_words(gpu, text, "make_words", {{"INDEX", index_type(n)}, {"T", type}}),
-        take(gpu, text, "take", {{"INDEX", index_type(n)}, {"T", type}});
-    const WordSort sort(gpu, s.outer * s.inner, s.length);
+    const SourceKernel make_words(device.gpu(), text, "make_words",
+                                  {{"INDEX", index_type(n)}, {"T", type}}),
+        take(device.gpu(), text, "take", {{"INDEX", index_type(n)}, {"T", type}});
+    const WordSort sort(device.gpu(), s.outer * s.inner, s.length);
     const uint32_t flip = call.flag("descending") ? ~0u : 0;
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void* work) {
         with_index(n, [&]<class Index>(Index count) {
@@ -83,7 +84,7 @@ int64_t parts_of(int64_t lines, int64_t n, int64_t enough, int64_t least) {
     return std::clamp<int64_t>(std::min(enough / lines, n / least), 1, kMost);
 }
 
-Prepared prepare_cumsum(Gpu& gpu, const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_cumsum(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& given = call.inputs[0];
     if (given.numel() == 0) return nothing_to_do();
     const int axis = runtime::normalize_axis(call.integer("axis"), given.rank(), call.op.name);
@@ -101,7 +102,7 @@ Prepared prepare_cumsum(Gpu& gpu, const OpCall& call, std::span<const Type> outp
                     .exclusive = call.flag("exclusive"),
                     .reverse = call.flag("reverse")};
     const auto kernel = [&](const char* entry) {
-        return SourceKernel(gpu, with_prelude(texts::scan), entry,
+        return SourceKernel(device.gpu(), with_prelude(texts::scan), entry,
                             {{"INDEX", "unsigned long long"},
                              {"FLOATING", is_floating(x.dtype) ? "1" : "0"},
                              {"T", storage_type(x.dtype)},
