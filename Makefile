@@ -7,7 +7,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-peers test-torch test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -39,6 +39,11 @@ test-python: setup-tests build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
 	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) $(ON_GPU)
+
+# Every cuDNN graph of the networks in tests/cudnn, planned for three cards by the full library (517 MB), without a card.
+test-cudnn: build-tests
+	test -d build/cudnn || $(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/cudnn nvidia-cudnn-cu13==9.27.0.42
+	ctest --test-dir $(BUILD) -C cudnn -L cudnn --output-on-failure -j $(JOBS)
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools

@@ -47,6 +47,8 @@ constexpr Switch kSwitches[] = {
      "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_EMULATED_GPUS",
      "for tests: so many devices gpu0, gpu1, ... that compute on the host, later and apart"},
+    {"MEGJIT_CARD_ARCH",
+     "for tests: what an emulated card says it is: 80, 90 (default) or 100; backends/card reads it, and MEGJIT_EMULATED_GPUS"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
     {"OMP_NUM_THREADS",
      "threads of the host at most, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads goes before all three"},

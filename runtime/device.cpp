@@ -14,7 +14,8 @@ namespace {
 struct Registry {
     LeafMutex mutex;
     std::vector<std::unique_ptr<Device>> devices;
-    std::function<void()> discover;
+    std::function<std::string()> discover;
+    std::string why_none;
     std::once_flag discovered;
 };
 Registry& registry() {
@@ -89,7 +90,8 @@ bool names_host(std::string_view name) {
         return device->name().starts_with("gpu") && device->name().ends_with(":0");
     });
     user_error({.what = cat("device: ", name, " does not exist; this machine has ", gpus,
-                            gpus == 1 ? " GPU" : " GPUs")},
+                            gpus == 1 ? " GPU" : " GPUs"),
+                .why = registry().why_none},
                ErrorKind::runtime);
 }
 
@@ -116,11 +118,13 @@ std::vector<Device*> all_devices() {
     return list;
 }
 
-void discover_later(std::function<void()> discover) { registry().discover = std::move(discover); }
+void discover_later(std::function<std::string()> discover) {
+    registry().discover = std::move(discover);
+}
 
 void discover_devices() {
     std::call_once(registry().discovered, [] {
-        if (registry().discover) registry().discover();
+        if (registry().discover) registry().why_none = registry().discover();
     });
 }
 

@@ -134,8 +134,8 @@ void register_device(std::unique_ptr<Device> device);
 Device& host_device();
 std::vector<Device*> all_devices();  // that are known
 // Runs once, at the first question for anything but the host: it registers what takes a while to
-// find, such as a driver and its GPUs.
-void discover_later(std::function<void()> discover);
+// find, such as a driver and its GPUs, and says why there is none, for errors.
+void discover_later(std::function<std::string()> discover);
 void discover_devices();
 
 // Users name a place by a kind (cpu, gpu, ...), a number or "x" for the first one, and perhaps a

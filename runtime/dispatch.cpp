@@ -357,9 +357,30 @@ void require_data(Tensor& tensor) {
                    ErrorKind::runtime);
 }
 
+namespace {
+
+// Without the host; null where there is no such way.
+TensorRef copied_across(const TensorRef& tensor, Device& device) {
+    Device& from = tensor->device();
+    if (from.is_host() || device.is_host() || !tensor->storage()) return nullptr;
+    const Pins pins({&tensor, 1});
+    TensorRef copy = empty_tensor(device, tensor->type());
+    const Ticket ready = tensor->storage()->ready();
+    from.stream().refuse_lost(ready);
+    if (!device.stream().copy_across(copy->data(), from.stream(), ready, tensor->data(),
+                                     tensor->type().bytes()))
+        return nullptr;
+    copy->storage()->set_ready(device.stream().record());
+    from.stream().wait(device.stream(), device.stream().record());  // before it reuses the memory
+    return copy;
+}
+
+}  // namespace
+
 TensorRef copied_to(const TensorRef& tensor, Device& device) {
     if (&tensor->device() == &device) return tensor;
-    TensorRef copy = tensor_from_host(device, tensor->type(), HostView(tensor).data());
+    TensorRef copy = copied_across(tensor, device);
+    if (!copy) copy = tensor_from_host(device, tensor->type(), HostView(tensor).data());
     copy->is_constant = tensor->is_constant;
     return copy;
 }

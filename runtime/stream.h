@@ -47,6 +47,14 @@ public:
     // To the host, whose memory must stay until the work has run.
     virtual void download(void* to, const void* from, size_t bytes) = 0;
 
+    // From the memory of another stream's device to that of this one's, behind what `source` had
+    // queued before `ready`. False where there is no way but through the host.
+    virtual bool copy_across(void* to, Stream& source, Ticket ready, const void* from,
+                             size_t bytes) {
+        (void)to, (void)source, (void)ready, (void)from, (void)bytes;
+        return false;
+    }
+
     // What the work that is queued next by this thread belongs to, for errors: "conv2d", "x.py:4".
     virtual void name_next(std::string_view op, const std::string& where) { (void)op, (void)where; }
 

@@ -72,6 +72,7 @@ EXACT = {
     "end_recompute(results: list)": "end_recompute(results: list[Any])",
     "__exit__(self, *args)": "__exit__(self, *args: object)",
     "cache_info() -> dict:": "cache_info() -> dict[str, Any]:",
+    "nvidia_libraries() -> list:": "nvidia_libraries() -> list[tuple[str, int, str, str, str]]:",
     "__init__(self, **kwargs) -> None:": "__init__(self, **kwargs: Any) -> None:",
     "memory_stats(device: str = '') -> dict:": "memory_stats(device: str = '') -> dict[str, Any]:",
     "devices() -> dict:": "devices() -> dict[str, DeviceInfo]:",

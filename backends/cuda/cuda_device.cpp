@@ -77,7 +77,9 @@ CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int s
       stream_(*gpu_, name_),
       copy_stream_(*gpu_, name_),
       allocator_(services.make_allocator(
-          std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}))) {}
+          std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}))) {
+    [[maybe_unused]] static const bool once = (register_all_kernels(), true);
+}
 
 DeviceInfo CudaDevice::info() const {
     const Gpu::Memory memory = gpu_->memory();
@@ -117,17 +119,16 @@ std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
     return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image || !code->fn);
 }
 
-std::vector<std::unique_ptr<Device>> find_gpus(const Services& services) {
+std::vector<std::unique_ptr<Device>> find_gpus(const Services& services, std::string* why_none) {
     std::vector<std::unique_ptr<Device>> devices;
-    register_all_kernels();
-    static const CudaDriver* driver = []() -> CudaDriver* {
-        try {
-            return new CudaDriver;  // never closed
-        } catch (const DeviceError&) { return nullptr; }
-    }();
-    for (int i = 0; driver && i < driver->device_count(); ++i)
-        devices.push_back(
-            std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
+    try {
+        static const auto* driver = new CudaDriver;  // never closed
+        for (int i = 0; i < driver->device_count(); ++i)
+            devices.push_back(
+                std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
+    } catch (const DeviceError& error) {
+        if (why_none) *why_none = error.what();
+    }
     return devices;
 }
 

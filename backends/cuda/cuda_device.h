@@ -41,6 +41,9 @@ public:
     runtime::Allocator& allocator() override { return *allocator_; }
     runtime::Stream& stream() override { return stream_; }
     runtime::Stream& copy_stream() override { return copy_stream_; }
+    std::shared_ptr<std::byte[]> host_memory(size_t bytes) override {
+        return gpu_->host_memory(bytes);
+    }
     bool is_host() const override { return false; }
     bool shares_rows() const override { return true; }
     runtime::Speeds speeds() const override { return gpu_->speeds(); }
@@ -62,7 +65,8 @@ private:
     std::unique_ptr<runtime::Allocator> allocator_;
 };
 
-// One device for each GPU that the driver shows. None, without a word, where there is no driver.
-std::vector<std::unique_ptr<runtime::Device>> find_gpus(const Services& services);
+// One device for each GPU that the driver shows; `why_none` says why there is none.
+std::vector<std::unique_ptr<runtime::Device>> find_gpus(const Services& services,
+                                                        std::string* why_none = nullptr);
 
 }  // namespace megjit::cuda

@@ -261,6 +261,21 @@ void CudaStream::download(void* to, const void* from, size_t bytes) {
           [&] { return gpu_.driver().call().download(to, at(from), bytes, handle_); });
 }
 
+bool CudaStream::copy_across(void* to, runtime::Stream& source, Ticket ready, const void* from,
+                             size_t bytes) {
+    auto* other = dynamic_cast<CudaStream*>(&source);
+    if (!other) return false;
+    if (bytes == 0) return true;
+    wait(source, ready);
+    const Context target = gpu_.context(), origin = other->gpu_.context();
+    enter();
+    const std::lock_guard lock(mutex_);
+    queue(Piece{.call = "cuMemcpyPeerAsync", .arguments = bytes_of(at(to), at(from), bytes)}, [&] {
+        return gpu_.driver().call().copy_peer(at(to), target, at(from), origin, bytes, handle_);
+    });
+    return true;
+}
+
 void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
     if (&other == this || other.is_inline()) return;
     auto& source = dynamic_cast<CudaStream&>(other);

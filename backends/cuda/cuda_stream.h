@@ -74,6 +74,8 @@ public:
     void copy(void* to, const void* from, size_t bytes) override;
     void upload(void* to, const void* from, size_t bytes, bool stays) override;
     void download(void* to, const void* from, size_t bytes) override;
+    bool copy_across(void* to, runtime::Stream& source, Ticket ready, const void* from,
+                     size_t bytes) override;
     void name_next(std::string_view op, const std::string& where) override;
     Ticket record_time() override;
     double seconds_between(Ticket begin, Ticket end) const override;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "codegen/plugin_compiler.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
@@ -12,8 +13,9 @@ using runtime::cat;
 using runtime::DeviceError;
 
 std::filesystem::path default_library() {
-    const std::string& named = runtime::debug().cuda_driver;
-    return named.empty() ? "libcuda.so.1" : named;
+    const runtime::Debug& debug = runtime::debug();
+    if (!debug.cuda_driver.empty()) return debug.cuda_driver;
+    return debug.emulated_gpus > 0 ? codegen::plugin_path("libmegjit_card.so") : "libcuda.so.1";
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ struct GraphUpdate {
     X(cuMemcpyHtoDAsync_v2, upload, (Address to, const void* from, size_t bytes, StreamHandle)) \
     X(cuMemcpyDtoHAsync_v2, download, (void* to, Address from, size_t bytes, StreamHandle)) \
     X(cuMemcpyDtoDAsync_v2, copy, (Address to, Address from, size_t bytes, StreamHandle)) \
+    X(cuMemcpyPeerAsync, copy_peer, (Address to, Context, Address from, Context, size_t bytes, StreamHandle)) \
     X(cuMemsetD8Async, fill, (Address, unsigned char value, size_t bytes, StreamHandle)) \
     X(cuModuleLoadDataEx, load_module, (Module*, const void* image, unsigned count, int* options, void** values)) \
     X(cuModuleUnload, unload_module, (Module)) \

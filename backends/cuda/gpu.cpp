@@ -98,6 +98,11 @@ void Gpu::make_current() const {
     driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent");
 }
 
+Context Gpu::context() const {
+    make_current();
+    return context_;
+}
+
 Gpu::Memory Gpu::memory() const {
     make_current();
     Memory memory;
@@ -118,6 +123,18 @@ void Gpu::free(Address address) const noexcept try {
     make_current();
     driver_.call().free(address);  // a failure here was told by the call that caused it
 } catch (const DeviceError&) {}
+
+std::shared_ptr<std::byte[]> Gpu::host_memory(size_t bytes) const {
+    make_current();
+    void* memory = nullptr;
+    driver_.check(driver_.call().allocate_host(&memory, bytes, 0), "cuMemHostAlloc");
+    return {static_cast<std::byte*>(memory), [this](std::byte* p) {
+        try {
+            make_current();
+            driver_.call().free_host(p);
+        } catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
+    }};
+}
 
 std::shared_ptr<const LoadedKernel> Gpu::load(
     const std::shared_ptr<const codegen::GpuImage>& image) {

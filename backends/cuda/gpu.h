@@ -50,9 +50,12 @@ public:
     // A context is current to a thread: called before the driver is, by whoever calls it.
     // DeviceError in a child of fork(), where no GPU can be used that the parent used.
     void make_current() const;
+    Context context() const;
 
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;
+    // Pinned: copies to and from it run beside the host's work.
+    std::shared_ptr<std::byte[]> host_memory(size_t bytes) const;
 
     // From what all launches of the image share.
     std::shared_ptr<const LoadedKernel> load(const std::shared_ptr<const codegen::GpuImage>& image);

@@ -5,9 +5,6 @@
 #ifdef MEGJIT_WITH_CUDA
 #include "backends/cuda/cuda_device.h"
 #endif
-#ifdef MEGJIT_WITH_EMULATED
-#include "backends/emulated/emulated_device.h"
-#endif
 #ifdef MEGJIT_WITH_NVRTC
 #include "backends/nvrtc/compiler.h"
 #endif
@@ -36,15 +33,13 @@ void register_devices() {
 #endif
 #ifdef MEGJIT_WITH_CUDA
     runtime::discover_later([] {
+        std::string why_none;
         for (auto& gpu : cuda::find_gpus(
-                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program}))
+                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program},
+                 &why_none))
             runtime::register_device(std::move(gpu));
+        return why_none;
     });
-#endif
-#ifdef MEGJIT_WITH_EMULATED
-    for (int i = 0; i < runtime::debug().emulated_gpus; ++i)
-        runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
-            i, runtime::host_device(), &memory::make_caching_allocator));
 #endif
 }
 

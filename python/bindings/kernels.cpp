@@ -9,6 +9,7 @@
 #include "python/bindings/handle.h"
 #include "runtime/bandwidth.h"
 #include "runtime/interrupt.h"
+#include "runtime/nvidia_libraries.h"
 
 namespace megjit::python {
 namespace {
@@ -53,17 +54,34 @@ void finish_compiling() {
     codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 100 : 5000));
 }
 
+// Name, version as the library counts and as text, where it lies, why there is none.
+nb::list nvidia_libraries() {
+    nb::list rows;
+    for (const runtime::NvidiaLibrary library : runtime::kNvidiaLibraries) {
+        const runtime::FoundLibrary& found = runtime::find_library(library);
+        const std::string_view name = runtime::name_of(library);
+        rows.append(nb::make_tuple(nb::str(name.data(), name.size()), found.version,
+                                   found.version_text, found.path, found.why_not));
+    }
+    return rows;
+}
+
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
     runtime::set_interrupt_check(check_signals);
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&finish_compiling));
-    m.def("copy_bandwidth", &runtime::copy_bandwidth, nb::call_guard<runtime::WithoutHostLock>());
+    m.def("copy_bandwidth", [](const std::string& device) {
+        runtime::Device& place = device_named(device);
+        const runtime::WithoutHostLock release;
+        return runtime::copy_bandwidth(place);
+    }, nb::arg("device") = "");
     // A kernel from its text, as dumps have it; gives the compiler's name and readable code.
     m.def("compile_kernel", [](const std::string& text) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
         return std::pair(made->backend, made->source());
     }, nb::arg("text"), nb::call_guard<runtime::WithoutHostLock>());
+    m.def("nvidia_libraries", &nvidia_libraries);
     m.def("cache_info", &cache_info);
     m.def("cache_clear", [] { return cache().clear(); });
     m.def("cache_verify", [] {

@@ -17,13 +17,16 @@ from megengine.version import megjit_version
 
 
 def info(_: argparse.Namespace) -> int:
-    """Prints versions, kernel compilers, threads and environment variables."""
+    """Prints versions, kernel compilers, threads, NVIDIA's libraries and environment variables."""
     print(f"megjit {megjit_version}, megengine API {megengine.__version__}")
     print(f"python {platform.python_version()}, numpy {numpy.__version__}, {platform.machine()}")
     print(f"device {megengine.get_default_device()}, {_core.thread_count()} threads")
     bound = "" if _core.isa() == _core.machine_isa() else f", bounded by MEGJIT_ISA; the machine has {_core.machine_isa()}"
     print(f"instructions {_core.isa()}{bound}")
     print(f"kernel compilers: {', '.join(_core.backends()) or 'none'}")
+    print("NVIDIA's libraries:")
+    for name, _number, version, path, why_not in _core.nvidia_libraries():
+        print(f"  {name:<12} {version + ', ' + path if path else 'none: ' + why_not}")
     print("environment variables:")
     for name, meaning in _core.switches().items():
         print(f"  {name:<20} {meaning}")

@@ -257,18 +257,23 @@ def get_cuda_device_property(device: int, device_type: DeviceType = DeviceType.C
 
 
 def get_cuda_version() -> int:
-    """CUDA version as 1000 * major + 10 * minor; 0 without CUDA."""
-    return 0
+    """CUDA version of the compiler NVRTC as 1000 * major + 10 * minor; 0 without it."""
+    return _library_version("NVRTC")
 
 
 def get_cuda_driver_version() -> int:
-    """Driver's CUDA version; 0 without a driver."""
-    return 0
+    """CUDA version that the driver serves, as 1000 * major + 10 * minor; 0 without a driver."""
+    return _library_version("CUDA driver")
 
 
 def get_cudnn_version() -> int:
-    """cuDNN version; 0 without cuDNN."""
-    return 0
+    """cuDNN version as 10000 * major + 100 * minor + patch; 0 without cuDNN."""
+    return _library_version("cuDNN")
+
+
+def _library_version(name: str) -> int:
+    """As ``python -m megengine info`` shows it, where it also says why there is none."""
+    return next(number for each, number, *_ in _core.nvidia_libraries() if each == name)
 
 
 def get_tensorrt_version() -> int:

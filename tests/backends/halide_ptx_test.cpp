@@ -4,6 +4,7 @@
 #include "backends/halide/gpu_compiler.h"
 #include "codegen/legalize.h"
 #include "runtime/error.h"
+#include "tests/backends/ptxas.h"
 #include "tests/codegen/random_kernels.h"
 
 namespace megjit::halide_backend { namespace {
@@ -58,6 +59,17 @@ TEST(HalidePtx, ReductionsOverRowsAndColumns) {
                                                            << print(c.kernel);
         EXPECT_GT(count(image.code, "bar.sync"), 0u) << "seed " << seed;
         EXPECT_GT(image.shared_bytes, 0u);
+    }
+}
+
+TEST(HalidePtx, NothingIsSpilled) {
+    if (!ptxas()) GTEST_SKIP() << "MEGJIT_PTXAS names no assembler: pip install nvidia-cuda-nvcc";
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+        const Case c = random_reduction_case(seed);
+        const int arch = std::vector<int>{80, 90, 100}[seed % 3];
+        const GpuImage image = compiler().compile(legalize(c.kernel), c.launch, arch);
+        EXPECT_EQ(resources_of(image.code, arch).spilled_bytes, 0)
+            << "seed " << seed << " sm_" << arch;
     }
 }
 

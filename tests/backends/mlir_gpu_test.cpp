@@ -10,6 +10,7 @@
 #include "backends/mlir/gpu_compiler.h"
 #include "runtime/error.h"
 #include "tests/backends/gpu_cases.h"
+#include "tests/backends/ptxas.h"
 
 namespace megjit::mlir_backend { namespace {
 
@@ -70,6 +71,14 @@ TEST(MlirGpu, CompilesKernelsForEveryArchitecture) {
         EXPECT_FALSE(contains(image.code, ".ftz")) << name;
         EXPECT_FALSE(contains(image.code, ".approx")) << name;
     }
+}
+
+TEST(MlirGpu, NothingIsSpilled) {
+    if (!ptxas()) GTEST_SKIP() << "MEGJIT_PTXAS names no assembler: pip install nvidia-cuda-nvcc";
+    for (int arch : {80, 90, 100})
+        for (const GpuCase& c : handmade_gpu_cases())
+            EXPECT_EQ(resources_of(ptx_of(c.data, arch), arch).spilled_bytes, 0)
+                << c.name << " sm_" << arch;
 }
 
 // Each rounds by itself, and is marked so: what is not marked the driver may contract.

@@ -26,6 +26,9 @@ protected:
         return rewriter.finish();
     }
 
+    void SetUp() override {
+        if (runtime::all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    }
     static runtime::Device& card() { return runtime::find_device("gpu0:0"); }
 
     static Graph prepared(Graph graph, runtime::Device& device) {

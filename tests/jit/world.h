@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/cpu_device.h"
-#include "backends/emulated/emulated_device.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/nvrtc/compiler.h"
+#include "codegen/compiler.h"
 #include "jit/graph.h"
+#include "jit/op_program.h"
 #include "memory/caching_allocator.h"
 #include "runtime/host_view.h"
 #include "runtime/op.h"
@@ -19,8 +22,10 @@ protected:
             runtime::register_all_ops();
             runtime::register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
-            runtime::register_device(std::make_unique<emulated::EmulatedDevice>(
-                0, runtime::host_device(), &memory::make_caching_allocator));
+            codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
+            for (auto& gpu : cuda::find_gpus(
+                     {.make_allocator = &memory::make_caching_allocator, .expand = &op_program}))
+                runtime::register_device(std::move(gpu));
             return true;
         }();
         (void)once;

@@ -39,7 +39,7 @@ public:
     virtual ~Product() = default;
     virtual size_t workspace_bytes() const = 0;
     // Queues one run, with the context current. Addresses in the order of the op's operands and
-    // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, 256-byte aligned.
+    // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, 64-byte aligned.
     // DeviceError names the library, the call and the op.
     virtual void enqueue(LibraryStream& stream, std::span<const Address> inputs,
                          std::span<const Address> outputs, Address workspace) const = 0;

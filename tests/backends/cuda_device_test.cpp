@@ -1,32 +1,40 @@
-// The emulated accelerator: what a device promises, and what it is there to find.
+// A GPU, or an emulated one (the variables of tests/CMakeLists.txt name its driver): what a device
+// promises, graphs, faults and failures.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "backends/cpu/cpu_device.h"
-#include "backends/emulated/emulated_device.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/nvrtc/compiler.h"
+#include "codegen/compiler.h"
+#include "jit/op_program.h"
 #include "memory/caching_allocator.h"
 #include "runtime/dispatch.h"
 #include "runtime/host_view.h"
 #include "runtime/ops/builders.h"
 
-namespace megjit::emulated { namespace {
+namespace megjit::cuda { namespace {
 
 using namespace runtime;
 
-class EmulatedDeviceTest : public testing::Test {
+class CudaDeviceTest : public testing::Test {
 protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
             register_all_ops();
             register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
-            for (int number : {0, 1})
-                register_device(std::make_unique<EmulatedDevice>(number, host_device(),
-                                                                 &memory::make_caching_allocator));
+            codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
+            for (auto& found : find_gpus({.make_allocator = &memory::make_caching_allocator,
+                                          .expand = &jit::op_program}))
+                register_device(std::move(found));
             return true;
         }();
         (void)once;
+    }
+    void SetUp() override {
+        if (all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
     }
 
     static Device& gpu(int index = 0) { return find_device(cat("gpu", index, ":0")); }
@@ -43,21 +51,21 @@ protected:
     }
 };
 
-using EmulatedDeviceDeathTest = EmulatedDeviceTest;
+using CudaDeviceDeathTest = CudaDeviceTest;  // of an emulated card
 
-TEST_F(EmulatedDeviceDeathTest, TheHostCannotTouchItsMemory) {
+TEST_F(CudaDeviceDeathTest, TheHostCannotTouchItsMemory) {
     const TensorRef x = counted(gpu(), 100);
     EXPECT_DEATH(static_cast<void>(*static_cast<volatile float*>(x->data())), "");
 }
 
-TEST_F(EmulatedDeviceTest, WorkRunsInTheOrderInWhichItIsQueued) {
+TEST_F(CudaDeviceTest, WorkRunsInTheOrderInWhichItIsQueued) {
     TensorRef x = counted(gpu(), 1000), sum = x;
     for (int i = 0; i < 200; ++i) sum = build::add(sum, x);
     const std::vector<float> values = values_of(sum);
     for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], 201.0f * static_cast<float>(i));
 }
 
-TEST_F(EmulatedDeviceTest, MemoryIsUsedAgainOnlyByWhatIsQueuedLater) {
+TEST_F(CudaDeviceTest, MemoryIsUsedAgainOnlyByWhatIsQueuedLater) {
     std::vector<TensorRef> kept;
     for (int i = 0; i < 300; ++i) {
         const TensorRef x = counted(gpu(), 5000);
@@ -68,7 +76,7 @@ TEST_F(EmulatedDeviceTest, MemoryIsUsedAgainOnlyByWhatIsQueuedLater) {
         ASSERT_EQ(values_of(kept[i])[4999], 3 * 4999.0f + static_cast<float>(i));
 }
 
-TEST_F(EmulatedDeviceTest, PagesGoBackWhenNothingUsesThemAnyMore) {
+TEST_F(CudaDeviceTest, PagesGoBackWhenNothingUsesThemAnyMore) {
     TensorRef sum = counted(gpu(), 1 << 18);
     for (int i = 0; i < 20; ++i) {
         sum = build::add(sum, 1.0);
@@ -77,7 +85,7 @@ TEST_F(EmulatedDeviceTest, PagesGoBackWhenNothingUsesThemAnyMore) {
     EXPECT_EQ(values_of(sum)[5], 25.0f);
 }
 
-TEST_F(EmulatedDeviceTest, AStreamWaitsForAnother) {
+TEST_F(CudaDeviceTest, AStreamWaitsForAnother) {
     std::vector<float> back(1 << 16);
     for (int i = 0; i < 50; ++i) {
         const TensorRef x = build::add(counted(gpu(), 1 << 16), static_cast<double>(i));
@@ -89,32 +97,18 @@ TEST_F(EmulatedDeviceTest, AStreamWaitsForAnother) {
     }
 }
 
-TEST_F(EmulatedDeviceTest, WaitingCostsTheTimeOfTheOtherStream) {
-    Stream &work = gpu().stream(), &copies = gpu().copy_stream();
-    const TensorRef x = counted(gpu(), 1 << 20);
-    const Ticket begin = work.record_time();
-    std::vector<float> back(1 << 20);
-    copies.wait(work, begin);
-    copies.download(back.data(), x->data(), back.size() * sizeof(float));
-    work.wait(copies, copies.record());
-    const Ticket end = work.record_time();
-    work.synchronize();
-    const double expected = static_cast<double>(back.size() * sizeof(float)) / kSpeeds.link_bytes;
-    EXPECT_NEAR(work.seconds_between(begin, end), expected, expected / 100);
-}
-
-TEST_F(EmulatedDeviceTest, ValuesGoFromDeviceToDevice) {
+TEST_F(CudaDeviceTest, ValuesGoFromDeviceToDevice) {
     const TensorRef there = copied_to(build::mul(counted(gpu(0), 10), 2.0), gpu(1));
     EXPECT_EQ(&there->device(), &gpu(1));
     EXPECT_EQ(values_of(build::add(there, 1.0))[9], 19.0f);
 }
 
-TEST_F(EmulatedDeviceTest, OperandsOnTwoDevicesAreAnError) {
+TEST_F(CudaDeviceTest, OperandsOnTwoDevicesAreAnError) {
     EXPECT_THROW(build::add(counted(gpu(0), 3), counted(gpu(1), 3)), UserError);
     EXPECT_THROW(build::add(counted(gpu(0), 3), counted(host_device(), 3)), UserError);
 }
 
-class LostWork : public EmulatedDeviceTest {
+class LostWork : public CudaDeviceTest {
 protected:
     static TensorRef out_of_range(const TensorRef& x) {
         const int32_t place = 77;
@@ -138,7 +132,7 @@ TEST_F(LostWork, WhatCameBeforeAndWhatComesAfterIsWhole) {
     EXPECT_EQ(values_of(build::add(x, 1.0))[4], 9.0f);
 }
 
-TEST_F(EmulatedDeviceTest, AChildOfAForkIsToldThatItCannotUseIt) {
+TEST_F(CudaDeviceTest, AChildOfAForkIsToldThatItCannotUseIt) {
     const TensorRef x = counted(gpu(), 10);
     EXPECT_EXIT(
         {
@@ -150,4 +144,40 @@ TEST_F(EmulatedDeviceTest, AChildOfAForkIsToldThatItCannotUseIt) {
         testing::ExitedWithCode(7), "");
 }
 
-}}  // namespace megjit::emulated
+// ---- repeated work
+
+class Repeated : public CudaDeviceTest {
+protected:
+    // x * factor + 1, in two kernels.
+    TensorRef step(const TensorRef& x, const TensorRef& factor) {
+        TensorRef result;
+        gpu().stream().repeat(kept_, [&] { result = build::add(build::mul(x, factor), one_); });
+        return result;
+    }
+    TensorRef one_;
+    std::unique_ptr<Stream::Kept> kept_;
+};
+
+TEST_F(Repeated, GivesTheSameOnOtherOperands) {
+    one_ = counted(gpu(), 1);  // 0
+    std::vector<TensorRef> results, factors;
+    const TensorRef x = counted(gpu(), 1000);
+    for (int i = 0; i < 10; ++i) {
+        factors.push_back(build::add(counted(gpu(), 1), static_cast<double>(i)));
+        results.push_back(step(x, factors.back()));
+    }
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(values_of(results[i])[999], 999.0f * i) << i;
+}
+
+TEST_F(Repeated, TakesOtherWorkToo) {
+    for (int i = 0; i < 6; ++i) {
+        const TensorRef x = counted(gpu(), 100 + 300 * (i % 3));
+        TensorRef sum = x;
+        gpu().stream().repeat(kept_, [&] {
+            for (int k = 0; k < 1 + i % 2; ++k) sum = build::add(sum, x);
+        });
+        EXPECT_EQ(values_of(sum)[99], 99.0f * (2 + i % 2)) << i;
+    }
+}
+
+}}  // namespace megjit::cuda
