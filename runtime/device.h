@@ -110,6 +110,9 @@ public:
     virtual std::shared_ptr<const Executable> prepare_kernel(
         const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
         const codegen::CompiledKernel* code) = 0;
+    // Do threads of a generated kernel share a row? Then such kernels are the best for a few long
+    // ones, too (OpDef::expand).
+    virtual bool shares_rows() const { return false; }
     // How the kernel wants operand `input` to lie, if better than row-major.
     virtual Layout packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
         (void)call, (void)outputs, (void)input;

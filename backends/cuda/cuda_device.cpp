@@ -9,6 +9,17 @@
 #include "runtime/error.h"
 
 namespace megjit::cuda {
+
+// One line a file of kernels.
+void register_copy_kernels();
+void register_index_kernels();
+void register_linalg_kernels();
+void register_norm_kernels();
+void register_pool_kernels();
+void register_quantized_conv_kernels();
+void register_random_kernels();
+void register_sort_kernels();
+
 namespace {
 
 using namespace runtime;
@@ -16,6 +27,17 @@ using namespace runtime;
 std::map<std::string, Prepare, std::less<>>& kernels() {
     static std::map<std::string, Prepare, std::less<>> table;
     return table;
+}
+
+void register_all_kernels() {
+    register_copy_kernels();
+    register_index_kernels();
+    register_linalg_kernels();
+    register_norm_kernels();
+    register_pool_kernels();
+    register_quantized_conv_kernels();
+    register_random_kernels();
+    register_sort_kernels();
 }
 
 // Pages go back when nothing that was queued can still use them.
@@ -55,7 +77,9 @@ CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int s
       stream_(*gpu_, name_),
       copy_stream_(*gpu_, name_),
       allocator_(services.make_allocator(
-          std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}))) {}
+          std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}))) {
+    [[maybe_unused]] static const bool once = (register_all_kernels(), true);
+}
 
 DeviceInfo CudaDevice::info() const {
     const Gpu::Memory memory = gpu_->memory();
@@ -73,7 +97,7 @@ std::unique_ptr<Device> CudaDevice::on_stream(int number) {
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
                                                       std::span<const Type> outputs) {
     if (const auto found = kernels().find(call.op.name); found != kernels().end())
-        if (auto executable = found->second(*gpu_, call, outputs)) return executable;
+        if (auto executable = found->second(*this, call, outputs)) return executable;
     if (auto bound = codegen::kernel_of(call, outputs)) {
         const auto code =
             codegen::KernelService::instance().get({bound->kernel, target(), bound->launch});

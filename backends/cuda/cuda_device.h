@@ -12,9 +12,11 @@
 
 namespace megjit::cuda {
 
+class CudaDevice;
+
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(
-    Gpu&, const runtime::OpCall&, std::span<const runtime::Type> outputs);
+    CudaDevice&, const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_kernel(std::string_view op, Prepare prepare);
 
 // What the device is given by those above it.
@@ -32,6 +34,7 @@ public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)
         : CudaDevice(std::move(gpu), services, 0) {}
 
+    Gpu& gpu() { return *gpu_; }
     std::string_view name() const override { return name_; }
     runtime::DeviceInfo info() const override;
     std::unique_ptr<runtime::Device> on_stream(int number) override;
@@ -42,6 +45,7 @@ public:
         return gpu_->host_memory(bytes);
     }
     bool is_host() const override { return false; }
+    bool shares_rows() const override { return true; }
     runtime::Speeds speeds() const override { return gpu_->speeds(); }
     runtime::CodeTarget target() const override { return gpu_->target(); }
     std::shared_ptr<const runtime::Executable> prepare(

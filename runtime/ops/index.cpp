@@ -11,6 +11,8 @@
 //   mask M1 the mask is bool of x's shape
 //   one_hot O1 an integer tensor, at least one class
 //   nms N1 boxes f32[n, 4] and scores f32[n]
+#include "runtime/ops/index.h"
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -504,6 +506,19 @@ std::vector<OpDef> by_value() {
 }
 
 }  // namespace
+
+void refuse_place(std::string_view op, int64_t value, int64_t axis, int64_t extent) {
+    user_error({.what = cat(op, ": index ", value, " is out of range for axis ", axis,
+                            " of extent ", extent),
+                .why = cat("places go from ", -extent, " to ", extent - 1)},
+               ErrorKind::index);
+}
+
+void refuse_label(int64_t label, int64_t classes) {
+    user_error({.what = cat("one_hot: label ", label, " is out of range for ", classes, " classes"),
+                .why = cat("labels go from 0 to ", classes - 1)},
+               ErrorKind::index);
+}
 
 std::vector<OpDef> index_ops() {
     std::vector<OpDef> ops = by_index();

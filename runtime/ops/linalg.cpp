@@ -1,5 +1,7 @@
 // runtime/ops/linalg.cpp -- inverse and singular values of (stacks of) matrices.
 // Rules: matinv V1 rank at least 2 and square     svd V2 rank at least 2; V3 a floating dtype
+#include "runtime/ops/linalg.h"
+
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -123,6 +125,13 @@ Cost cost_cubic(const OpCall& call, std::span<const Type> outputs) {
 }
 
 }  // namespace
+
+void refuse_singular(int64_t matrix, int64_t count) {
+    user_error({.what = cat("matinv: matrix ", matrix, " of ", count, " is singular"),
+                .why = "a pivot is 0",
+                .fix = "add a small multiple of the identity"},
+               ErrorKind::runtime);
+}
 
 std::vector<OpDef> linalg_ops() {
     return {

@@ -10,6 +10,7 @@
 //   N4 scale and bias are float32 or of x's dtype
 //   N5 dy has x's type, mean and var the statistics' type
 //   N6 a group is not empty
+#include "runtime/device.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -301,11 +302,17 @@ TensorRef mean_of(const TensorRef& x, const Axes& axes) {
     return build::op("reduce_mean", {x}, {axes, int64_t{1}});
 }
 
+// As of softmax.
+bool has_fit_rows(const Device& device, const Shape& outer, const Shape& inner) {
+    const int64_t rows = outer.numel(), length = inner.numel();
+    if (rows * length == 0) return false;
+    return device.shares_rows() || (length > 1 && (rows >= 8 || rows * length <= 32768));
+}
+
 std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     const auto [outer, inner] = layer_shapes(call, type);
-    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768))
-        return {};
+    if (!has_fit_rows(inputs[0]->device(), outer, inner)) return {};
     const Groups groups = layer_groups(type.shape, call.integer("axes"));
     const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within), centered = x - mean;
     const TensorRef r =
@@ -317,7 +324,7 @@ std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const Ten
     return {build::cast(y, type.dtype), build::reshape(mean, outer), build::reshape(r, outer)};
 }
 
-// The statistics stay with their own kernel, which cuts long columns among threads; what they
+// The statistics stay apart: a CPU's own kernel for them cuts long columns among threads; what they
 // normalize joins the activation and the sum that follow.
 std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
@@ -331,6 +338,28 @@ std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const Ten
     return {build::cast((as_f32(inputs[0]) - channel(stats[0])) * factor + channel(inputs[2]),
                         type.dtype),
             stats[0], stats[1]};
+}
+
+std::vector<TensorRef> expand_batch_norm_stats(const OpCall& call,
+                                               std::span<const TensorRef> inputs) {
+    if (call.inputs[0].numel() == 0 || !inputs[0]->device().shares_rows()) return {};
+    const Groups groups = batch_groups(call.inputs[0].shape);
+    const Shape channels{call.inputs[0].shape[1]};
+    const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within);
+    const TensorRef var = mean_of(build::op("square", {x - mean}), groups.within);
+    return {build::reshape(mean, channels), build::reshape(var, channels)};
+}
+
+std::vector<TensorRef> expand_batch_norm_grad_sums(const OpCall& call,
+                                                   std::span<const TensorRef> inputs) {
+    if (call.inputs[0].numel() == 0 || !inputs[0]->device().shares_rows()) return {};
+    const Groups groups = batch_groups(call.inputs[0].shape);
+    const Shape channels{call.inputs[0].shape[1]};
+    const TensorRef x = as_f32(inputs[0]), dy = as_f32(inputs[3]),
+                    mean = build::reshape(inputs[1], groups.stats),
+                    r = rstd_of(build::reshape(inputs[2], groups.stats), call.real("eps"));
+    return {build::reshape(groups.sum(dy * (x - mean)) * r, channels),
+            build::reshape(groups.sum(dy), channels)};
 }
 
 std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call,
@@ -358,8 +387,7 @@ std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call,
                                               std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     const auto [outer, inner] = layer_shapes(call, type);
-    if (type.numel() == 0 || inner.numel() < 2 || (outer.numel() < 8 && type.numel() > 32768))
-        return {};
+    if (!has_fit_rows(inputs[0]->device(), outer, inner)) return {};
     const Groups groups = layer_groups(type.shape, call.integer("axes"));
     const TensorRef mean = build::reshape(inputs[1], groups.stats),
                     r = build::reshape(inputs[2], groups.stats);
@@ -404,6 +432,7 @@ std::vector<OpDef> norm_ops() {
          .doc = "Mean and biased variance over all axes but axis 1, in float32.",
          .inputs = {{"x", OperandKind::activation}},
          .infer = infer_batch_norm_stats,
+         .expand = expand_batch_norm_stats,
          .cost = cost_norm},
         {.name = "batch_norm_grad",
          .doc = "Gradients of batch_norm's first result for x, scale and bias.",
@@ -424,6 +453,7 @@ std::vector<OpDef> norm_ops() {
          .inputs = {{"x", OperandKind::activation}, "mean", "var", {"dy", OperandKind::activation}},
          .attrs = {kEps},
          .infer = infer_batch_norm_grad_sums,
+         .expand = expand_batch_norm_grad_sums,
          .cost = cost_norm},
         {.name = "layer_norm",
          .doc =

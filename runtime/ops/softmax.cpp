@@ -1,5 +1,6 @@
 // runtime/ops/softmax.cpp -- softmax and log_softmax along one axis. Gradients come from the
 // output. Rules: S1 a floating dtype    S2 axis lies within the rank
+#include "runtime/device.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 
@@ -20,17 +21,18 @@ TensorRef sum_along(const GradCall& g, const TensorRef& x) {
         x, {normalize_axis(g.call.integer("axis"), x->shape().rank(), g.call.op.name)}, true);
 }
 
-// Kernels hold rows that are shared among threads; a few long ones are for the eager kernel, which
-// does not expect many either, but does not walk memory three times.
-bool has_many_rows(const OpCall& call, int axis) {
-    const Shape& shape = call.inputs[0].shape;
-    return shape.numel() > 0 && shape[axis] > 1 &&
-           (shape.numel() / shape[axis] >= 8 || shape.numel() <= 32768);
+// On a CPU, generated kernels share rows among threads, not the elements of a row; a few long ones
+// are for the eager kernel, which does not expect many either, but does not walk memory three
+// times.
+bool has_fit_rows(const Device& device, const Shape& shape, int axis) {
+    if (shape.numel() == 0) return false;
+    return device.shares_rows() ||
+           (shape[axis] > 1 && (shape.numel() / shape[axis] >= 8 || shape.numel() <= 32768));
 }
 
 std::vector<TensorRef> expand_softmax(const OpCall& call, std::span<const TensorRef> inputs) {
     const int axis = normalize_axis(call.integer("axis"), call.inputs[0].rank(), call.op.name);
-    if (!has_many_rows(call, axis)) return {};
+    if (!has_fit_rows(inputs[0]->device(), call.inputs[0].shape, axis)) return {};
     const DType dtype = call.inputs[0].dtype;
     const build::Axes axes{axis};
     const TensorRef x = build::cast(inputs[0], DType::f32);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cpu/elements.h"
+#include "runtime/ops/index.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/index.inl"
 #include "backends/cpu/each_isa.h"
@@ -12,20 +13,12 @@
 namespace megjit::cpu {
 namespace {
 
-using runtime::cat;
-
-[[noreturn]] void refuse_place(const std::string& op, int64_t value, int64_t axis, int64_t extent) {
-    runtime::user_error({.what = cat(op, ": index ", value, " is out of range for axis ", axis,
-                                     " of extent ", extent),
-                         .why = cat("places go from ", -extent, " to ", extent - 1)},
-                        runtime::ErrorKind::index);
-}
-
 void check_places(const std::string& op, const int32_t* index, int64_t n, int64_t axis,
                   int64_t extent) {
     if (MEGJIT_BEST(all_within)(index, n, -extent, extent)) return;
     for (int64_t i = 0; i < n; ++i)
-        if (index[i] < -extent || index[i] >= extent) refuse_place(op, index[i], axis, extent);
+        if (index[i] < -extent || index[i] >= extent)
+            runtime::refuse_place(op, index[i], axis, extent);
 }
 
 inline int64_t wrapped(int32_t place, int64_t extent) { return place < 0 ? place + extent : place; }
@@ -402,10 +395,7 @@ template <class L>
 void check_labels(const L* label, int64_t n, int64_t classes) {
     for (int64_t i = 0; i < n; ++i)
         if (static_cast<int64_t>(label[i]) < 0 || static_cast<int64_t>(label[i]) >= classes)
-            runtime::user_error({.what = cat("one_hot: label ", static_cast<int64_t>(label[i]),
-                                             " is out of range for ", classes, " classes"),
-                                 .why = cat("labels go from 0 to ", classes - 1)},
-                                runtime::ErrorKind::index);
+            runtime::refuse_label(static_cast<int64_t>(label[i]), classes);
 }
 
 Prepared prepare_one_hot(const OpCall& call, std::span<const Type> outputs) {

@@ -6,14 +6,13 @@
 #include <numeric>
 
 #include "backends/cpu/elements.h"
+#include "runtime/ops/linalg.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/linalg.inl"
 #include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 namespace {
-
-using runtime::cat;
 
 // a and inverse are n x n; a is destroyed. False for a singular matrix.
 bool invert(double* a, double* inverse, int64_t n) {
@@ -56,12 +55,7 @@ Prepared prepare_matinv(const OpCall& call, std::span<const Type>) {
                 for (int64_t i = 0; i < size; ++i) y[i] = static_cast<float>(inverse[i]);
             }
         });
-        if (singular >= 0)
-            runtime::user_error(
-                {.what = cat("matinv: matrix ", singular.load(), " of ", count, " is singular"),
-                 .why = "a pivot is 0",
-                 .fix = "add a small multiple of the identity"},
-                runtime::ErrorKind::runtime);
+        if (singular >= 0) runtime::refuse_singular(singular, count);
     }, static_cast<size_t>(2 * size * count) * sizeof(double));
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/elements.h"
-#include "runtime/philox.h"
+#include "runtime/distributions.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/random.inl"
 #include "backends/cpu/each_isa.h"
@@ -93,93 +93,7 @@ Prepared prepare_normal(const OpCall&, std::span<const Type> outputs) {
 
 // --- distributions by rejection -------------------------------------------------------------
 
-// The stream of one element: as many uniform numbers as it asks for. `lane` separates streams of
-// one element.
-class Draws {
-public:
-    Draws(const Philox& g, int64_t element, uint32_t lane = 0)
-        : g_(g), element_(static_cast<uint32_t>(element)), round_(lane << 24) {}
-    uint32_t word() {
-        if (left_ == 0) {
-            block_ = g_.block(uint64_t{round_++} << 32 | element_);
-            left_ = 4;
-        }
-        return block_[static_cast<size_t>(--left_)];
-    }
-    double uniform() {  // (0, 1)
-        const uint32_t high = word();
-        return runtime::unit_double(high, word()) + 0x1p-54;
-    }
-    double normal() {  // one of a pair; the other is dropped
-        const double radius = std::sqrt(-2 * std::log(uniform()));
-        return radius * std::cos(2 * M_PI * uniform());
-    }
-
-private:
-    const Philox& g_;
-    uint32_t element_ = 0, round_ = 0;
-    Philox::Block block_{};
-    int left_ = 0;
-};
-
-// Logarithm of a gamma number of scale 1, since a small shape underflows. Marsaglia and Tsang 2000;
-// a shape below 1 by their section 6: gamma(shape + 1) u^(1 / shape).
-double log_gamma_number(Draws& draws, double shape) {
-    double boost = 0;
-    if (shape < 1) {
-        boost = std::log(draws.uniform()) / shape;
-        shape += 1;
-    }
-    const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-    for (;;) {
-        const double x = draws.normal(), t = 1 + c * x, v = t * t * t;
-        if (t > 0 && std::log(draws.uniform()) < 0.5 * x * x + d * (1 - v + std::log(v)))
-            return std::log(d * v) + boost;
-    }
-}
-
-float gamma_number(const Philox& g, int64_t i, float shape, float scale) {
-    if (!(shape > 0) || !(scale > 0)) return std::numeric_limits<float>::quiet_NaN();
-    Draws draws(g, i);
-    return static_cast<float>(std::exp(log_gamma_number(draws, static_cast<double>(shape))) *
-                              static_cast<double>(scale));
-}
-
-float beta_number(const Philox& g, int64_t i, float a, float b) {
-    if (!(a > 0) || !(b > 0)) return std::numeric_limits<float>::quiet_NaN();
-    Draws first(g, i, 0), second(g, i, 1);
-    const double x = log_gamma_number(first, static_cast<double>(a)),
-                 y = log_gamma_number(second, static_cast<double>(b));
-    return static_cast<float>(1 / (1 + std::exp(y - x)));
-}
-
-float poisson_number(const Philox& g, int64_t i, float rate) {
-    if (!(rate >= 0)) return std::numeric_limits<float>::quiet_NaN();
-    if (rate == 0 || std::isinf(rate)) return rate;
-    Draws draws(g, i);
-    const double lam = static_cast<double>(rate);
-    if (lam < 10) {  // inversion: product of uniforms against exp(-lam)
-        const double limit = std::exp(-lam);
-        double product = draws.uniform();
-        int k = 0;
-        for (; product > limit; ++k) product *= draws.uniform();
-        return static_cast<float>(k);
-    }
-    // PTRS, Hoermann 1993, "The transformed rejection method for generating Poisson random
-    // variables".
-    const double b = 0.931 + 2.53 * std::sqrt(lam), a = -0.059 + 0.02483 * b,
-                 inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), vr = 0.9277 - 3.6224 / (b - 2);
-    for (;;) {
-        const double u = draws.uniform() - 0.5, v = draws.uniform(), us = 0.5 - std::abs(u),
-                     k = std::floor((2 * a / us + b) * u + lam + 0.43);
-        if (us >= 0.07 && v <= vr) return static_cast<float>(k);
-        if (k < 0 || (us < 0.013 && v > us)) continue;
-        int sign = 0;
-        if (std::log(v * inverse_alpha / (a / (us * us) + b)) <=
-            -lam + k * std::log(lam) - lgamma_r(k + 1, &sign))
-            return static_cast<float>(k);
-    }
-}
+using runtime::Draws;
 
 template <float (*Number)(const Philox&, int64_t, float, float)>
 Prepared prepare_pairs(const OpCall&, std::span<const Type> outputs) {
@@ -201,7 +115,7 @@ Prepared prepare_poisson(const OpCall&, std::span<const Type> outputs) {
         const float* rate = static_cast<const float*>(in[1]);
         float* y = static_cast<float*>(out[0]);
         parallel_for(n, 256, 16, [&](int64_t lo, int64_t hi) {
-            for (int64_t i = lo; i < hi; ++i) y[i] = poisson_number(g, i, rate[i]);
+            for (int64_t i = lo; i < hi; ++i) y[i] = runtime::poisson_number(g, i, rate[i]);
         });
     });
 }
@@ -266,9 +180,9 @@ void choose_once(const Philox& g, const float* weight, int64_t n, int64_t first,
     std::vector<int32_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
     for (int64_t i = 0; i < n; ++i)
-        arrival[i] = weight[i] > 0
-                         ? -std::log(Draws(g, first + i).uniform()) / static_cast<double>(weight[i])
-                         : std::numeric_limits<double>::infinity();
+        arrival[i] = weight[i] > 0 ? -runtime::log_of(Draws(g, first + i).uniform()) /
+                                         static_cast<double>(weight[i])
+                                   : std::numeric_limits<double>::infinity();
     std::partial_sort(order.begin(), order.begin() + samples, order.end(),
                       [=](int32_t a, int32_t b) {
         return arrival[a] != arrival[b] ? arrival[a] < arrival[b] : a < b;
@@ -303,8 +217,8 @@ void register_random_kernels() {
     register_kernel("random_uniform", prepare_uniform);
     register_kernel("random_normal", prepare_normal);
     register_kernel("dropout_mask", prepare_dropout_mask);
-    register_kernel("random_gamma", prepare_pairs<gamma_number>);
-    register_kernel("random_beta", prepare_pairs<beta_number>);
+    register_kernel("random_gamma", prepare_pairs<runtime::gamma_number>);
+    register_kernel("random_beta", prepare_pairs<runtime::beta_number>);
     register_kernel("random_poisson", prepare_poisson);
     register_kernel("random_permutation", prepare_permutation);
     register_kernel("random_multinomial", prepare_multinomial);

@@ -1,0 +1,166 @@
+// backends/cuda/kernels/executables.h -- what the host sides of the kernels written by hand share:
+// executables from functions, copies between strided regions, and widths in which memory moves.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/source_kernel.h"
+#include "runtime/error.h"
+
+namespace megjit::cuda {
+
+using runtime::cat;
+using runtime::DType;
+using runtime::OpCall;
+using runtime::Shape;
+using runtime::Type;
+using Prepared = std::shared_ptr<const runtime::Executable>;
+
+// An Executable from a function (stream, inputs, outputs, workspace). `aliases`: output 0 may lie
+// on input 0. `parts`: by input.
+template <class Run>
+class FunctionExecutable final : public runtime::Executable {
+public:
+    FunctionExecutable(Run run, size_t workspace, bool aliases, std::vector<Part> parts)
+        : run_(std::move(run)),
+          workspace_(workspace),
+          aliases_(aliases),
+          parts_(std::move(parts)) {}
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        run_(dynamic_cast<CudaStream&>(stream), inputs, outputs, workspace);
+    }
+    size_t workspace_bytes() const override { return workspace_; }
+    bool may_alias(int out, int in) const override { return aliases_ && out == 0 && in == 0; }
+    std::optional<Part> part(int in) const override {
+        if (static_cast<size_t>(in) >= parts_.size()) return {};
+        return parts_[static_cast<size_t>(in)];
+    }
+
+private:
+    Run run_;
+    size_t workspace_ = 0;
+    bool aliases_ = false;
+    std::vector<Part> parts_;
+};
+
+template <class Run>
+Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
+                    std::vector<runtime::Executable::Part> parts = {}) {
+    return std::make_shared<const FunctionExecutable<Run>>(std::move(run), workspace, aliases,
+                                                           std::move(parts));
+}
+// Of an op without elements.
+inline Prepared nothing_to_do() {
+    return executable([](CudaStream&, void* const*, void* const*, void*) {});
+}
+
+// The text of a family behind what all share.
+std::string with_prelude(std::string_view text);
+// The type that counts what a launch covers: 64 bits where the numbers do not fit into 31.
+inline std::string index_type(int64_t count) {
+    return count <= INT32_MAX ? "unsigned" : "unsigned long long";
+}
+// Passes a number as the kernel's INDEX; `index_type` was asked for the same number.
+template <class Use>
+void with_index(int64_t number, const Use& use) {
+    if (number <= INT32_MAX) use(static_cast<uint32_t>(number));
+    else use(static_cast<uint64_t>(number));
+}
+// The storage type of a dtype in the prelude.
+std::string storage_type(DType dtype);
+
+inline char* at(void* p, int64_t bytes) { return static_cast<char*>(p) + bytes; }
+inline int64_t size_of(const Type& type) {
+    return static_cast<int64_t>(runtime::size_of(type.dtype));
+}
+inline size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }  // parts of a workspace
+
+// --- units --------------------------------------------------------------------------------------
+
+// What a thread moves at a time: 1, 2, 4, 8 or 16 bytes.
+constexpr int64_t kWidestUnit = 16;
+std::string unit_type(int64_t bytes);
+// The widest unit that divides all of `numbers`.
+int64_t widest_unit(std::initializer_list<int64_t> numbers);
+inline int64_t address_of(const void* p) {
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p));
+}
+
+using Words = std::array<uint64_t, 2>;  // 16 bytes
+// Passes a unit as the kernel's UNIT.
+template <class Use>
+void with_unit(const Words& words, int64_t unit, const Use& use) {
+    struct alignas(16) Wide {
+        Words words;
+    };
+    switch (unit) {
+        case 1: return use(static_cast<uint8_t>(words[0]));
+        case 2: return use(static_cast<uint16_t>(words[0]));
+        case 4: return use(static_cast<uint32_t>(words[0]));
+        case 8: return use(words[0]);
+        default: return use(Wide{words});
+    }
+}
+
+// The bits of one element, in the low bytes.
+uint64_t element_bits(DType dtype, double value);
+
+// --- copies -------------------------------------------------------------------------------------
+
+// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where
+// `from` repeats.
+struct Region {
+    int rank = 0;
+    struct Axis {
+        int64_t extent = 0, from = 0, to = 0;
+    };
+    Axis axes[runtime::kMaxRank] = {};
+    void push(int64_t extent, int64_t from, int64_t to) { axes[rank++] = {extent, from, to}; }
+    int64_t numel() const;
+    // Without axes of extent 1, neighbours joined where they can be; at least one axis.
+    Region merged() const;
+    // Of a merged one: neither side has gaps.
+    bool is_block() const { return rank == 1 && axes[0].from == 1 && axes[0].to == 1; }
+};
+
+// Ready to copy a region of elements of one size.
+class RegionCopy {
+public:
+    RegionCopy(Gpu& gpu, const Region& region, int64_t element_bytes);
+    void operator()(CudaStream& stream, const void* from, void* to) const;
+    bool is_block() const { return region_.is_block(); }
+
+private:
+    struct Way {  // in units of one width
+        SourceKernel kernel;
+        Region region;
+        int64_t unit = 1;
+        bool tiles = false;
+    };
+    static Way way_of(Gpu& gpu, const Region& region, int64_t unit);
+
+    Region region_;
+    int64_t bytes_ = 0;  // of all elements
+    std::vector<Way> ways_;  // the widest first, which wants aligned addresses
+};
+
+// The op whose result is its operand 0.
+Prepared copy_of(const Type& x);
+
+// Extents before, along and behind one axis.
+struct Split {
+    int64_t outer = 1, length = 1, inner = 1;
+};
+Split split_at(const Shape& shape, int axis);
+
+// A complex tensor as one of floats: one more axis, of extent 2.
+Type as_floats(const Type& type);
+
+}  // namespace megjit::cuda

@@ -1,0 +1,126 @@
+// backends/cuda/kernels/index.cu -- reading and writing at places that int32 tensors name. Before
+// places are written they are looked at once, so that one thread alone writes each element: the
+// last place that names it, or the sum of all of them in their order.
+
+// x as [pre, places, rest, run]; a place is a cell of the indexed axes. Strides count runs of x.
+struct Access {
+    i64 extent[8], stride[8];  // of the axis that each index goes along
+    i64 places_extent[8], from[8][8];  // the places' shape, and each index's strides over it
+    i64 rest_extent[8], rest_stride[8];
+    i64 places, rests, run, pre_stride;
+    const i32* index[8];
+};
+
+// Who hears of a place outside: the host, and the kernel that is to write there. Perhaps neither.
+struct Judge {
+    Fault* fault;
+    u32* bad;
+    __device__ __forceinline__ i64 checked(i32 index, i64 extent, u32 operand, i64 place) const {
+        if (index >= -extent && index < extent) return index < 0 ? index + extent : index;
+        if (fault) tell(fault, operand, (u64)place, index);
+        if (bad) *bad = 1;
+        return 0;
+    }
+};
+
+struct Place {
+    i64 row, cell;  // where it begins in x, and its number among all cells of the indexed axes
+};
+__device__ __forceinline__ Place place_of(const Access& a, INDEX k, Judge judge) {
+    i64 at[INDICES] = {};
+    INDEX rest = k;
+#pragma unroll
+    for (int axis = PLACES_RANK - 1; axis >= 0; --axis) {
+        const INDEX extent = (INDEX)a.places_extent[axis], above = rest / extent;
+#pragma unroll
+        for (int i = 0; i < INDICES; ++i) at[i] += (i64)(rest - above * extent) * a.from[i][axis];
+        rest = above;
+    }
+#if ALONG  // the index is as large as what is read; `from` finds its line in x
+    const i64 row = at[0] + judge.checked(a.index[0][k], a.extent[0], 0, (i64)k) * a.stride[0];
+    return {row, row};
+#else
+    Place place = {0, 0};
+#pragma unroll
+    for (int i = 0; i < INDICES; ++i) {
+        const i64 index = judge.checked(a.index[i][at[i]], a.extent[i], i, at[i]);
+        place.row += index * a.stride[i];
+        place.cell = place.cell * a.extent[i] + index;
+    }
+    return place;
+#endif
+}
+
+// One element of the value, [pre, places, rest, run], taken apart.
+struct Element {
+    INDEX place, pre, rest, unit;
+    __device__ __forceinline__ Element(const Access& a, INDEX i) {
+        const INDEX row = i / (INDEX)a.run, outer = row / (INDEX)a.rests;
+        unit = i - row * (INDEX)a.run;
+        rest = row - outer * (INDEX)a.rests;
+        pre = outer / (INDEX)a.places;
+        place = outer - pre * (INDEX)a.places;
+    }
+    // Where it lies in x when its place begins at `row`.
+    __device__ __forceinline__ i64 in_x(const Access& a, i64 row) const {
+        row += (i64)pre * a.pre_stride;
+        INDEX r = rest;
+#pragma unroll
+        for (int axis = REST_RANK - 1; axis >= 0; --axis) {
+            const INDEX extent = (INDEX)a.rest_extent[axis], above = r / extent;
+            row += (i64)(r - above * extent) * a.rest_stride[axis];
+            r = above;
+        }
+        return row * a.run + (i64)unit;
+    }
+    __device__ __forceinline__ i64 in_value(const Access& a, INDEX at_place) const {
+        return (((i64)pre * a.places + (i64)at_place) * a.rests + (i64)rest) * a.run + (i64)unit;
+    }
+};
+
+extern "C" __global__ void get(Access a, INDEX count, const UNIT* x, UNIT* y, Fault* fault) {
+    for (INDEX i = first_thread(); i < count; i += all_threads()) {
+        const Element element(a, i);
+        y[i] = x[element.in_x(a, place_of(a, element.place, {fault, nullptr}).row)];
+    }
+}
+
+// `last`: of each cell, the last place that names it, plus 1. `bad`: nothing may be written.
+extern "C" __global__ void find_last(Access a, INDEX places, u32* last, u32* bad, Fault* fault) {
+    for (INDEX k = first_thread(); k < places; k += all_threads())
+        atomicMax(last + place_of(a, k, {fault, bad}).cell, (u32)k + 1);
+}
+
+extern "C" __global__ void set(Access a, INDEX count, const u32* last, const u32* bad, const UNIT* value,
+                               UNIT* y) {
+    if (*bad) return;
+    for (INDEX i = first_thread(); i < count; i += all_threads()) {
+        const Element element(a, i);
+        const Place place = place_of(a, element.place, {});
+        if (last[place.cell] == (u32)element.place + 1) y[element.in_x(a, place.row)] = value[i];
+    }
+}
+
+// Each place's cell and number: sorted, the places of a cell follow each other in their order.
+extern "C" __global__ void find_words(Access a, INDEX places, u64* words, u32* bad, Fault* fault) {
+    for (INDEX k = first_thread(); k < places; k += all_threads())
+        words[k] = (u64)place_of(a, k, {fault, bad}).cell << 32 | (u64)k;
+}
+
+__device__ __forceinline__ float plus(float a, float b) { return a + b; }
+__device__ __forceinline__ i32 plus(i32 a, i32 b) { return (i32)((u32)a + (u32)b); }
+
+extern "C" __global__ void add(Access a, INDEX count, const u64* words, const u32* bad, const T* value, T* y) {
+    if (*bad) return;
+    for (INDEX i = first_thread(); i < count; i += all_threads()) {
+        const Element element(a, i);  // its place: one of the sorted ones
+        INDEX k = element.place;
+        const u64 cell = words[k] >> 32;
+        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // who begins the cell adds all
+        T* const to = y + element.in_x(a, place_of(a, (INDEX)(u32)words[k], {}).row);
+        auto sum = widen(*to);
+        for (; k < (INDEX)a.places && words[k] >> 32 == cell; ++k)
+            sum = plus(sum, widen(value[element.in_value(a, (INDEX)(u32)words[k])]));
+        narrow(sum, to);
+    }
+}

@@ -1,0 +1,60 @@
+// backends/cuda/kernels/norm.cpp -- what generated kernels of normalizations, softmax and sums do
+// not take: empty tensors, channels-last and complex ones.
+#include <algorithm>
+
+#include "backends/cuda/kernels/executables.h"
+
+namespace megjit::cuda {
+namespace {
+
+// The same tensors for `inner`, an op of other types.
+Prepared prepare_as(CudaDevice& device, const OpCall& call, std::span<const Type> inputs,
+                    std::span<const Type> outputs) {
+    return device.prepare({call.op, call.attrs, inputs}, outputs);
+}
+
+Prepared prepare_empty(CudaDevice&, const OpCall& call, std::span<const Type> outputs) {
+    if (call.inputs[0].numel() > 0) return nullptr;
+    std::vector<size_t> bytes;
+    for (const Type& type : outputs) bytes.push_back(type.bytes());
+    return executable(
+        [bytes = std::move(bytes)](CudaStream& stream, void* const*, void* const* out, void*) {
+        for (size_t i = 0; i < bytes.size(); ++i)
+            stream.clear(reinterpret_cast<Address>(out[i]), bytes[i]);
+    });
+}
+
+// A channels-last tensor is a row-major one of [n and spatial, c].
+Type as_rows(const Type& type) {
+    if (type.layout != runtime::Layout::channels_last) return type;
+    const int64_t channels = type.shape[1];
+    return {type.dtype, {type.numel() / channels, channels}};
+}
+
+Prepared prepare_batch_norm(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
+    if (Prepared zeros = prepare_empty(device, call, outputs)) return zeros;
+    if (call.inputs[0].layout != runtime::Layout::channels_last) return nullptr;
+    std::vector<Type> in, out;
+    std::ranges::transform(call.inputs, std::back_inserter(in), as_rows);
+    std::ranges::transform(outputs, std::back_inserter(out), as_rows);
+    return prepare_as(device, call, in, out);
+}
+
+Prepared prepare_reduce_sum(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
+    if (call.inputs[0].dtype != DType::c64) return nullptr;
+    const Type in[] = {as_floats(call.inputs[0])}, out[] = {as_floats(outputs[0])};
+    return prepare_as(device, call, in, out);
+}
+
+}  // namespace
+
+void register_norm_kernels() {
+    for (const char* op : {"softmax", "log_softmax", "layer_norm", "layer_norm_grad"})
+        register_kernel(op, prepare_empty);
+    for (const char* op :
+         {"batch_norm", "batch_norm_grad", "batch_norm_stats", "batch_norm_grad_sums"})
+        register_kernel(op, prepare_batch_norm);
+    register_kernel("reduce_sum", prepare_reduce_sum);
+}
+
+}  // namespace megjit::cuda

@@ -1,0 +1,12 @@
+// backends/cuda/kernels/texts.h -- the CUDA C++ of this folder, one text a .cu file,
+// and of what the host compiles as well.
+#pragma once
+
+#include <string_view>
+
+namespace megjit::cuda::texts {
+
+extern const std::string_view copy, distributions, index, labels, linalg, philox, pool, prelude,
+    quantized_conv, random, scan, sort;
+
+}  // namespace megjit::cuda::texts

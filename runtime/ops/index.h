@@ -1,0 +1,12 @@
+// runtime/ops/index.h -- what kernels of every device say of wrong places.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace megjit::runtime {
+
+[[noreturn]] void refuse_place(std::string_view op, int64_t value, int64_t axis, int64_t extent);
+[[noreturn]] void refuse_label(int64_t label, int64_t classes);  // of one_hot
+
+}  // namespace megjit::runtime
