@@ -14,6 +14,7 @@ namespace megjit::cuda {
 void register_copy_kernels();
 void register_index_kernels();
 void register_linalg_kernels();
+void register_matmul_kernels();
 void register_norm_kernels();
 void register_pool_kernels();
 void register_quantized_conv_kernels();
@@ -33,6 +34,7 @@ void register_all_kernels() {
     register_copy_kernels();
     register_index_kernels();
     register_linalg_kernels();
+    register_matmul_kernels();
     register_norm_kernels();
     register_pool_kernels();
     register_quantized_conv_kernels();

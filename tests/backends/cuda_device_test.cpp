@@ -2,55 +2,10 @@
 // promises, graphs, faults and failures.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "backends/cpu/cpu_device.h"
-#include "backends/cuda/cuda_device.h"
 #include "backends/cuda/source_kernel.h"
-#include "backends/nvrtc/compiler.h"
-#include "codegen/compiler.h"
-#include "jit/op_program.h"
-#include "memory/caching_allocator.h"
-#include "runtime/dispatch.h"
-#include "runtime/host_view.h"
-#include "runtime/ops/builders.h"
+#include "tests/backends/cuda_testing.h"
 
 namespace megjit::cuda { namespace {
-
-using namespace runtime;
-
-class CudaDeviceTest : public testing::Test {
-protected:
-    static void SetUpTestSuite() {
-        static const bool once = [] {
-            register_all_ops();
-            register_device(
-                std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
-            codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
-            for (auto& found : find_gpus({.make_allocator = &memory::make_caching_allocator,
-                                          .expand = &jit::op_program}))
-                register_device(std::move(found));
-            return true;
-        }();
-        (void)once;
-    }
-    void SetUp() override {
-        if (all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
-    }
-
-    static Device& gpu(int index = 0) { return find_device(cat("gpu", index, ":0")); }
-
-    static TensorRef counted(Device& device, int64_t n) {
-        std::vector<float> numbers(static_cast<size_t>(n));
-        std::iota(numbers.begin(), numbers.end(), 0.0f);
-        return tensor_from_host(device, {.shape = {n}}, numbers.data());
-    }
-
-    static std::vector<float> values_of(const TensorRef& tensor) {
-        const HostView view(tensor);
-        return {view.as<float>(), view.as<float>() + tensor->type().numel()};
-    }
-};
 
 using CudaDeviceDeathTest = CudaDeviceTest;  // of an emulated card
 

@@ -27,7 +27,8 @@ inline const char* ptxas() {
     return path && *path ? path : nullptr;
 }
 
-// Of the one kernel in `ptx`. DeviceError with the assembler's words where it refuses.
+// Of the kernels in `ptx`, the most of each. DeviceError with the assembler's words where it
+// refuses.
 inline Resources resources_of(const std::string& ptx, int arch) {
     namespace fs = std::filesystem;
     const fs::path base =
@@ -43,8 +44,11 @@ inline Resources resources_of(const std::string& ptx, int arch) {
     const std::string text = words.str();
     if (status != 0) throw runtime::DeviceError(runtime::cat("ptxas: ", text, "\n", ptx));
     const auto number = [&](const char* pattern) {
-        std::smatch match;
-        return std::regex_search(text, match, std::regex(pattern)) ? std::stoi(match[1]) : 0;
+        const std::regex wanted(pattern);
+        int most = 0;
+        for (std::sregex_iterator at(text.begin(), text.end(), wanted), end; at != end; ++at)
+            most = std::max(most, std::stoi((*at)[1]));
+        return most;
     };
     return {.registers = number("Used ([0-9]+) registers"),
             .shared_bytes = number("([0-9]+) bytes smem"),

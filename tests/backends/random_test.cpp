@@ -22,9 +22,9 @@ TEST(Philox, GivesTheKnownAnswers) {
               (Philox::Block{{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}}));
     EXPECT_EQ(Philox::rounds({{~0u, ~0u, ~0u, ~0u}}, {~0u, ~0u}),
               (Philox::Block{{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}}));
-    EXPECT_EQ(
-        Philox::rounds({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, {0xa4093822, 0x299f31d0}),
-        (Philox::Block{{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}));
+    EXPECT_EQ(Philox::rounds({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}},
+                             {0xa4093822, 0x299f31d0}),
+              (Philox::Block{{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}));
 }
 
 TEST(Random, UniformIsTheTop24BitsOfEachWord) {
@@ -32,10 +32,9 @@ TEST(Random, UniformIsTheTop24BitsOfEachWord) {
     const int32_t k[] = {7, 1, 3, 0};
     const Philox g = Philox::from_key(k);
     for (int64_t i = 0; i < 30001; ++i)
-        ASSERT_EQ(y[i],
-                  static_cast<double>(
-                      g.block(static_cast<uint64_t>(i / 4))[static_cast<int>(i % 4)] >> 8) *
-                      0x1p-24)
+        ASSERT_EQ(y[i], static_cast<double>(
+                            g.block(static_cast<uint64_t>(i / 4))[static_cast<int>(i % 4)] >> 8) *
+                            0x1p-24)
             << i;
 }
 

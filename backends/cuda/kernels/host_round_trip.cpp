@@ -7,54 +7,49 @@ namespace {
 
 class HostRoundTrip final : public runtime::Executable {
 public:
-    HostRoundTrip(Gpu& gpu, const OpCall& call, std::span<const Type> outputs)
-        : gpu_(gpu), kernel_(runtime::host_device().prepare(call, outputs)) {
+    HostRoundTrip(CudaDevice& device, const OpCall& call, std::span<const Type> outputs)
+        : kernel_(runtime::host_device().prepare(call, outputs)) {
         size_t bytes = 0;
-        const auto place = [&](size_t size) { return std::exchange(bytes, bytes + aligned(size)); };
-        std::vector<size_t> in, out;
-        for (const Type& type : call.inputs) in.push_back(place(sizes_.emplace_back(type.bytes())));
-        for (const Type& type : outputs) out.push_back(place(sizes_.emplace_back(type.bytes())));
-        const size_t workspace = place(kernel_->workspace_bytes());
-        gpu.make_current();
-        void* staging = nullptr;
-        gpu.driver().check(
-            gpu.driver().call().allocate_host(&staging, std::max<size_t>(bytes, 1), 0),
-            "cuMemHostAlloc");
-        staging_ = staging;
-        for (const size_t offset : in) inputs_.push_back(offset_by(offset));
-        for (const size_t offset : out) outputs_.push_back(offset_by(offset));
-        workspace_ = offset_by(workspace);
+        std::vector<size_t> offsets;
+        const auto place = [&](size_t size) {
+            offsets.push_back(bytes);
+            sizes_.push_back(size);
+            bytes += aligned(size);
+        };
+        for (const Type& type : call.inputs) place(type.bytes());
+        for (const Type& type : outputs) place(type.bytes());
+        place(kernel_->workspace_bytes());
+        memory_ = device.host_memory(bytes);
+        for (const size_t offset : offsets) places_.push_back(memory_.get() + offset);
+        inputs_ = call.inputs.size();
+        outputs_ = outputs.size();
     }
-    ~HostRoundTrip() override try {
-        if (last_) last_->wait_until_idle();
-        gpu_.make_current();
-        gpu_.driver().call().free_host(staging_);
-    } catch (const runtime::DeviceError&) {}  // a child of fork() leaves it to the parent
+
+    ~HostRoundTrip() override {
+        if (last_) last_->wait_until_idle();  // it may still use the memory
+    }
 
     void enqueue(runtime::Stream& given, void* const* inputs, void* const* outputs,
                  void*) const override {
         auto& stream = dynamic_cast<CudaStream&>(given);
         const std::lock_guard lock(mutex_);
-        if (last_ && last_ != &stream) last_->wait_until_idle();  // it may still use the memory
+        if (last_ && last_ != &stream) last_->wait_until_idle();
         last_ = &stream;
-        for (size_t i = 0; i < inputs_.size(); ++i)
-            stream.download(inputs_[i], inputs[i], sizes_[i]);
-        stream.call([kernel = kernel_, in = inputs_, out = outputs_, workspace = workspace_] {
-            kernel->enqueue(runtime::inline_stream(), in.data(), out.data(), workspace);
+        for (size_t i = 0; i < inputs_; ++i) stream.download(places_[i], inputs[i], sizes_[i]);
+        stream.call([kernel = kernel_, memory = memory_, places = places_, first = inputs_] {
+            kernel->enqueue(runtime::inline_stream(), places.data(), places.data() + first,
+                            places.back());
         });
-        for (size_t i = 0; i < outputs_.size(); ++i)
-            stream.upload(outputs[i], outputs_[i], sizes_[inputs_.size() + i], true);
+        for (size_t i = inputs_; i < inputs_ + outputs_; ++i)
+            stream.upload(outputs[i - inputs_], places_[i], sizes_[i], true);
     }
 
 private:
-    void* offset_by(size_t bytes) { return at(staging_, static_cast<int64_t>(bytes)); }
-
-    Gpu& gpu_;
     Prepared kernel_;
-    void* staging_ = nullptr;  // pinned: used by one run after the other
-    std::vector<size_t> sizes_;  // of inputs, then of outputs
-    std::vector<void*> inputs_, outputs_;
-    void* workspace_ = nullptr;
+    std::shared_ptr<std::byte[]> memory_;  // used by one run after the other
+    std::vector<void*> places_;  // of inputs, outputs and the kernel's workspace
+    std::vector<size_t> sizes_;
+    size_t inputs_ = 0, outputs_ = 0;
     mutable std::mutex mutex_;
     mutable CudaStream* last_ = nullptr;
 };
@@ -62,7 +57,7 @@ private:
 }  // namespace
 
 Prepared host_round_trip(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
-    return std::make_shared<const HostRoundTrip>(device.gpu(), call, outputs);
+    return std::make_shared<const HostRoundTrip>(device, call, outputs);
 }
 
 }  // namespace megjit::cuda

@@ -19,12 +19,13 @@ struct Judge {
         if (index >= -extent && index < extent) return index < 0 ? index + extent : index;
         if (fault) tell(fault, operand, (u64)place, index);
         if (bad) *bad = 1;
-        return 0;
+        return -1;
     }
 };
 
 struct Place {
-    i64 row, cell;  // where it begins in x, and its number among all cells of the indexed axes
+    i64 row, cell;  // where it begins in x, and its number among all cells of the indexed axes; -1
+                    // outside of x
 };
 __device__ __forceinline__ Place place_of(const Access& a, INDEX k, Judge judge) {
     i64 at[INDICES] = {};
@@ -37,16 +38,19 @@ __device__ __forceinline__ Place place_of(const Access& a, INDEX k, Judge judge)
         rest = above;
     }
 #if ALONG  // the index is as large as what is read; `from` finds its line in x
-    const i64 row = at[0] + judge.checked(a.index[0][k], a.extent[0], 0, (i64)k) * a.stride[0];
-    return {row, row};
+    const i64 index = judge.checked(a.index[0][k], a.extent[0], 0, (i64)k), row = at[0] + index * a.stride[0];
+    return {row, index < 0 ? -1 : row};
 #else
     Place place = {0, 0};
+    bool inside = true;
 #pragma unroll
     for (int i = 0; i < INDICES; ++i) {
         const i64 index = judge.checked(a.index[i][at[i]], a.extent[i], i, at[i]);
         place.row += index * a.stride[i];
         place.cell = place.cell * a.extent[i] + index;
+        inside = inside && index >= 0;
     }
+    if (!inside) place.cell = -1;
     return place;
 #endif
 }
@@ -81,14 +85,17 @@ struct Element {
 extern "C" __global__ void get(Access a, INDEX count, const UNIT* x, UNIT* y, Fault* fault) {
     for (INDEX i = first_thread(); i < count; i += all_threads()) {
         const Element element(a, i);
-        y[i] = x[element.in_x(a, place_of(a, element.place, {fault, nullptr}).row)];
+        const Place place = place_of(a, element.place, {fault, nullptr});
+        if (place.cell >= 0) y[i] = x[element.in_x(a, place.row)];
     }
 }
 
 // `last`: of each cell, the last place that names it, plus 1. `bad`: nothing may be written.
 extern "C" __global__ void find_last(Access a, INDEX places, u32* last, u32* bad, Fault* fault) {
-    for (INDEX k = first_thread(); k < places; k += all_threads())
-        atomicMax(last + place_of(a, k, {fault, bad}).cell, (u32)k + 1);
+    for (INDEX k = first_thread(); k < places; k += all_threads()) {
+        const i64 cell = place_of(a, k, {fault, bad}).cell;
+        if (cell >= 0) atomicMax(last + cell, (u32)k + 1);
+    }
 }
 
 extern "C" __global__ void set(Access a, INDEX count, const u32* last, const u32* bad, const UNIT* value,
