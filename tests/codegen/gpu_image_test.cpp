@@ -95,11 +95,11 @@ struct FakeGpuCompiler : GpuCompiler {
     std::string variant(const KernelIR&, const LaunchShape& launch) const override {
         return launch.numel() % 4 ? "odd" : "even";
     }
-    GpuImage compile(const KernelIR&, const LaunchShape&, int) override {
+    GpuImage compile(const KernelIR&, const LaunchShape&, CodeTarget) override {
         ++*compiled;
         return {.code = std::string(called)};
     }
-    std::string source(const KernelIR&, const LaunchShape&, int) override { return "source"; }
+    std::string source(const KernelIR&, const LaunchShape&, CodeTarget) override { return "source"; }
 };
 
 class GpuKernels : public testing::Test {

@@ -154,9 +154,9 @@ TEST_F(ServiceTest, AnUnknownBackendIsRefusedWithTheValidOnes) {
 
 TEST_F(ServiceTest, CompilesBesideTheCaller) {
     const auto service = this->service("", 20ms);
-    const auto request = service->request(kernel_that_adds(1));
+    const auto request = service->request({kernel_that_adds(1)});
     EXPECT_FALSE(request->is_done());
-    EXPECT_EQ(service->request(kernel_that_adds(1)), request) << "compiled twice";
+    EXPECT_EQ(service->request({kernel_that_adds(1)}), request) << "compiled twice";
     service->wait({request}, in(10s));
     ASSERT_TRUE(request->is_done());
     EXPECT_FALSE(request->compiled()->cached);
@@ -166,32 +166,32 @@ TEST_F(ServiceTest, CompilesBesideTheCaller) {
 TEST_F(ServiceTest, WhatIsInMemoryOrOnDiskIsThereAtOnce) {
     const auto first = service();
     first->get(kernel_that_adds(1));
-    EXPECT_TRUE(first->request(kernel_that_adds(1))->is_done());
-    const auto request = service()->request(kernel_that_adds(1));
+    EXPECT_TRUE(first->request({kernel_that_adds(1)})->is_done());
+    const auto request = service()->request({kernel_that_adds(1)});
     ASSERT_TRUE(request->is_done());
     EXPECT_TRUE(request->compiled()->cached);
 }
 
 TEST_F(ServiceTest, DoesNotCompileWhatNobodyWaitsForAnyMore) {
     const auto service = this->service("", 30ms);
-    auto first = service->request(kernel_that_adds(1)),
-         second = service->request(kernel_that_adds(2));
+    auto first = service->request({kernel_that_adds(1)}),
+         second = service->request({kernel_that_adds(2)});
     second.reset();
-    const auto third = service->request(kernel_that_adds(3));
+    const auto third = service->request({kernel_that_adds(3)});
     service->wait({first, third}, in(10s));
     EXPECT_EQ(compiled_, 2);
 }
 
 TEST_F(ServiceTest, AWaitEndsInTime) {
     const auto service = this->service("", 300ms);
-    const auto request = service->request(kernel_that_adds(1));
+    const auto request = service->request({kernel_that_adds(1)});
     service->wait({request}, in(10ms));
     EXPECT_FALSE(request->is_done());
 }
 
 TEST_F(ServiceTest, AWaitCanBeInterrupted) {
     const auto service = this->service("", 300ms);
-    const auto request = service->request(kernel_that_adds(1));
+    const auto request = service->request({kernel_that_adds(1)});
     runtime::set_interrupt_check([] { throw std::string("Ctrl-C"); });
     EXPECT_THROW(service->wait({request}, in(10s)), std::string);
     runtime::set_interrupt_check(nullptr);
@@ -203,8 +203,8 @@ TEST_F(ServiceTest, AWaitCanBeInterrupted) {
 TEST_F(ServiceTest, AFailureIsToldOnceWithADumpThatReproducesIt) {
     const auto service = this->service("no register left\ndetails");
     testing::internal::CaptureStderr();
-    const auto first = service->request(kernel_that_adds(1)),
-               second = service->request(kernel_that_adds(2));
+    const auto first = service->request({kernel_that_adds(1)}),
+               second = service->request({kernel_that_adds(2)});
     service->wait({first, second}, in(10s));
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_EQ(first->compiled(), nullptr);
@@ -215,17 +215,17 @@ TEST_F(ServiceTest, AFailureIsToldOnceWithADumpThatReproducesIt) {
     std::stringstream dump;
     dump << std::ifstream(said.substr(path, said.find('\n') - path)).rdbuf();
     EXPECT_EQ(parse_kernel(dump.str()), kernel_that_adds(1));
-    EXPECT_TRUE(service->request(kernel_that_adds(1))->is_done()) << "tried again";
+    EXPECT_TRUE(service->request({kernel_that_adds(1)})->is_done()) << "tried again";
 }
 
 TEST_F(ServiceTest, StopsWithoutWaitingForWhatIsLeft) {
     const auto service = this->service("", 30ms);
     KernelRequests requests;
-    for (int i = 0; i < 50; ++i) requests.push_back(service->request(kernel_that_adds(i + 1)));
+    for (int i = 0; i < 50; ++i) requests.push_back(service->request({kernel_that_adds(i + 1)}));
     service->stop(1s);
     service->wait(requests, in(10s));
     EXPECT_LE(compiled_, 1);
-    EXPECT_TRUE(service->request(kernel_that_adds(99))->is_done());
+    EXPECT_TRUE(service->request({kernel_that_adds(99)})->is_done());
 }
 
 // The fork finds the compiler busy; the child compiles what waited, something new, and runs what it
@@ -237,12 +237,12 @@ TEST_F(ServiceTest, AForkedChildCompiles) {
     compiler->takes = 20ms;
     service.add(std::move(compiler));
     service.get(kernel_that_adds(1));
-    const auto running = service.request(kernel_that_adds(2)),
-               waiting = service.request(kernel_that_adds(3));
+    const auto running = service.request({kernel_that_adds(2)}),
+               waiting = service.request({kernel_that_adds(3)});
     const pid_t pid = ::fork();
     if (pid == 0) {
         ::alarm(20);  // a deadlock ends the child
-        const auto fresh = service.request(kernel_that_adds(4));
+        const auto fresh = service.request({kernel_that_adds(4)});
         service.wait({running, waiting, fresh}, in(10s));
         const bool good = running->is_done() && waiting->is_done() && fresh->is_done() &&
                           service.get(kernel_that_adds(1))->cached;
