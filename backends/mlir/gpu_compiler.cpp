@@ -9,6 +9,11 @@ GpuPlan mlir_gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     GpuPlan plan = gpu_plan_of(kernel, launch);
     plan.wide = true;
     plan.parts = 1;
+    // A thread of a block of 1024 has 64 registers, which several reductions at once do not fit in.
+    if (plan.threads > 256 && kernel.reductions.size() > 1) {
+        plan.team = plan.cover == Cover::columns ? 8 : 256;
+        plan.threads = 256;
+    }
     return plan;
 }
 

@@ -45,16 +45,18 @@ TEST_F(Offload, WhatTheLinkCouldNotStoreInTimeStays) {
 // softmax needs more memory than anything else.
 class Products : public Offload {
 protected:
-    static ValueId doubled(Graph& graph, ValueId y) {
-        const Type type{.shape = {1024, 512}};
-        const ValueId both =
-            graph.add({.op = &runtime::find_op("concat"), .attrs = {int64_t{0}}, .inputs = {y, y}},
-                      {&type, 1})[0];
+    // More than a product with its scratch memory.
+    static ValueId repeated(Graph& graph, ValueId y) {
+        const Type type{.shape = {16 * 512, 512}};
+        const ValueId all = graph.add({.op = &runtime::find_op("concat"),
+                                       .attrs = {int64_t{0}},
+                                       .inputs = std::vector<ValueId>(16, y)},
+                                      {&type, 1})[0];
         return graph.add(
-            {.op = &runtime::find_op("softmax"), .attrs = {int64_t{1}}, .inputs = {both}},
+            {.op = &runtime::find_op("softmax"), .attrs = {int64_t{1}}, .inputs = {all}},
             {&type, 1})[0];
     }
-    static ValueId halved(Graph& graph, ValueId y) {
+    static ValueId first(Graph& graph, ValueId y) {
         using Ints = std::vector<int64_t>;
         const Type type{.shape = {512, 512}};
         return graph.add({.op = &runtime::find_op("slice"),
@@ -78,7 +80,7 @@ protected:
         const ValueId kept = add("exp", {x}, {}, false);
         ValueId y = add("sin", {kept}, {}, false);
         for (int i = 0; i < 2 * kProducts; ++i) {
-            if (i == kProducts) y = halved(graph, doubled(graph, y));
+            if (i == kProducts) y = first(graph, repeated(graph, y));
             y = add("matmul", {y, x}, {int64_t{0}, int64_t{0}}, i >= kProducts);
         }
         graph.outputs = {add("mul", {y, kept}, {}, true)};
