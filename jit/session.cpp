@@ -90,7 +90,7 @@ void Session::run_segment(uint32_t index) {
             tensor->materialize(outputs[i]->storage());
 }
 
-void Session::compute_now(const std::vector<RecordId>& wanted) {
+void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
     const Record& rec = record();
     std::vector<TensorRef> computed(rec.values.size());
     std::vector<bool> needed(rec.values.size());
@@ -125,6 +125,12 @@ void Session::compute_now(const std::vector<RecordId>& wanted) {
         for (size_t i = 0; i < outputs.size(); ++i) computed[op.outputs[i]] = outputs[i];
     }
     for (RecordId id : wanted)
+        if (waits && computed[id]) {
+            runtime::Stream& stream = computed[id]->device().stream();
+            stream.synchronize();
+            stream.refuse_lost(computed[id]->storage()->ready());
+        }
+    for (RecordId id : wanted)
         if (computed[id]) values_[id]->materialize(computed[id]->storage());
 }
 
@@ -142,7 +148,7 @@ void Session::abort() noexcept {
     if (is_refused_) return;  // running it op by op would take more memory still
     const std::vector<RecordId> live = live_values();
     try {
-        compute_now(live);
+        compute_now(live, true);
         return;
     } catch (const runtime::OutOfMemory&) {
         return;  // one after the other would run out of it as well, and take a step's time for each
@@ -150,7 +156,7 @@ void Session::abort() noexcept {
     // One by one: what cannot be computed stays without a value (reading it says so), the rest has
     // one.
     for (RecordId id : live) try {
-            compute_now({id});
+            compute_now({id}, true);
         } catch (...) {}
 }
 

@@ -80,7 +80,8 @@ protected:
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
     // Computes record values now, by eager kernels.
-    void compute_now(const std::vector<RecordId>& wanted);
+    // `waits`: what a queue cannot compute throws, instead of being lost.
+    void compute_now(const std::vector<RecordId>& wanted, bool waits = false);
 
     TraceFunction& function_;
     std::shared_ptr<Version> version_;

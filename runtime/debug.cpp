@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 namespace megjit::runtime {
 namespace {
@@ -95,9 +97,20 @@ Debug load() {
     return debug;
 }
 
-Debug& instance() {
-    static Debug debug = load();
-    return debug;
+// All that were read: a thread may still look at an older one.
+struct Readings {
+    std::mutex mutex;
+    std::deque<Debug> all;
+    std::atomic<const Debug*> newest;
+    Readings() { read_again(); }
+    void read_again() {
+        const std::lock_guard lock(mutex);
+        newest.store(&all.emplace_back(load()), std::memory_order_release);
+    }
+};
+Readings& readings() {
+    static auto* const instance = new Readings;  // never destroyed: threads outlive main()
+    return *instance;
 }
 
 bool holds(const std::vector<std::string>& list, std::string_view name) {
@@ -107,8 +120,8 @@ bool holds(const std::vector<std::string>& list, std::string_view name) {
 }  // namespace
 
 std::span<const Switch> switches() { return kSwitches; }
-const Debug& debug() { return instance(); }
-void reload_debug() { instance() = load(); }
+const Debug& debug() { return *readings().newest.load(std::memory_order_acquire); }
+void reload_debug() { readings().read_again(); }
 
 bool Debug::skips(std::string_view pass) const { return holds(skipped, pass); }
 

@@ -21,18 +21,22 @@ struct Version {
     std::string text = {};
 };
 
-// The value of a version function; where `fails` it returns a status and writes the number.
-template <class T>
-T ask(void* library, const char* symbol) {
-    const auto fn = reinterpret_cast<T (*)()>(dlsym(library, symbol));
+template <class Result, class... Out>
+Result ask(void* library, const char* symbol, Out*... out) {
+    const auto fn = reinterpret_cast<Result (*)(Out*...)>(dlsym(library, symbol));
     if (!fn) throw DeviceError(cat("it lacks ", symbol));
-    return fn();
+    return fn(out...);
 }
+// Of a function that returns a status.
 template <class... Out>
 void ask_for(void* library, const char* symbol, Out*... out) {
-    const auto fn = reinterpret_cast<int (*)(Out*...)>(dlsym(library, symbol));
-    if (!fn) throw DeviceError(cat("it lacks ", symbol));
-    if (const int status = fn(out...)) throw DeviceError(cat(symbol, " returned ", status));
+    if (const int status = ask<int>(library, symbol, out...))
+        throw DeviceError(cat(symbol, " returned ", status));
+}
+
+// 92700 as 9.27.0
+Version three_parts(int number) {
+    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
 }
 
 Version driver_version(void* library) {
@@ -48,19 +52,17 @@ Version nvrtc_version(void* library) {
 }
 
 Version cudnn_version(void* library) {
-    const auto number = static_cast<int>(ask<size_t>(library, "cudnnGetVersion"));
-    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
+    return three_parts(static_cast<int>(ask<size_t>(library, "cudnnGetVersion")));
 }
 
 Version cublaslt_version(void* library) {
-    const auto number = static_cast<int>(ask<size_t>(library, "cublasLtGetVersion"));
-    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
+    return three_parts(static_cast<int>(ask<size_t>(library, "cublasLtGetVersion")));
 }
 
 Version nccl_version(void* library) {
     int number = 0;
     ask_for(library, "ncclGetVersion", &number);
-    return {number, cat(number / 10000, ".", number / 100 % 100, ".", number % 100)};
+    return three_parts(number);
 }
 
 struct Entry {

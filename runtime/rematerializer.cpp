@@ -101,7 +101,7 @@ void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> in
 }
 
 Lineage& Rematerializer::lineage_of(Storage& storage) {
-    return storage.lineage_ ? *storage.lineage_ : add_lineage(storage, 0, {});
+    return storage.lineage() ? *storage.lineage() : add_lineage(storage, 0, {});
 }
 
 Lineage& Rematerializer::add_lineage(Storage& storage, double cost,
@@ -171,15 +171,17 @@ void Rematerializer::free_data(Lineage& lineage) {
 
 // ---- computing again
 
-void Rematerializer::bring_back(Storage& storage) {
+void* Rematerializer::bring_back(Storage& storage) {
     const std::lock_guard lock(mutex_);
-    restore(*storage.lineage_);
+    Lineage& lineage = *storage.lineage();
+    restore(lineage);
+    return lineage.data;
 }
 
 // Depth first, on a stack of its own: chains are longer than a thread's stack is deep.
 void Rematerializer::restore(Lineage& target) {
     if (target.data) return;
-    if (target.storage) target.device->stream().refuse_lost(target.storage->ready_);
+    if (target.storage) target.device->stream().refuse_lost(target.storage->ready());
     struct Open {
         Lineage* target = nullptr;
         Ref<LineageCall> call;
@@ -237,8 +239,8 @@ void Rematerializer::adopt(Lineage& lineage, Storage& fresh) {
     lineage.data = fresh.data_;
     fresh.owner_ = Storage::Owner::borrowed;
     if (lineage.storage) {
+        lineage.storage->set_ready(fresh.ready());  // first: whoever sees the data asks for it
         lineage.storage->data_ = lineage.data;
-        lineage.storage->ready_ = fresh.ready_;
         if (lineage.listing.bytes)
             lineage.device->live().add(lineage.data, std::move(lineage.listing));
     }
@@ -262,7 +264,7 @@ void Rematerializer::unpin(Lineage& lineage) {
 void Rematerializer::keep(const Tensor& tensor) {
     if (!tensor.storage()) return;
     const std::lock_guard lock(mutex_);
-    Lineage* lineage = tensor.storage()->lineage_;
+    Lineage* lineage = tensor.storage()->lineage();
     if (!lineage) return;  // no call will ever be noted as its maker
     restore(*lineage);
     make_source(*lineage);
@@ -270,7 +272,8 @@ void Rematerializer::keep(const Tensor& tensor) {
 
 bool Rematerializer::is_needed_again(const Storage& storage) {
     const std::lock_guard lock(mutex_);
-    return storage.lineage_->call || !storage.lineage_->readers.empty();
+    const Lineage& lineage = *storage.lineage();
+    return lineage.call || !lineage.readers.empty();
 }
 
 // ---- the end of values
@@ -287,7 +290,7 @@ void Rematerializer::make_source(Lineage& lineage) {
 
 void Rematerializer::on_drop(Storage& storage) {
     const std::lock_guard lock(mutex_);
-    Lineage& lineage = *storage.lineage_;
+    Lineage& lineage = *storage.lineage();
     lineage.storage = nullptr;
     const Ref<Lineage> held(&lineage);  // takes over the storage's reference
     if (lineage.readers.empty()) return;
@@ -396,8 +399,8 @@ void Pins::add(std::span<const TensorRef> tensors) {
     Rematerializer& here = Rematerializer::instance();
     const std::lock_guard lock(here.mutex_);
     for (const TensorRef& tensor : tensors)
-        if (tensor && tensor->storage() && tensor->storage()->lineage_)
-            add(*tensor->storage()->lineage_);
+        if (tensor && tensor->storage() && tensor->storage()->lineage())
+            add(*tensor->storage()->lineage());
 }
 
 void Pins::add(Lineage& lineage) {

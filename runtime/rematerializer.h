@@ -64,7 +64,7 @@ private:
     friend class Lineage;
     friend class Pins;
 
-    void bring_back(Storage& storage);
+    void* bring_back(Storage& storage);  // its data, which stay as long as nothing else is evicted
     bool is_needed_again(const Storage& storage);
     void on_drop(Storage& storage);  // the last tensor let go of it
     void on_unused(Lineage& lineage);  // and the last call

@@ -78,15 +78,15 @@ void Storage::list(std::string_view op, const Type& type, const std::string& whe
     is_listed_ = true;
 }
 
-void Storage::bring_back() const {
-    if (lineage_) Rematerializer::instance().bring_back(const_cast<Storage&>(*this));
+void* Storage::bring_back() const {
+    return lineage() ? Rematerializer::instance().bring_back(const_cast<Storage&>(*this)) : nullptr;
 }
 
 bool Storage::is_needed_again() const { return Rematerializer::instance().is_needed_again(*this); }
 
 void Storage::drop() const {
     if (!release()) return;
-    if (lineage_) {
+    if (lineage()) {
         Rematerializer::instance().on_drop(const_cast<Storage&>(*this));
         delete this;
         return;

@@ -78,19 +78,18 @@ public:
     // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
     // Whoever keeps the address while memory is asked for pins the value.
     void* data() const {
-        if (!data_) [[unlikely]]
-            bring_back();
-        return data_;
+        void* const data = data_.load(std::memory_order_acquire);
+        return data ? data : bring_back();
     }
     // May whoever holds this reference overwrite the data? Not of a value that others are computed
     // from again.
-    bool unique() const { return RefCounted::unique() && (!lineage_ || !is_needed_again()); }
+    bool unique() const { return RefCounted::unique() && (!lineage() || !is_needed_again()); }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
     // On the device's stream: when what was queued last to write the data has run.
-    Ticket ready() const { return ready_; }
-    void set_ready(Ticket ticket) { ready_ = ticket; }
+    Ticket ready() const { return ready_.load(std::memory_order_acquire); }
+    void set_ready(Ticket ticket) { ready_.store(ticket, std::memory_order_release); }
     // An error for want of memory names what a large block holds. `where`: the user's line; the
     // present one if empty.
     void list(std::string_view op, const Type& type, const std::string& where = {});
@@ -104,16 +103,18 @@ private:
     friend class Pins;
     Storage(Device& device, void* data, size_t bytes)
         : device_(&device), data_(data), bytes_(bytes) {}
+    Lineage* lineage() const { return lineage_.load(std::memory_order_acquire); }
+    void* bring_back() const;
+    bool is_needed_again() const;
     enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
     bool is_listed_ = false;  // among the device's live blocks
     Device* device_ = nullptr;
-    void* data_ = nullptr;
+    // Atomic: the rematerializer changes these three beside whoever reads without pins.
+    std::atomic<void*> data_ = nullptr;
+    std::atomic<Ticket> ready_ = 0;
+    std::atomic<Lineage*> lineage_ = nullptr;  // owns the memory, when there is one
     size_t bytes_ = 0;
-    Ticket ready_ = 0;
-    void bring_back() const;
-    bool is_needed_again() const;
     std::shared_ptr<void> keep_;
-    Lineage* lineage_ = nullptr;  // owns the memory, when there is one
 };
 
 // Where a placeholder stands in the record of a running trace, or in a graph that is edited.

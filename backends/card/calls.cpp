@@ -18,7 +18,11 @@ Handles& handles() {
     return all;
 }
 
-thread_local std::vector<Context*> stack;
+// Never destroyed: programs call the driver while a thread, or the process, takes itself down.
+std::vector<Context*>& stack_of_thread() {
+    thread_local auto* const stack = new std::vector<Context*>;
+    return *stack;
+}
 
 }  // namespace
 
@@ -60,16 +64,21 @@ void check_initialised() {
     if (!initialised) throw Fault(Result::not_initialized, "cuInit was not called");
 }
 
-Context* current_context() { return stack.empty() ? nullptr : stack.back(); }
+Context* current_context() {
+    const std::vector<Context*>& stack = stack_of_thread();
+    return stack.empty() ? nullptr : stack.back();
+}
 void set_current_context(Context* context) {
+    std::vector<Context*>& stack = stack_of_thread();
     if (!stack.empty()) stack.pop_back();
     if (context) stack.push_back(context);
 }
 bool push_context(Context* context) {
-    stack.push_back(context);
+    stack_of_thread().push_back(context);
     return true;
 }
 Context* pop_context() {
+    std::vector<Context*>& stack = stack_of_thread();
     if (stack.empty()) throw Fault(Result::invalid_context, "no context is current");
     Context* top = stack.back();
     stack.pop_back();

@@ -39,6 +39,10 @@ const char* megjit_card_last_fault();
 // For host functions queued on a stream: whoever else uses it races with the streams.
 void* megjit_card_host_pointer(uint64_t address);
 
+// In a host function that does the work of one of NVIDIA's libraries: what a card would take for
+// it.
+void megjit_card_spend(double nanoseconds);
+
 // Allocations of the driver's user that were not freed, over all cards; their bytes.
 size_t megjit_card_live_allocations(size_t* bytes);
 

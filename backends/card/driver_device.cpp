@@ -6,6 +6,7 @@
 #include "backends/card/calls.h"
 #include "backends/card/card.h"
 #include "backends/card/ptx/program.h"
+#include "backends/card/works.h"
 
 using namespace megjit::card;
 
@@ -16,6 +17,8 @@ const char* megjit_card_last_fault() {
     text = last_fault();
     return text.c_str();
 }
+
+void megjit_card_spend(double nanoseconds) { spend(nanoseconds); }
 
 void* megjit_card_host_pointer(uint64_t address) {
     Card* card = card_of(address);

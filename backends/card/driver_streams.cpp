@@ -49,8 +49,10 @@ MEGJIT_CARD_API cuStreamDestroy_v2(Stream* stream) {
     return call(Needs::init, [&] {
         expect(stream, Kind::stream);
         if (stream->capture) {
-            stream->capture->invalidated = true;
-            stream->capture->streams.erase(stream);
+            const std::shared_ptr<Capture> capture = stream->capture;
+            capture->invalidated = true;
+            if (capture->origin == stream) capture->end();
+            else capture->streams.erase(stream);
         }
         forget(stream);
         stream->card.destroy_stream(stream);
@@ -97,6 +99,9 @@ MEGJIT_CARD_API cuStreamWaitEvent(Stream* stream, Event* handle, unsigned) {
         Stream& on = stream_of(stream);
         Event& event = checked(handle);
         check_stream_for_work(on);
+        if (event.capture && event.capture->ended)
+            throw Fault(Result::captured_event,
+                        "the event was recorded in a capture that has ended");
         if (event.capture) {
             if (on.capture && on.capture != event.capture)
                 throw Fault(Result::capture_merge, "the event belongs to another capture");

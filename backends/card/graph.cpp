@@ -126,7 +126,12 @@ Capture::Capture(Stream& origin, CaptureMode mode) : origin(&origin), mode(mode)
     streams.insert(&origin);
 }
 
-Capture::~Capture() {
+void Capture::end() {
+    for (Stream* member : streams) {
+        member->capture.reset();
+        member->frontier.clear();
+    }
+    ended = true;
     const std::lock_guard lock(capture_mutex);
     captures().erase(this);
 }
@@ -195,10 +200,7 @@ std::unique_ptr<Graph> end_capture(Stream& stream) {
         if (joined.insert(node).second)
             open.insert(open.end(), node->after.begin(), node->after.end());
     }
-    for (Stream* member : capture->streams) {
-        member->capture.reset();
-        member->frontier.clear();
-    }
+    capture->end();
     if (capture->invalidated)
         throw Fault(Result::capture_invalidated,
                     "the capture was invalidated by a call that is not allowed in it");

@@ -52,13 +52,14 @@ enum class CaptureMode : int { global = 0, thread_local_ = 1, relaxed = 2 };
 class Capture {
 public:
     Capture(Stream& origin, CaptureMode mode);
-    ~Capture();
+    void end();
 
     Stream* origin;
     CaptureMode mode;
     std::thread::id thread = std::this_thread::get_id();
     uint64_t id;
     bool invalidated = false;
+    bool ended = false;  // events may know it still
     std::unique_ptr<Graph> graph = std::make_unique<Graph>();
     std::set<Stream*> streams;
 };

@@ -10,6 +10,7 @@ constexpr double kLaunchNs = 2000;  // until the card starts
 constexpr double kPinnedBytesPerNs = 50, kPageableBytesPerNs = 12, kPeerBytesPerNs = 200;
 
 thread_local bool inside_host_function = false;
+thread_local double spent_ns = 0;  // by the host function
 
 // A faulty range is an error of the call, as drivers have it.
 void check_range(const char* what, Address address, size_t bytes) {
@@ -30,6 +31,8 @@ size_t span(size_t pitch, size_t width, size_t height) {
 }
 
 }  // namespace
+
+void spend(double nanoseconds) { spent_ns += nanoseconds; }
 
 bool in_host_function() { return inside_host_function; }
 
@@ -98,9 +101,10 @@ double FillWork::run(Card& card) {
 
 double HostWork::run(Card&) {
     inside_host_function = true;
+    spent_ns = 0;
     function(data);
     inside_host_function = false;
-    return kLaunchNs;
+    return kLaunchNs + spent_ns;
 }
 
 double LiveWork::run(Card& card) {

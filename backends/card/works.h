@@ -49,6 +49,9 @@ public:
     void* data;
 };
 
+// Of the host function that runs on this thread.
+void spend(double nanoseconds);
+
 // Whether this thread runs a host function, which must not call the driver.
 bool in_host_function();
 

@@ -38,6 +38,8 @@ CudaDriver::CudaDriver(const std::filesystem::path& library) {
         dlsym(handle, "megjit_card_host_pointer"));
     emulation_.last_fault =
         reinterpret_cast<decltype(emulation_.last_fault)>(dlsym(handle, "megjit_card_last_fault"));
+    emulation_.spend =
+        reinterpret_cast<decltype(emulation_.spend)>(dlsym(handle, "megjit_card_spend"));
     check(functions_.init(0), "cuInit");
     check(functions_.version(&version_), "cuDriverGetVersion");
     check(functions_.device_count(&device_count_), "cuDeviceGetCount");

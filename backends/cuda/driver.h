@@ -108,10 +108,12 @@ public:
 
     const Functions& call() const { return functions_; }
     // Of backends/card, a driver that executes on the host: where it finds what lies at an address
-    // of a GPU, and what the last fault was. Null of a real driver.
+    // of a GPU, what the last fault was, and what a host function would take on a card. Null of a
+    // real driver.
     struct Emulation {
         void* (*host_pointer)(Address) = nullptr;
         const char* (*last_fault)() = nullptr;
+        void (*spend)(double nanoseconds) = nullptr;
     };
     const Emulation* emulation() const { return emulation_.host_pointer ? &emulation_ : nullptr; }
     int device_count() const { return device_count_; }

@@ -18,7 +18,8 @@ constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // options of cuModuleLoadData
 constexpr int kMaxDynamicSharedBytes = 8;  // an attribute of functions
 constexpr uint32_t kSharedBytesForAll = 48 << 10;  // more must be asked for
 constexpr Result kOutOfMemory = 2;
-constexpr double kLinkBytes = 2.5e10;  // a second: PCIe 4, which no attribute tells
+// A second, by 16 lanes of PCIe 4 or 5: the generation that cards of the architecture have.
+constexpr double kLinkBytes = 2.5e10, kLinkBytesOfHopper = 5e10;
 
 Module load_module(const Gpu& gpu, const std::string& code) {
     gpu.make_current();
@@ -74,7 +75,7 @@ Gpu::Gpu(const CudaDriver& driver, int ordinal)
     constexpr double kFlopsPerClock = 256;  // f32 of a multiprocessor: 128 lanes that multiply-add
     speeds_ = {.flops = kFlopsPerClock * attribute(kMultiprocessors) * attribute(kClockKhz) * 1e3,
                .bytes = 2.0 * attribute(kMemoryClockKhz) * 1e3 * attribute(kBusBits) / 8,
-               .link_bytes = kLinkBytes};
+               .link_bytes = arch_ >= 90 ? kLinkBytesOfHopper : kLinkBytes};
 }
 
 int Gpu::attribute(int number) const {

@@ -37,13 +37,15 @@ private:
 // The library's plan says what it needs; a kernel of the host computes.
 class HostProduct final : public Executable {
 public:
+    // `seconds`: what a card would take.
     HostProduct(Gpu& gpu, std::shared_ptr<const Executable> kernel, size_t workspace, size_t inputs,
-                size_t outputs)
-        : gpu_(gpu),
+                size_t outputs, double seconds)
+        : card_(*gpu.driver().emulation()),
           kernel_(std::move(kernel)),
           workspace_(std::max(workspace, kernel_->workspace_bytes())),
           inputs_(inputs),
-          outputs_(outputs) {}
+          outputs_(outputs),
+          seconds_(seconds) {}
 
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
@@ -51,22 +53,23 @@ public:
         for (size_t i = 0; i < inputs_; ++i) in[i] = on_host(inputs[i]);
         for (size_t i = 0; i < outputs_; ++i) out[i] = on_host(outputs[i]);
         void* scratch = workspace_ ? on_host(workspace) : nullptr;
-        dynamic_cast<CudaStream&>(stream).call(
-            [kernel = kernel_, in = std::move(in), out = std::move(out), scratch] {
+        dynamic_cast<CudaStream&>(stream).call([kernel = kernel_, in = std::move(in),
+                                                out = std::move(out), scratch, spend = card_.spend,
+                                                seconds = seconds_] {
             kernel->enqueue(runtime::inline_stream(), in.data(), out.data(), scratch);
+            spend(1e9 * seconds);
         });
     }
     size_t workspace_bytes() const override { return workspace_; }
 
 private:
     void* on_host(void* published) const {
-        return published
-                   ? gpu_.driver().emulation()->host_pointer(reinterpret_cast<Address>(published))
-                   : nullptr;
+        return published ? card_.host_pointer(reinterpret_cast<Address>(published)) : nullptr;
     }
-    Gpu& gpu_;
+    const CudaDriver::Emulation& card_;
     std::shared_ptr<const Executable> kernel_;
     size_t workspace_, inputs_, outputs_;
+    double seconds_;
 };
 
 }  // namespace
@@ -79,7 +82,8 @@ std::shared_ptr<const Executable> product_kernel(Gpu& gpu, const CardDescription
     if (gpu.driver().emulation())
         return std::make_shared<const HostProduct>(
             gpu, runtime::host_device().prepare(call, outputs),
-            product ? product->workspace_bytes() : 0, call.inputs.size(), outputs.size());
+            product ? product->workspace_bytes() : 0, call.inputs.size(), outputs.size(),
+            gpu.speeds().seconds(runtime::cost_of(call, outputs)));
     if (!product) return nullptr;
     return std::make_shared<const ProductKernel>(std::move(product), call.inputs.size(),
                                                  outputs.size());

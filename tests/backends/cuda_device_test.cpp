@@ -2,6 +2,7 @@
 // promises, graphs, faults and failures.
 #include <gtest/gtest.h>
 
+#include "backends/cuda/source_kernel.h"
 #include "tests/backends/cuda_testing.h"
 
 namespace megjit::cuda { namespace {
@@ -133,6 +134,32 @@ TEST_F(Repeated, TakesOtherWorkToo) {
         });
         EXPECT_EQ(values_of(sum)[99], 99.0f * (2 + i % 2)) << i;
     }
+}
+
+// ---- failures of the GPU
+
+TEST_F(CudaDeviceTest, AnIllegalAddressNamesTheWorkAndLeavesTheHostAlone) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // the child starts anew: a GPU bears no fork
+    EXPECT_EXIT(
+        {
+            auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
+            const SourceKernel kernel(
+                stream.gpu(), "extern \"C\" __global__ void far(float* p) { p[1] = 1; }", "far");
+            stream.name_next("relu", "train.py:12");
+            kernel.launch(stream, blocks_for(1), Address{64});
+            std::string text;
+            try {
+                stream.synchronize(stream.record());
+            } catch (const DeviceError& error) { text = error.what(); }
+            std::fprintf(stderr, "%s\n", text.c_str());
+            try {
+                values_of(counted(gpu(), 1));
+            } catch (const DeviceError&) {  // it stays so
+                if (values_of(counted(host_device(), 3))[2] == 2) _exit(7);
+            }
+            _exit(0);
+        },
+        testing::ExitedWithCode(7), "gpu0:0 does no more work.*far.*relu \\(train.py:12\\)");
 }
 
 }}  // namespace megjit::cuda

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -65,6 +66,14 @@ struct Grid {
     unsigned x = 1, y = 1, z = 1;
 };
 
+// A module with one kernel named k; parameters are those of its list.
+std::string kernel(const std::string& parameters, const std::string& body);
+
+// `op d, a, b...;` for each thread's elements: out[i] = op(in[0][i], in[1][i], ...). Types are PTX
+// names; a register type is given for each.
+std::string elementwise(const std::string& statement, const std::string& out_type,
+                        const std::vector<std::string>& in_types);
+
 // Each test begins with a fresh card 0, its context current, and one stream.
 class CardTest : public testing::Test {
 protected:
@@ -105,19 +114,22 @@ protected:
         launch(kernel, grid, block, arguments...);
         return call("cuStreamSynchronize", stream_);
     }
+    // The statement of elementwise() for all elements of the inputs.
+    template <class D, class... S>
+    std::vector<D> apply(const std::string& statement, const std::string& out,
+                         const std::vector<std::string>& in, const std::vector<S>&... inputs) {
+        const Handle k = load(elementwise(statement, out, in), "k");
+        const size_t n = std::min({inputs.size()...});
+        const Address to = allocate(n * sizeof(D));
+        launch(k, {static_cast<unsigned>((n + 127) / 128)}, {128}, uint64_t{n}, to,
+               upload(inputs)...);
+        return download<D>(to, n);
+    }
     Handle new_stream(unsigned flags = 1);
 
     Handle stream_ = nullptr, context_ = nullptr;
     std::vector<Handle> streams_;
 };
-
-// A module with one kernel named k; parameters are those of its list.
-std::string kernel(const std::string& parameters, const std::string& body);
-
-// `op d, a, b...;` for each thread's elements: out[i] = op(in[0][i], in[1][i], ...). Types are PTX
-// names; a register type is given for each.
-std::string elementwise(const std::string& statement, const std::string& out_type,
-                        const std::vector<std::string>& in_types);
 
 // Of CUDA C++; skips the test where there is no NVRTC.
 bool has_nvrtc();

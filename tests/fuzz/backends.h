@@ -3,13 +3,18 @@
 #pragma once
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
+#include "jit/op_program.h"
 #include "memory/caching_allocator.h"
 #include "runtime/op.h"
 #ifdef MEGJIT_MLIR_PLUGIN
+#include "backends/mlir/gpu_compiler.h"
 #include "backends/mlir/loader.h"
 #endif
 #ifdef MEGJIT_HALIDE_PLUGIN
+#include "backends/halide/gpu_compiler.h"
 #include "backends/halide/loader.h"
 #endif
 
@@ -19,13 +24,23 @@ inline void start_backends() {
     runtime::register_all_ops();
     runtime::register_device(
         std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    runtime::discover_later([] {  // in the child that needs it
+        std::string why_none;
+        for (auto& gpu : cuda::find_gpus(
+                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program},
+                 &why_none))
+            runtime::register_device(std::move(gpu));
+        return why_none;
+    });
+    codegen::KernelService& service = codegen::KernelService::instance();
+    service.add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_MLIR_PLUGIN
-    codegen::KernelService::instance().add(
-        std::make_unique<mlir_backend::MlirCompiler>(MEGJIT_MLIR_PLUGIN));
+    service.add(std::make_unique<mlir_backend::MlirCompiler>(MEGJIT_MLIR_PLUGIN));
+    service.add(std::make_unique<mlir_backend::MlirGpuCompiler>(MEGJIT_MLIR_PLUGIN));
 #endif
 #ifdef MEGJIT_HALIDE_PLUGIN
-    codegen::KernelService::instance().add(
-        std::make_unique<halide_backend::HalideCompiler>(MEGJIT_HALIDE_PLUGIN));
+    service.add(std::make_unique<halide_backend::HalideCompiler>(MEGJIT_HALIDE_PLUGIN));
+    service.add(std::make_unique<halide_backend::HalideGpuCompiler>(MEGJIT_HALIDE_PLUGIN));
 #endif
 }
 

@@ -1,6 +1,6 @@
 // Random programs through a back-end, against the eager kernels.
-//   graph_fuzz --programs 1000 --seed 1 --backend MLIR|HALIDE|NVRTC [--most 1.2]
-// NVRTC runs by an emulation on the host. Programs run in child processes, a batch in each: a crash
+//   graph_fuzz --programs 1000 --seed 1 --backend MLIR|HALIDE|NVRTC [--device gpu0] [--most 1.2]
+// Programs run in child processes, a batch in each: a crash
 // is a failure like any other, and what was compiled is given back. Each failure is made small and
 // printed with its seed;
 // `--seed N --programs 1` shows it again. With --most, moving more bytes than that part of what the
@@ -20,7 +20,6 @@
 
 #include "runtime/error.h"
 #include "tests/fuzz/backends.h"
-#include "tests/fuzz/emulation.h"
 #include "tests/fuzz/judge.h"
 #include "tests/fuzz/minimize.h"
 
@@ -47,7 +46,7 @@ struct Options {
     uint64_t programs = 200, seed = 1, batch = 0;
     std::string backend = "MLIR";
     double most = 0;  // of the unfused graph's bytes; 0: does not matter
-    bool emulates() const { return backend == "NVRTC"; }
+    std::string device = "cpu0";
 };
 
 Temper temper_of(uint64_t seed) { return seed % 2 ? Temper::tame : Temper::wild; }
@@ -87,14 +86,7 @@ std::string excess_of(const Subject& subject, double most) {
 }
 
 std::string fault_of_one(const Subject& subject, Temper temper, const Options& options) {
-    if (options.emulates())
-        return fault_of(subject, temper, [](const Graph& graph, const Subject& of) {
-            Emulation emulation;
-            emulation.add(graph);
-            emulation.compile();
-            return emulation.run(graph, of.inputs);
-        });
-    const std::string fault = fault_of(subject, temper, run_program);
+    const std::string fault = fault_of(subject, temper, runtime::find_device(options.device));
     return fault.empty() && options.most > 0 && temper == Temper::tame
                ? excess_of(subject, options.most)
                : fault;
@@ -166,17 +158,6 @@ void measure(const Subject& subject, const Graph& graph, uint64_t seed, Shared& 
 }
 
 void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& shared) {
-    Emulation emulation;
-    if (options.emulates()) {
-        for (uint64_t seed = first; seed < last; ++seed) {
-            shared.seed = seed;
-            emulation.add(optimized(random_subject(seed, temper_of(seed)).graph, temper_of(seed)));
-        }
-        emulation.compile();
-    }
-    const auto run = [&](const Graph& graph, const Subject& subject) {
-        return emulation.run(graph, subject.inputs);
-    };
     for (uint64_t seed = first; seed < last; ++seed) {
         shared.seed = seed;
         limit_seconds(kMostSeconds);
@@ -188,12 +169,11 @@ void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& sh
             shared.nodes += node.kind == jit::NodeKind::op;
         for (const jit::Node& node : graph.nodes())
             shared.kernels += node.kind == jit::NodeKind::fused;
-        const std::string fault = options.emulates() ? fault_of(subject, temper, run)
-                                                     : fault_of_one(subject, temper, options);
+        const std::string fault = fault_of_one(subject, temper, options);
         if (!fault.empty()) {
             ++shared.failures;
             report(seed, fault, options);
-        } else if (temper == Temper::tame && !options.emulates()) {
+        } else if (temper == Temper::tame && options.device == "cpu0") {
             measure(subject, graph, seed, shared);
         }
     }
@@ -204,8 +184,9 @@ double ratio(uint64_t a, uint64_t b) {
 }
 
 void summarize(const Shared& s, const Options& options) {
-    std::printf("%s: %lu programs, %lu nodes, %lu kernels, %lu failures\n", options.backend.c_str(),
-                s.programs, s.nodes, s.kernels, s.failures);
+    std::printf("%s on %s: %lu programs, %lu nodes, %lu kernels, %lu failures\n",
+                options.backend.c_str(), options.device.c_str(), s.programs, s.nodes, s.kernels,
+                s.failures);
     if (!s.measured) return;
     std::printf(
         "bytes moved: %.3f of unfused, %.3f of recorded; arena: %.3f of unfused, %.3f of recorded (%lu programs)\n",
@@ -242,9 +223,8 @@ int fuzz(const Options& options) {
     const CacheFolder cache;
     Shared& shared = *new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
-    const uint64_t end = options.seed + options.programs, batch = options.batch ? options.batch
-                                                                  : options.emulates() ? 80
-                                                                                       : 250;
+    const uint64_t end = options.seed + options.programs,
+                   batch = options.batch ? options.batch : 250;
     for (uint64_t first = options.seed; first < end;) {
         const uint64_t last = std::min(end, first + batch);
         const bool crashed = fails_in_child([&] {
@@ -270,6 +250,7 @@ std::optional<Options> parse(int argc, char** argv) {
         else if (flag == "--seed") options.seed = std::stoull(value);
         else if (flag == "--batch") options.batch = std::stoull(value);
         else if (flag == "--backend") options.backend = value;
+        else if (flag == "--device") options.device = value;
         else if (flag == "--most") options.most = std::stod(value);
         else return std::nullopt;
     }
@@ -282,10 +263,10 @@ int main(int argc, char** argv) {
     const auto options = megjit::fuzz::parse(argc, argv);
     if (!options) {
         std::cerr
-            << "usage: graph_fuzz [--programs N] [--seed S] [--backend MLIR|HALIDE|NVRTC] [--batch N] [--most RATIO]\n";
+            << "usage: graph_fuzz [--programs N] [--seed S] [--backend MLIR|HALIDE|NVRTC] [--device gpu0] [--batch N] [--most RATIO]\n";
         return 2;
     }
-    if (!options->emulates()) setenv("MGB_JIT_BACKEND", options->backend.c_str(), 1);
+    setenv("MGB_JIT_BACKEND", options->backend.c_str(), 1);
     megjit::fuzz::start_backends();
     return megjit::fuzz::fuzz(*options);
 }

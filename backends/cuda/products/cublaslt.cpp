@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backends/cuda/products/library_stream.h"
-#include "codegen/disk_cache.h"
+#include "backends/cuda/products/plan_cache.h"
 #include "runtime/error.h"
 #include "runtime/ops/matmul.h"
 
@@ -240,11 +240,6 @@ std::string key_of(const Library& library, const OpCall& call, const CardDescrip
     return key;
 }
 
-codegen::DiskCache& cache() {
-    static codegen::DiskCache disk(codegen::default_cache_folder());
-    return disk;
-}
-
 }  // namespace
 
 const Library* Library::find(std::string* why_not) {
@@ -295,7 +290,7 @@ std::unique_ptr<Product> make_product(const OpCall& call, std::span<const Type> 
     };
     try {
         const std::string key = key_of(*library, call, card, compute, workspace);
-        if (const auto known = cache().find(key); known && known->size() == sizeof(Chosen)) {
+        if (const auto known = cached_plan(key); known && known->size() == sizeof(Chosen)) {
             Chosen chosen;
             std::memcpy(&chosen, known->data(), sizeof chosen);
             return made(0, chosen);
@@ -310,7 +305,7 @@ std::unique_ptr<Product> make_product(const OpCall& call, std::span<const Type> 
                 if (!best || time < shortest) shortest = time, best = tried->chosen();
             } catch (const DeviceError&) { break; }  // it proposes no more
         }
-        if (best) cache().store(key, {reinterpret_cast<const char*>(&*best), sizeof *best});
+        if (best) cache_plan(key, {reinterpret_cast<const char*>(&*best), sizeof *best});
         return made(0, best);
     } catch (const DeviceError& error) { return refuse(error.what()); }
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codegen/disk_cache.h"
+#include "backends/cuda/products/plan_cache.h"
 #include "runtime/error.h"
 
 namespace megjit::cuda::cudnn {
@@ -20,23 +20,6 @@ Descriptor device_of(const Library& library, const std::string& json) {
 // An entry of the cache: the engine's name, a line feed, the library's text.
 std::string entry_of(const Plan& plan) { return cat(plan.engine(), "\n", plan.text()); }
 
-// What became of the library's proposals.
-struct Tally {
-    size_t proposed = 0, barred = 0, too_large = 0;
-    std::string failure = {};  // the last one
-
-    std::string reason(bool is_strict, const Limits& limits) const {
-        if (proposed == 0) return " has no engine for it";
-        if (barred == proposed)
-            return cat(" has ", proposed, " engines for it, and all ",
-                       is_strict ? "use tensor cores, which round float32 to 11 bits"
-                                 : "add up in less than float32, or in another order each time");
-        if (too_large > 0)
-            return cat(" needs more than ", limits.workspace_bytes, " bytes of workspace for it");
-        return cat(" has no engine that can be built for it: ", failure);
-    }
-};
-
 bool is_float32_product(const Graph& graph) {
     const bool has_product =
         std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
@@ -49,15 +32,28 @@ bool is_float32_product(const Graph& graph) {
     });
 }
 
-codegen::DiskCache& cache() {
-    static codegen::DiskCache disk(codegen::default_cache_folder());
-    return disk;
-}
-
 }  // namespace
 
-Plan::Plan(std::vector<Descriptor> parts, std::string engine)
-    : parts_(std::move(parts)),
+// What became of the library's proposals.
+struct Planner::Tally {
+    size_t proposed = 0, barred = 0, too_large = 0;
+    std::string failure = {};  // the last one
+
+    std::string reason(bool is_strict, const Limits& limits) const {
+        if (proposed == 0 && failure.empty()) return " has no engine for it";
+        if (proposed > 0 && barred == proposed)
+            return cat(" has ", proposed, " engines for it, and all ",
+                       is_strict ? "use tensor cores, which round float32 to 11 bits"
+                                 : "add up in less than float32, or in another order each time");
+        if (too_large > 0)
+            return cat(" needs more than ", limits.workspace_bytes, " bytes of workspace for it");
+        return cat(" can build no engine for it: ", failure);
+    }
+};
+
+Plan::Plan(std::vector<Descriptor> parts, std::string engine, GraphRef graph)
+    : graph_(std::move(graph)),
+      parts_(std::move(parts)),
       workspace_bytes_(static_cast<size_t>(parts_.back().integer(kPlanWorkspace))),
       engine_(std::move(engine)) {}
 
@@ -91,47 +87,55 @@ bool Planner::may_use(const Descriptor& engine, bool is_strict) const {
            (!has(NumericalNote::tensor_core) && !has(NumericalNote::down_converts_inputs));
 }
 
+PlanRef Planner::build(const GraphRef& graph, Descriptor config, bool is_strict,
+                       Tally& tally) const {
+    ++tally.proposed;
+    const std::vector<Descriptor> engine = config.descriptors(kConfigEngine, Kind::engine);
+    if (!may_use(engine.at(0), is_strict)) {
+        ++tally.barred;
+        return nullptr;
+    }
+    try {
+        std::vector<Descriptor> parts;
+        parts.push_back(std::move(config));
+        Descriptor plan(library_, Kind::plan);
+        plan.set(kPlanConfig, parts[0]).finalize("a plan");
+        parts.push_back(std::move(plan));
+        auto made = std::make_shared<const Plan>(
+            std::move(parts), cat("engine ", engine[0].integer(kEngineIndex)), graph);
+        if (made->workspace_bytes() <= limits_.workspace_bytes) return made;
+        ++tally.too_large;
+    } catch (const DeviceError& error) { tally.failure = error.what(); }
+    return nullptr;
+}
+
 std::vector<PlanRef> Planner::proposals(const Graph& graph, size_t count,
                                         std::string* why_not) const {
     std::vector<PlanRef> found;
     *why_not = fault_of(graph);
     if (!why_not->empty()) return found;
     const bool is_strict = !limits_.tf32 && is_float32_product(graph);
+    Tally tally;
     try {
         const Descriptor device = device_of(library_, card_json_);
-        Tally tally;
+        const auto described =
+            std::make_shared<const std::vector<Descriptor>>(descriptors_of(library_, graph));
         for (HeuristicMode mode : {HeuristicMode::a, HeuristicMode::fallback}) {
-            std::vector<Descriptor> parts = descriptors_of(library_, graph);
             Descriptor heuristic(library_, Kind::heuristic);
-            heuristic.set(kHeuristicGraph, parts.back())
+            heuristic.set(kHeuristicGraph, described->back())
                 .set(kHeuristicMode, choice(mode))
                 .set(kHeuristicDevice, device)
                 .finalize("the search for engines");
             for (Descriptor& config :
                  heuristic.descriptors(kHeuristicResults, Kind::engine_config)) {
                 if (found.size() == count) return found;
-                ++tally.proposed;
-                const std::vector<Descriptor> engine =
-                    config.descriptors(kConfigEngine, Kind::engine);
-                if (!may_use(engine.at(0), is_strict)) {
-                    ++tally.barred;
-                    continue;
-                }
-                try {
-                    std::vector<Descriptor> own;
-                    own.push_back(std::move(config));
-                    Descriptor& plan = own.emplace_back(library_, Kind::plan);
-                    plan.set(kPlanConfig, own[0]).finalize("a plan");
-                    auto made = std::make_shared<const Plan>(
-                        std::move(own), cat("engine ", engine[0].integer(kEngineIndex)));
-                    if (made->workspace_bytes() > limits_.workspace_bytes) ++tally.too_large;
-                    else found.push_back(std::move(made));
-                } catch (const DeviceError& error) { tally.failure = error.what(); }
+                if (auto plan = build(described, std::move(config), is_strict, tally))
+                    found.push_back(std::move(plan));
             }
         }
-        if (found.empty())
-            *why_not = cat("cuDNN ", library_.version(), tally.reason(is_strict, limits_));
-    } catch (const DeviceError& error) { *why_not = error.what(); }
+    } catch (const DeviceError& error) { tally.failure = error.what(); }
+    if (found.empty())
+        *why_not = cat("cuDNN ", library_.version(), tally.reason(is_strict, limits_));
     return found;
 }
 
@@ -155,7 +159,7 @@ std::string Planner::key(const Graph& graph, bool chosen) const {
 }
 
 PlanRef Planner::load(const std::string& key) const {
-    const std::optional<std::string> entry = cache().find(key);
+    const std::optional<std::string> entry = cached_plan(key);
     const size_t line = entry ? entry->find('\n') : std::string::npos;
     if (line == std::string::npos) return nullptr;
     try {
@@ -165,13 +169,13 @@ PlanRef Planner::load(const std::string& key) const {
             .set(kPlanDevice, device)
             .set(kPlanText, entry->substr(line + 1))
             .finalize("a plan from the cache");
-        return std::make_shared<const Plan>(std::move(parts), entry->substr(0, line));
+        return std::make_shared<const Plan>(std::move(parts), entry->substr(0, line), nullptr);
     } catch (const DeviceError&) { return nullptr; }  // planned anew, and stored again
 }
 
 void Planner::store(const std::string& key, const Plan& plan) const {
     try {
-        cache().store(key, entry_of(plan));
+        cache_plan(key, entry_of(plan));
     } catch (const DeviceError&) {  // an engine that cannot be serialized
     }
 }

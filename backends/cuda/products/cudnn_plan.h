@@ -19,9 +19,12 @@ struct Limits {
     bool deterministic = false;
 };
 
+using GraphRef = std::shared_ptr<const std::vector<Descriptor>>;
+
 class Plan {
 public:
-    Plan(std::vector<Descriptor> parts, std::string engine);
+    // `parts`: the plan, and before it what it was made of. The graph lives as long as the plan.
+    Plan(std::vector<Descriptor> parts, std::string engine, GraphRef graph);
 
     size_t workspace_bytes() const { return workspace_bytes_; }
     const std::string& engine() const { return engine_; }  // "engine 38"
@@ -31,7 +34,8 @@ public:
              void* workspace) const;
 
 private:
-    std::vector<Descriptor> parts_;  // the plan is the last
+    GraphRef graph_;  // null where the plan came from the cache
+    std::vector<Descriptor> parts_;
     size_t workspace_bytes_ = 0;
     std::string engine_;
 };
@@ -52,6 +56,9 @@ public:
     void choose(const Graph& graph, const Plan& plan) const;
 
 private:
+    struct Tally;  // of what became of the library's proposals
+    // Null where it may not be used, or cannot be built.
+    PlanRef build(const GraphRef& graph, Descriptor config, bool is_strict, Tally& tally) const;
     bool may_use(const Descriptor& engine, bool is_strict) const;
     std::string key(const Graph& graph, bool chosen) const;
     PlanRef load(const std::string& key) const;
