@@ -168,16 +168,19 @@ MEGJIT_ANYWHERE double log_gamma_number(Draws& draws, double shape) {
 }
 
 MEGJIT_ANYWHERE float no_number() { return from_bits(0x7FC00000u); }
+MEGJIT_ANYWHERE bool is_infinite(float x) { return bits_of(x) == 0x7F800000u; }
 
 MEGJIT_ANYWHERE float gamma_number(const Philox& g, int64_t i, float shape, float scale) {
     if (!(shape > 0) || !(scale > 0)) return no_number();
+    if (is_infinite(shape)) return shape;
     Draws draws(g, i);
     return static_cast<float>(exp_of(log_gamma_number(draws, static_cast<double>(shape))) *
                               static_cast<double>(scale));
 }
 
 MEGJIT_ANYWHERE float beta_number(const Philox& g, int64_t i, float a, float b) {
-    if (!(a > 0) || !(b > 0)) return no_number();
+    if (!(a > 0) || !(b > 0) || (is_infinite(a) && is_infinite(b))) return no_number();
+    if (is_infinite(a) || is_infinite(b)) return is_infinite(a) ? 1.0f : 0.0f;
     Draws first(g, i, 0), second(g, i, 1);
     const double x = log_gamma_number(first, static_cast<double>(a)),
                  y = log_gamma_number(second, static_cast<double>(b));
@@ -186,7 +189,7 @@ MEGJIT_ANYWHERE float beta_number(const Philox& g, int64_t i, float a, float b) 
 
 MEGJIT_ANYWHERE float poisson_number(const Philox& g, int64_t i, float rate) {
     if (!(rate >= 0)) return no_number();
-    if (rate == 0 || bits_of(rate) == 0x7F800000u) return rate;
+    if (rate == 0 || is_infinite(rate)) return rate;
     Draws draws(g, i);
     const double lam = static_cast<double>(rate);
     if (lam < 10) {  // inversion: product of uniforms against exp(-lam)
