@@ -142,7 +142,7 @@ TEST_P(EachHalf, ArithmeticIsRoundedOnce) {
         long double exact = product + term;
         const long double back = exact - product,
                           error = (product - (exact - back)) + (term - back);
-        if (std::isfinite(exact) && error != 0)
+        if (std::isfinite(exact) && error != 0 && static_cast<double>(exact) == exact)
             exact = std::nextafter(exact, error > 0 ? INFINITY : -INFINITY);
         auto x = static_cast<double>(exact);
         if (std::isfinite(x) && x != exact) {  // to odd
