@@ -29,8 +29,8 @@ public:
         alignas(16) std::array<std::byte, 4096> packed;
         size_t bytes = 0;
         const auto pack = [&](const auto& arg) {
-            bytes = (bytes + alignof(decltype(arg)) - 1) / alignof(decltype(arg)) *
-                    alignof(decltype(arg));
+            while (bytes % alignof(decltype(arg)))  // equal launches have equal bytes
+                packed[bytes++] = std::byte{0};
             std::memcpy(packed.data() + bytes, &arg, sizeof arg);
             bytes += sizeof arg;
         };

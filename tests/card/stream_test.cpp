@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 
 #include <atomic>
-#include <thread>
 
 #include "tests/card/driver.h"
 
@@ -21,18 +20,28 @@ LOOP:
 
 class Streams : public CardTest {};
 
-void set_after_a_while(void* flag) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    static_cast<std::atomic<int>*>(flag)->store(1);
-}
+// Holds a stream until it is opened; only then it is passed.
+struct Gate {
+    std::atomic<bool> is_open = false, is_passed = false;
+    static void wait(void* gate) {
+        auto& self = *static_cast<Gate*>(gate);
+        self.is_open.wait(false);
+        self.is_passed = true;
+    }
+    void open() {
+        is_open = true;
+        is_open.notify_all();
+    }
+};
 
 TEST_F(Streams, WorkHappensAfterTheCallReturns) {
-    std::atomic<int> flag = 0;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &set_after_a_while, static_cast<void*>(&flag));
+    Gate gate;
+    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
     EXPECT_DRIVER(kNotReady, "cuStreamQuery", stream_);
-    EXPECT_EQ(flag, 0);
+    EXPECT_FALSE(gate.is_passed);
+    gate.open();
     CHECK_DRIVER("cuStreamSynchronize", stream_);
-    EXPECT_EQ(flag, 1);
+    EXPECT_TRUE(gate.is_passed);
     EXPECT_DRIVER(kSuccess, "cuStreamQuery", stream_);
 }
 
@@ -42,9 +51,12 @@ TEST_F(Streams, AnotherStreamSeesOldValuesUnlessItWaits) {
     const Address word = upload(std::vector<uint32_t>{5});
     CHECK_DRIVER("cuStreamSynchronize", stream_);
     uint32_t early = 0, late = 0;
+    Gate gate;
+    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
     launch(add, {}, {}, word);
     CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(&early), word, size_t{4}, other);
     CHECK_DRIVER("cuStreamSynchronize", other);
+    gate.open();
     Handle event = nullptr;
     CHECK_DRIVER("cuEventCreate", &event, 2u);
     CHECK_DRIVER("cuEventRecord", event, stream_);
@@ -74,13 +86,14 @@ TEST_F(Streams, TheLegacyStreamWaitsForBlockingOnesAndTheyForIt) {
 
 TEST_F(Streams, PageableSourcesAreReadAtOnceAndTargetsAreWrittenLate) {
     std::vector<uint32_t> source = {7}, target = {0};
-    std::atomic<int> flag = 0;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &set_after_a_while, static_cast<void*>(&flag));
+    Gate gate;
+    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
     const Address word = upload(source);
     source[0] = 8;
     CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(target.data()), word, size_t{4},
                  stream_);
     EXPECT_EQ(target[0], 0u);
+    gate.open();
     CHECK_DRIVER("cuStreamSynchronize", stream_);
     EXPECT_EQ(target[0], 7u);
 }
@@ -89,12 +102,13 @@ TEST_F(Streams, PinnedSourcesAreReadWhenTheStreamGetsThere) {
     void* source = nullptr;
     CHECK_DRIVER("cuMemHostAlloc", &source, size_t{4}, 0u);
     *static_cast<uint32_t*>(source) = 7;
-    std::atomic<int> flag = 0;
+    Gate gate;
     const Address word = allocate(4);
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &set_after_a_while, static_cast<void*>(&flag));
+    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
     CHECK_DRIVER("cuMemcpyHtoDAsync_v2", word, static_cast<const void*>(source), size_t{4},
                  stream_);
     *static_cast<uint32_t*>(source) = 8;  // too early: the copy has not run
+    gate.open();
     EXPECT_EQ(download<uint32_t>(word, 1)[0], 8u);
     CHECK_DRIVER("cuMemFreeHost", source);
 }

@@ -170,7 +170,10 @@ void run_batch(uint64_t first, uint64_t last, const Options& options, Shared& sh
         for (const jit::Node& node : graph.nodes())
             shared.kernels += node.kind == jit::NodeKind::fused;
         const std::string fault = fault_of_one(subject, temper, options);
-        if (!fault.empty()) {
+        if (!fault.empty() && options.device != "cpu0") {
+            std::cout << fault << "\n" << std::flush;
+            _exit(1);  // the parent reports: a GPU that is in use bears no fork
+        } else if (!fault.empty()) {
             ++shared.failures;
             report(seed, fault, options);
         } else if (temper == Temper::tame && options.device == "cpu0") {
@@ -233,7 +236,7 @@ int fuzz(const Options& options) {
         });
         if (crashed) {
             ++shared.failures;
-            report(shared.seed, "crashed, or took too long", options);
+            report(shared.seed, "crashed, took too long, or failed on a GPU", options);
         }
         first = crashed ? shared.seed + 1 : last;
         cache.clear();

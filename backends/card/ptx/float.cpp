@@ -241,6 +241,8 @@ void extreme(Warp& w, const Inst& in) {
 }
 template <bool kGreater>
 void decode_extreme(Decoder& d, const Statement& s, Inst& in) {
+    if (s.has("s16x2") || s.has("u16x2"))
+        return kGreater ? integer_maximum(d, s, in) : integer_minimum(d, s, in);
     const Type type = type_of(d, s);
     if (half_operation(d, s, in)) return;
     if (!is_float(type)) return kGreater ? integer_maximum(d, s, in) : integer_minimum(d, s, in);
