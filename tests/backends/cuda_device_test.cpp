@@ -128,8 +128,9 @@ TEST_F(Repeated, GivesTheSameOnOtherOperands) {
 TEST_F(Repeated, TakesOtherWorkToo) {
     for (int i = 0; i < 6; ++i) {
         const TensorRef x = counted(gpu(), 100 + 300 * (i % 3));
-        TensorRef sum = x;
+        TensorRef sum;
         gpu().stream().repeat(kept_, [&] {
+            sum = x;
             for (int k = 0; k < 1 + i % 2; ++k) sum = build::add(sum, x);
         });
         EXPECT_EQ(values_of(sum)[99], 99.0f * (2 + i % 2)) << i;

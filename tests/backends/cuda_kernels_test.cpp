@@ -50,7 +50,8 @@ protected:
         const auto want = c.expected();
         for (const auto& output : want) outputs.push_back(copy_of(output.data(), output.size()));
         for (size_t k = 0; k < want.size(); ++k) {  // so that nothing right is there before
-            const std::vector<char> wrong(want[k].size(), 0x55);
+            std::vector<char> wrong(want[k].size(), 0x55);
+            wrong.back() = 0;  // behind the end
             device_->stream().upload(outputs[k], wrong.data(), wrong.size());
         }
         kernel->enqueue(device_->stream(), inputs.data(), outputs.data(), nullptr);
