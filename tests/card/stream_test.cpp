@@ -21,18 +21,27 @@ LOOP:
 
 class Streams : public CardTest {};
 
-void set_after_a_while(void* flag) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    static_cast<std::atomic<int>*>(flag)->store(1);
-}
+// A stream stands at it until it is opened.
+struct Gate {
+    std::atomic<bool> open = false, passed = false;
+    static void wait(void* gate) {
+        auto& self = *static_cast<Gate*>(gate);
+        while (!self.open) std::this_thread::yield();
+        self.passed = true;
+    }
+    void close(Handle stream) {
+        CHECK_DRIVER("cuLaunchHostFunc", stream, &Gate::wait, static_cast<void*>(this));
+    }
+};
 
 TEST_F(Streams, WorkHappensAfterTheCallReturns) {
-    std::atomic<int> flag = 0;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &set_after_a_while, static_cast<void*>(&flag));
+    Gate gate;
+    gate.close(stream_);
     EXPECT_DRIVER(kNotReady, "cuStreamQuery", stream_);
-    EXPECT_EQ(flag, 0);
+    EXPECT_FALSE(gate.passed);
+    gate.open = true;
     CHECK_DRIVER("cuStreamSynchronize", stream_);
-    EXPECT_EQ(flag, 1);
+    EXPECT_TRUE(gate.passed);
     EXPECT_DRIVER(kSuccess, "cuStreamQuery", stream_);
 }
 
@@ -42,9 +51,12 @@ TEST_F(Streams, AnotherStreamSeesOldValuesUnlessItWaits) {
     const Address word = upload(std::vector<uint32_t>{5});
     CHECK_DRIVER("cuStreamSynchronize", stream_);
     uint32_t early = 0, late = 0;
+    Gate gate;
+    gate.close(stream_);
     launch(add, {}, {}, word);
     CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(&early), word, size_t{4}, other);
     CHECK_DRIVER("cuStreamSynchronize", other);
+    gate.open = true;
     Handle event = nullptr;
     CHECK_DRIVER("cuEventCreate", &event, 2u);
     CHECK_DRIVER("cuEventRecord", event, stream_);
@@ -74,13 +86,14 @@ TEST_F(Streams, TheLegacyStreamWaitsForBlockingOnesAndTheyForIt) {
 
 TEST_F(Streams, PageableSourcesAreReadAtOnceAndTargetsAreWrittenLate) {
     std::vector<uint32_t> source = {7}, target = {0};
-    std::atomic<int> flag = 0;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &set_after_a_while, static_cast<void*>(&flag));
+    Gate gate;
+    gate.close(stream_);
     const Address word = upload(source);
     source[0] = 8;
     CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(target.data()), word, size_t{4},
                  stream_);
     EXPECT_EQ(target[0], 0u);
+    gate.open = true;
     CHECK_DRIVER("cuStreamSynchronize", stream_);
     EXPECT_EQ(target[0], 7u);
 }
@@ -89,12 +102,13 @@ TEST_F(Streams, PinnedSourcesAreReadWhenTheStreamGetsThere) {
     void* source = nullptr;
     CHECK_DRIVER("cuMemHostAlloc", &source, size_t{4}, 0u);
     *static_cast<uint32_t*>(source) = 7;
-    std::atomic<int> flag = 0;
+    Gate gate;
     const Address word = allocate(4);
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &set_after_a_while, static_cast<void*>(&flag));
+    gate.close(stream_);
     CHECK_DRIVER("cuMemcpyHtoDAsync_v2", word, static_cast<const void*>(source), size_t{4},
                  stream_);
     *static_cast<uint32_t*>(source) = 8;  // too early: the copy has not run
+    gate.open = true;
     EXPECT_EQ(download<uint32_t>(word, 1)[0], 8u);
     CHECK_DRIVER("cuMemFreeHost", source);
 }
