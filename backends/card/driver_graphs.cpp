@@ -79,7 +79,6 @@ int set_kernel_params(GraphExec* exec, Node* node, const KernelParams* params) {
                              {p.grid[0], p.grid[1], p.grid[2]},
                              {p.block[0], p.block[1], p.block[2]},
                              p.shared_bytes,
-                             false,
                              {}};
         launch.parameters = gather_parameters(*launch.function, p.parameters, p.extra);
         check_launch(launch);

@@ -122,10 +122,10 @@ int set_attribute(void* handle, int number, int value) {
 }
 
 int launch(void* handle, Dim3 grid, Dim3 block, unsigned shared_bytes, Stream* stream,
-           void** parameters, void** extra, bool cooperative) {
+           void** parameters, void** extra) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
-        LaunchRequest request{&resolved(handle), grid, block, shared_bytes, cooperative, {}};
+        LaunchRequest request{&resolved(handle), grid, block, shared_bytes, {}};
         if (&request.function->module->card != &on.card)
             throw Fault(Result::invalid_context,
                         text("%s was loaded on card %d, the launch is on card %d",
@@ -345,21 +345,19 @@ MEGJIT_CARD_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks
 MEGJIT_CARD_API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                unsigned by, unsigned bz, unsigned shared_bytes, Stream* stream,
                                void** parameters, void** extra) {
-    return launch(function, {gx, gy, gz}, {bx, by, bz}, shared_bytes, stream, parameters, extra,
-                  false);
+    return launch(function, {gx, gy, gz}, {bx, by, bz}, shared_bytes, stream, parameters, extra);
 }
 MEGJIT_CARD_API cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters,
                                  void** extra) {
     if (!config) return static_cast<int>(Result::invalid_value);
     const LaunchConfig& c = *config;
-    bool cooperative = false;
     for (unsigned i = 0; i < c.count; ++i) {
         enum { kCooperative = 2, kCluster = 4 };
         const LaunchConfig::Attribute& a = c.attributes[i];
-        if (a.id == kCooperative) cooperative = a.flag;
+        if (a.id == kCooperative && a.flag) return static_cast<int>(Result::not_supported);
         if (a.id == kCluster && a.cluster[0] * a.cluster[1] * a.cluster[2] > 1)
             return static_cast<int>(Result::not_supported);
     }
     return launch(function, {c.grid[0], c.grid[1], c.grid[2]}, {c.block[0], c.block[1], c.block[2]},
-                  c.shared_bytes, c.stream, parameters, extra, cooperative);
+                  c.shared_bytes, c.stream, parameters, extra);
 }

@@ -61,7 +61,6 @@ struct LaunchRequest {
     Function* function = nullptr;
     Dim3 grid, block;
     uint32_t shared_bytes = 0;
-    bool cooperative = false;
     std::vector<std::byte> parameters;
 };
 void check_launch(const LaunchRequest& launch);

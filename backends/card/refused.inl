@@ -151,4 +151,4 @@ MEGJIT_X(cuTexRefSetMaxAnisotropy) MEGJIT_X(cuTexRefSetMipmapFilterMode)
 MEGJIT_X(cuTexRefSetMipmapLevelBias) MEGJIT_X(cuTexRefSetMipmapLevelClamp)
 MEGJIT_X(cuTexRefSetMipmappedArray) MEGJIT_X(cuUserObjectCreate) MEGJIT_X(cuUserObjectRelease)
 MEGJIT_X(cuUserObjectRetain) MEGJIT_X(cuWaitExternalSemaphoresAsync)
-// clang-format on
+    // clang-format on

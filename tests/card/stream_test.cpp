@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <thread>
 
 #include "tests/card/driver.h"
 
@@ -20,28 +21,27 @@ LOOP:
 
 class Streams : public CardTest {};
 
-// Holds a stream until it is opened; only then it is passed.
+// A stream stands at it until it is opened.
 struct Gate {
-    std::atomic<bool> is_open = false, is_passed = false;
+    std::atomic<bool> open = false, passed = false;
     static void wait(void* gate) {
         auto& self = *static_cast<Gate*>(gate);
-        self.is_open.wait(false);
-        self.is_passed = true;
+        while (!self.open) std::this_thread::yield();
+        self.passed = true;
     }
-    void open() {
-        is_open = true;
-        is_open.notify_all();
+    void close(Handle stream) {
+        CHECK_DRIVER("cuLaunchHostFunc", stream, &Gate::wait, static_cast<void*>(this));
     }
 };
 
 TEST_F(Streams, WorkHappensAfterTheCallReturns) {
     Gate gate;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
+    gate.close(stream_);
     EXPECT_DRIVER(kNotReady, "cuStreamQuery", stream_);
-    EXPECT_FALSE(gate.is_passed);
-    gate.open();
+    EXPECT_FALSE(gate.passed);
+    gate.open = true;
     CHECK_DRIVER("cuStreamSynchronize", stream_);
-    EXPECT_TRUE(gate.is_passed);
+    EXPECT_TRUE(gate.passed);
     EXPECT_DRIVER(kSuccess, "cuStreamQuery", stream_);
 }
 
@@ -52,11 +52,11 @@ TEST_F(Streams, AnotherStreamSeesOldValuesUnlessItWaits) {
     CHECK_DRIVER("cuStreamSynchronize", stream_);
     uint32_t early = 0, late = 0;
     Gate gate;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
+    gate.close(stream_);
     launch(add, {}, {}, word);
     CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(&early), word, size_t{4}, other);
     CHECK_DRIVER("cuStreamSynchronize", other);
-    gate.open();
+    gate.open = true;
     Handle event = nullptr;
     CHECK_DRIVER("cuEventCreate", &event, 2u);
     CHECK_DRIVER("cuEventRecord", event, stream_);
@@ -87,13 +87,13 @@ TEST_F(Streams, TheLegacyStreamWaitsForBlockingOnesAndTheyForIt) {
 TEST_F(Streams, PageableSourcesAreReadAtOnceAndTargetsAreWrittenLate) {
     std::vector<uint32_t> source = {7}, target = {0};
     Gate gate;
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
+    gate.close(stream_);
     const Address word = upload(source);
     source[0] = 8;
     CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(target.data()), word, size_t{4},
                  stream_);
     EXPECT_EQ(target[0], 0u);
-    gate.open();
+    gate.open = true;
     CHECK_DRIVER("cuStreamSynchronize", stream_);
     EXPECT_EQ(target[0], 7u);
 }
@@ -104,11 +104,11 @@ TEST_F(Streams, PinnedSourcesAreReadWhenTheStreamGetsThere) {
     *static_cast<uint32_t*>(source) = 7;
     Gate gate;
     const Address word = allocate(4);
-    CHECK_DRIVER("cuLaunchHostFunc", stream_, &Gate::wait, static_cast<void*>(&gate));
+    gate.close(stream_);
     CHECK_DRIVER("cuMemcpyHtoDAsync_v2", word, static_cast<const void*>(source), size_t{4},
                  stream_);
     *static_cast<uint32_t*>(source) = 8;  // too early: the copy has not run
-    gate.open();
+    gate.open = true;
     EXPECT_EQ(download<uint32_t>(word, 1)[0], 8u);
     CHECK_DRIVER("cuMemFreeHost", source);
 }

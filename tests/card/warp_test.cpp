@@ -13,7 +13,8 @@ protected:
     .reg .b64 %out, %at, %g<4>; .reg .b32 %l, %d, %r<10>; .reg .f32 %f<4>; .reg .pred %p<6>;
     .shared .align 16 .b8 s[1024]; .local .align 16 .b8 own[64];
     ld.param.u64 %out, [out]; mov.u32 %l, %tid.x; mad.wide.u32 %at, %l, 4, %out; mov.u32 %d, 0;
-)" + statements + "\nst.global.u32 [%at], %d; ret;"), "k");
+)" + statements + "\nst.global.u32 [%at], %d; ret;"),
+                              "k");
         const Address out = allocate(threads * 4);
         launch(k, {1}, {threads}, out);
         return download<uint32_t>(out, threads);
@@ -29,36 +30,51 @@ protected:
 TEST_F(Warps, ShufflesInEachMode) {
     // Segments of 8 lanes; what lies outside gives the lane's own value and a false predicate.
     const auto shuffled = [&](const std::string& mode, int by, int c) {
-        return of_lanes("shfl.sync." + mode + ".b32 %r0|%p0, %l, " + std::to_string(by) + ", " + std::to_string(c) + ", -1; selp.u32 %r1, 100, 0, %p0; add.u32 %d, %r0, %r1;");
+        return of_lanes("shfl.sync." + mode + ".b32 %r0|%p0, %l, " + std::to_string(by) + ", " +
+                        std::to_string(c) +
+                        ", -1; selp.u32 %r1, 100, 0, %p0; add.u32 %d, %r0, %r1;");
     };
-    EXPECT_EQ(shuffled("up", 3, 0x1800), each([](uint32_t i) { return i % 8 >= 3 ? i - 3 + 100 : i; }));
-    EXPECT_EQ(shuffled("down", 3, 0x181f), each([](uint32_t i) { return i % 8 < 5 ? i + 3 + 100 : i; }));
+    EXPECT_EQ(shuffled("up", 3, 0x1800),
+              each([](uint32_t i) { return i % 8 >= 3 ? i - 3 + 100 : i; }));
+    EXPECT_EQ(shuffled("down", 3, 0x181f),
+              each([](uint32_t i) { return i % 8 < 5 ? i + 3 + 100 : i; }));
     EXPECT_EQ(shuffled("bfly", 5, 0x1f), each([](uint32_t i) { return (i ^ 5) + 100; }));
     EXPECT_EQ(shuffled("idx", 6, 0x181f), each([](uint32_t i) { return i / 8 * 8 + 6 + 100; }));
 }
 TEST_F(Warps, VotesAndMatches) {
-    EXPECT_EQ(of_lanes("setp.lt.u32 %p0, %l, 5; vote.sync.ballot.b32 %d, %p0, -1;"), each([](uint32_t) { return 31u; }));
-    EXPECT_EQ(of_lanes("setp.lt.u32 %p0, %l, 5; vote.sync.any.pred %p1, %p0, -1; vote.sync.all.pred %p2, !%p0, -1; selp.u32 %d, 1, 0, %p1; @%p2 add.u32 %d, %d, 2;"), each([](uint32_t) { return 1u; }));
-    EXPECT_EQ(of_lanes("and.b32 %r0, %l, 3; match.any.sync.b32 %d, %r0, -1;"), each([](uint32_t i) { return 0x11111111u << i % 4; }));
-    EXPECT_EQ(of_lanes("mov.u32 %r0, 9; match.all.sync.b32 %d|%p0, %r0, -1; @!%p0 mov.u32 %d, 7;"), each([](uint32_t) { return ~0u; }));
+    EXPECT_EQ(of_lanes("setp.lt.u32 %p0, %l, 5; vote.sync.ballot.b32 %d, %p0, -1;"),
+              each([](uint32_t) { return 31u; }));
+    EXPECT_EQ(
+        of_lanes(
+            "setp.lt.u32 %p0, %l, 5; vote.sync.any.pred %p1, %p0, -1; vote.sync.all.pred %p2, !%p0, -1; selp.u32 %d, 1, 0, %p1; @%p2 add.u32 %d, %d, 2;"),
+        each([](uint32_t) { return 1u; }));
+    EXPECT_EQ(of_lanes("and.b32 %r0, %l, 3; match.any.sync.b32 %d, %r0, -1;"),
+              each([](uint32_t i) { return 0x11111111u << i % 4; }));
+    EXPECT_EQ(of_lanes("mov.u32 %r0, 9; match.all.sync.b32 %d|%p0, %r0, -1; @!%p0 mov.u32 %d, 7;"),
+              each([](uint32_t) { return ~0u; }));
     EXPECT_EQ(of_lanes("redux.sync.max.u32 %d, %l, -1;"), each([](uint32_t) { return 31u; }));
 }
 TEST_F(Warps, HalvesOfAWarpWorkWithMasksOfTheirOwn) {
-    EXPECT_EQ(of_lanes("setp.lt.u32 %p0, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p0; redux.sync.add.s32 %d, %l, %r0;"), each([](uint32_t i) { return i < 16 ? 120u : 376u; }));
+    EXPECT_EQ(
+        of_lanes(
+            "setp.lt.u32 %p0, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p0; redux.sync.add.s32 %d, %l, %r0;"),
+        each([](uint32_t i) { return i < 16 ? 120u : 376u; }));
 }
 TEST_F(Warps, LanesMeetAtAShuffleByDifferentWays) {
     EXPECT_EQ(of_lanes(R"(
     and.b32 %r0, %l, 1; setp.eq.u32 %p0, %r0, 0; @%p0 bra FAR; add.u32 %r1, %l, 1000;
 MEET: shfl.sync.bfly.b32 %d, %r1, 1, 31, -1; bra END;
 FAR: add.u32 %r1, %l, 2000; bra MEET;
-END:)"), each([](uint32_t i) { return i % 2 ? 2000 + i - 1 : 1000 + i + 1; }));
+END:)"),
+              each([](uint32_t i) { return i % 2 ? 2000 + i - 1 : 1000 + i + 1; }));
 }
 TEST_F(Warps, BarriersOfSomeWarpsAndOfVotes) {
     const auto got = of_lanes(R"(
     setp.ge.u32 %p0, %l, 64; @%p0 bra WAIT;
     mov.u32 %r0, s; mad.lo.u32 %r1, %l, 4, %r0; st.shared.u32 [%r1], %l; bar.sync 1, 64;
     xor.b32 %r2, %l, 63; mad.lo.u32 %r1, %r2, 4, %r0; ld.shared.u32 %d, [%r1];
-WAIT: setp.lt.u32 %p1, %l, 70; barrier.red.popc.u32 %r3, 2, %p1; mad.lo.u32 %d, %r3, 1000, %d;)", 96);
+WAIT: setp.lt.u32 %p1, %l, 70; barrier.red.popc.u32 %r3, 2, %p1; mad.lo.u32 %d, %r3, 1000, %d;)",
+                              96);
     for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(got[i], (i < 64 ? 63 - i : 0) + 70000) << i;
 }
 TEST_F(Warps, AtomicsOfGlobalAndSharedMemory) {
@@ -70,14 +86,16 @@ TEST_F(Warps, AtomicsOfGlobalAndSharedMemory) {
     atom.global.inc.u32 %r1, [%o+28], 9; atom.global.exch.b32 %r1, [%o+32], %l; atom.cas.b32 %r1, [%o+36], 0, 77;
     mov.b32 %r2, 0x3c003c00; red.global.add.noftz.f16x2 [%o+40], %r2;
     setp.eq.u32 %p, %l, 0; mov.u32 %r3, 5; @%p st.shared.u32 [s], %r3; bar.sync 0;
-    red.shared.add.u32 [s], 1; bar.sync 0; ld.shared.u32 %r3, [s]; st.global.u32 [%o+44], %r3; ret;)"), "k");
+    red.shared.add.u32 [s], 1; bar.sync 0; ld.shared.u32 %r3, [s]; st.global.u32 [%o+44], %r3; ret;)"),
+                          "k");
     const Address out = upload(std::vector<uint32_t>{0, 0, 0, 0, 0, 1000, 0, 0, 500, 0, 0, 0});
     launch(k, {1}, {64}, out);
     const auto got = download<uint32_t>(out, 12);
     EXPECT_EQ(got[0], 128u);
     EXPECT_EQ(std::bit_cast<float>(got[1]), 2016.0f);
     EXPECT_EQ(std::bit_cast<double>(uint64_t{got[3]} << 32 | got[2]), 2016.0);
-    EXPECT_EQ(std::vector<uint32_t>(got.begin() + 4, got.begin() + 8), (std::vector<uint32_t>{63, 0, 63, 4}));
+    EXPECT_EQ(std::vector<uint32_t>(got.begin() + 4, got.begin() + 8),
+              (std::vector<uint32_t>{63, 0, 63, 4}));
     EXPECT_LT(got[8], 64u);
     EXPECT_EQ(got[9], 77u);
     EXPECT_EQ(got[10], 0x54005400u);  // 64.0 twice
@@ -87,17 +105,20 @@ TEST_F(Warps, VectorsNarrowTypesAndSpaces) {
     EXPECT_EQ(of_lanes(R"(
     mov.u32 %r0, s; mad.lo.u32 %r0, %l, 16, %r0; add.u32 %r1, %l, 1; add.u32 %r2, %l, 2; add.u32 %r3, %l, 3;
     st.shared.v4.b32 [%r0], {%l, %r1, %r2, %r3}; ld.shared.v2.u32 {%r4, %r5}, [%r0+8]; ld.shared.s8 %r6, [%r0+4];
-    mul.lo.u32 %r4, %r4, 100; mad.lo.u32 %r5, %r5, 10000, %r4; add.u32 %d, %r5, %r6;)"), each([](uint32_t i) { return (i + 3) * 10000 + (i + 2) * 100 + i + 1; }));
+    mul.lo.u32 %r4, %r4, 100; mad.lo.u32 %r5, %r5, 10000, %r4; add.u32 %d, %r5, %r6;)"),
+              each([](uint32_t i) { return (i + 3) * 10000 + (i + 2) * 100 + i + 1; }));
     // Each thread has local memory of its own; generic addresses reach all spaces.
     EXPECT_EQ(of_lanes(R"(
     mov.u64 %g0, own; cvta.local.u64 %g0, %g0; st.u32 [%g0+4], %l; ld.local.u32 %d, [own+4];
     isspacep.local %p0, %g0; isspacep.shared %p1, %g0; @%p0 add.u32 %d, %d, 100; @%p1 add.u32 %d, %d, 1000;
-    mov.u64 %g1, s; cvta.shared.u64 %g1, %g1; mad.wide.u32 %g1, %l, 4, %g1; st.u32 [%g1], %d; ld.u32 %d, [%g1];)"), each([](uint32_t i) { return i + 100; }));
+    mov.u64 %g1, s; cvta.shared.u64 %g1, %g1; mad.wide.u32 %g1, %l, 4, %g1; st.u32 [%g1], %d; ld.u32 %d, [%g1];)"),
+              each([](uint32_t i) { return i + 100; }));
 }
 TEST_F(Warps, AsynchronousCopies) {
     EXPECT_EQ(of_lanes(R"(
     add.u32 %r0, %l, 5; st.global.u32 [%at], %r0; mov.u32 %r1, s; mad.lo.u32 %r1, %l, 4, %r1;
-    cp.async.ca.shared.global [%r1], [%at], 4; cp.async.commit_group; cp.async.wait_group 0; ld.shared.u32 %d, [%r1];)"), each([](uint32_t i) { return i + 5; }));
+    cp.async.ca.shared.global [%r1], [%at], 4; cp.async.commit_group; cp.async.wait_group 0; ld.shared.u32 %d, [%r1];)"),
+              each([](uint32_t i) { return i + 5; }));
 }
 TEST_F(Warps, BranchesByTable) {
     EXPECT_EQ(of_lanes(R"(
@@ -107,7 +128,8 @@ targets: .branchtargets A, B, C;
 A: mov.u32 %d, 10; bra END;
 B: mov.u32 %d, 20; bra END;
 C: mov.u32 %d, 30;
-END: add.u32 %d, %d, %l;)"), each([](uint32_t i) { return 10 * (i % 3 + 1) + i; }));
+END: add.u32 %d, %d, %l;)"),
+              each([](uint32_t i) { return 10 * (i % 3 + 1) + i; }));
 }
 
 }}  // namespace megjit::card_tests

@@ -331,15 +331,19 @@ bool reschedule(Warp& w) {
     if (w.active) w.groups.push_back({w.next, w.active});
     w.active = 0;
     // Lanes that wait for others of their warp go on when all have come to the same place.
-    for (Group& group : w.groups) {
-        if (group.wait != Group::Wait::warp) continue;
+    const auto complete = [&](const Group& group) {
         uint32_t here = 0;
         for (const Group& other : w.groups)
             if (other.wait == Group::Wait::warp &&
                 (other.ip == group.ip || (group.barrier && other.barrier)))
                 here |= other.mask;
-        if ((group.needs & ~here & ~w.dead) == 0) group.wait = Group::Wait::none;
-    }
+        return (group.needs & ~here & ~w.dead) == 0;
+    };
+    uint32_t go_on = 0;  // lanes; all are found before any of them stops waiting
+    for (const Group& group : w.groups)
+        if (group.wait == Group::Wait::warp && complete(group)) go_on |= group.mask;
+    for (Group& group : w.groups)
+        if (group.mask & go_on) group.wait = Group::Wait::none;
     const Inst* lowest = nowhere();
     for (const Group& group : w.groups)
         if (group.wait == Group::Wait::none) lowest = std::min(lowest, group.ip);

@@ -32,7 +32,6 @@ uint32_t together(Warp& w, const Inst& in, uint32_t mask_row, bool is_barrier = 
                     group.wait = Group::Wait::none;
                     ++group.ip;
                 }
-            w.active |= 0;
             w.limit = nullptr;  // they may be lower
             return m;
         }
