@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
-    "InplaceAdd", "MatrixMul", "OpDef", "Reduce", "RemoveAxis", "Reshape", "TypeCvt", "apply",
+    "InplaceAdd", "MatrixMul", "OpDef", "Reduce", "Registered", "RemoveAxis", "Reshape", "TypeCvt", "apply",
 ]  # fmt: skip
 
 
@@ -46,6 +46,19 @@ def apply(op: OpDef, *inputs: Any) -> list[Any]:
     """Outputs of ``op`` as a list."""
     out = op.run(*inputs)
     return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+class Registered(OpDef):
+    """An op of the registry, by its name and attributes: ``Registered("concat", axis=0)``."""
+
+    op: str
+
+    def __init__(self, op: str, **attrs: Any) -> None:
+        super().__init__(op=op, **attrs)
+
+    def run(self, *inputs: Any) -> Any:
+        attrs = dict(vars(self))
+        return getattr(ops, attrs.pop("op"))(*inputs, **attrs)
 
 
 class _Modes(type):
