@@ -53,6 +53,9 @@ def batch_norm(
     if _amp.enabled:
         (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
+    if inp.size == 0:  # no statistics; those that run stay
+        out = ops.identity(inp)
+        return out if inplace else (out, running_mean, running_var)
     out, mean, var = ops.batch_norm(
         inp, _channels(weight, c, 1.0, inp), _channels(bias, c, 0.0, inp), eps=float(eps)
     )

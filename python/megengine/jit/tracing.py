@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .. import _core
+from ..core.no_effect import no_effect
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
 from .configs import (
@@ -200,6 +201,7 @@ class trace(ManualSteps, Dumping):
 
     @check_external.setter
     def check_external(self, flag: bool) -> None:
+        no_effect("trace", "tensors from outside are always checked", check_external=not flag)
         self._check_external = bool(flag)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
+from ..no_effect import no_effect
 from ..tensor import shapes
 from ..tensor.dtype import dtype_name
 from ..tensor.elemwise_modes import function_of, mode_of
@@ -108,6 +109,11 @@ class Reduce(OpDef):
         data_type: Any = "default",
     ) -> None:
         super().__init__(mode=mode_of(mode), axis=axis, keepdim=bool(keepdim))
+        no_effect(
+            "Reduce",
+            "half precision is summed in float32, and the result has its operand's dtype",
+            data_type=mode_of(data_type) != "default",
+        )
         if self.mode not in self._OPS and self.mode != "sum_sqr":
             raise ValueError(f"Reduce: no mode {mode!r}; there are sum_sqr, {', '.join(self._OPS)}")
 
@@ -184,6 +190,7 @@ class TypeCvt(OpDef):
 
     def __init__(self, dtype: Any = "float32", idtype: Any = None) -> None:
         super().__init__(dtype=dtype_name(dtype))
+        no_effect("TypeCvt", "the operand knows its dtype", idtype=idtype)
 
     def run(self, x: "Tensor") -> "Tensor":
         return ops.cast(x, dtype=self.dtype)
@@ -192,11 +199,14 @@ class TypeCvt(OpDef):
 class Concat(OpDef):
     axis: int
 
+    comp_node: Any
+
     def __init__(self, axis: int = 0, comp_node: Any = None) -> None:
-        super().__init__(axis=axis)
+        super().__init__(axis=axis, comp_node=comp_node)
 
     def run(self, *inputs: "Tensor") -> "Tensor":
-        return ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
+        y = ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
+        return y if self.comp_node is None else y.to(self.comp_node)
 
 
 class Reshape(OpDef):
@@ -204,6 +214,7 @@ class Reshape(OpDef):
 
     def __init__(self, axis: int = 2**31 - 1, shape: shapes.IntsLike = ()) -> None:
         super().__init__(shape=shapes.as_ints(shape))
+        no_effect("Reshape", "write -1 in the shape", axis=axis != 2**31 - 1)
 
     def run(self, x: "Tensor", shape: Any = None) -> "Tensor":
         return shapes.reshape(x, self.shape if shape is None else shape)
