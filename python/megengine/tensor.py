@@ -104,6 +104,14 @@ class Tensor(ArrayMethodMixin):
         return device_of(self._device_name)
 
     @property
+    def graph(self) -> _core.GraphEditor:
+        """The network's graph that it is a variable of. AttributeError for a tensor with a value."""
+        raise AttributeError(
+            "Tensor.graph: this tensor has a value and belongs to no graph\n"
+            "  fix: trace records functions; variables of a megengine.utils.network.Network have a graph"
+        )
+
+    @property
     def format(self) -> str:
         """Memory format tag: "default", "nchw" or "nhwc"; the shape is NCHW in any case."""
         return self._format

@@ -712,3 +712,17 @@ def test_grids_of_places_are_read_and_written(batched):
     np.add.at(added, places, value)
     np.testing.assert_array_equal(write(Tensor(x), Tensor(value), *tensors).numpy(), expected)
     np.testing.assert_array_equal(add(Tensor(x), Tensor(value), *tensors).numpy(), added)
+
+
+def test_values_are_compared_by_the_operator_of_that_name():
+    check = network_node.AssertEqual.opdef
+    x = Tensor([1.0, 2.0])
+    assert check(x, x + 1e-6) is not x
+    with pytest.raises(RuntimeError, match="differ by"):
+        check(x, x + 1)
+    with pytest.raises(RuntimeError, match="nan"):
+        check(x, x * float("nan"))
+
+
+def test_a_tensor_with_a_value_has_no_graph(small):
+    assert not hasattr(Tensor([1.0]), "graph") and small.input_vars[0].graph is small.graph

@@ -405,6 +405,11 @@ class InternalGraph(Graph):
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> InternalGraph:
+        if id(self) in memo:  # its module is copied with it
+            return memo[id(self)]
+        return self.__copy__()
+
 
 def _node_state(node: Node) -> dict[str, Any]:
     return {key: value for key, value in vars(node).items() if key not in ("expr", "users")}

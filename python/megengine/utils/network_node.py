@@ -20,6 +20,7 @@ from ..core.ops import builtin
 from ..core.ops.builtin import Registered
 from ..core.tensor import mesh_indexing
 from ..functional import quantized, vision
+from ..functional.utils import _assert_equal as assert_equal
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ class VarNode(NetworkNode, Tensor):
         """The extent of an axis as a variable of shape (1,), or all extents; constants, for our shapes are known."""
         extents = self._tuple_shape if axis is None else (self._tuple_shape[axis],)
         return self._network.make_const(np.array(extents, np.int32))
+
+    def set_owner_opr(self, owner_opr: OpNode) -> None:
+        """ValueError unless that operator makes it: who makes a variable is said by the graph."""
+        type(self)(self, owner_opr=owner_opr)
 
     def numpy(self) -> np.ndarray:
         """The value of what depends on constants only. RuntimeError for others."""
@@ -372,7 +377,7 @@ _CLASSES.update(
 )
 # What is an operator elsewhere is made of several here: no graph holds these, and `opdef` is the function that writes its parts.
 for _name, _type_name, _function in (
-    ("BatchConvBiasForward", "BatchConvBias", quantized.batch_conv_bias_activation),
+    ("AssertEqual", "AssertEqual", assert_equal), ("BatchConvBiasForward", "BatchConvBias", quantized.batch_conv_bias_activation),
     ("BatchedMatrixMul", "BatchedMatmul", builtin.BatchedMatrixMul), ("CondTake", "CondTake", F.cond_take),
     ("ConvBiasForward", "ConvBias", quantized.conv_bias_activation), ("CvtColorForward", "CvtColor", vision.cvt_color),
     ("DeformableConvForward", "DeformableConv", F.deformable_conv2d),
