@@ -1,5 +1,12 @@
 """trace(without_host=True): later calls run the program alone, behind guards."""
 
+import functools
+import math
+import operator
+import os
+import pathlib
+import secrets
+
 import numpy as np
 import pytest
 
@@ -7,6 +14,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
+from megengine import Tensor
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from test_trace import losses, step, t
@@ -140,3 +148,57 @@ def test_buffers_that_the_body_updates_go_on():
         x = rng.randn(8, 3).astype(np.float32)
         np.testing.assert_allclose(f(mge.tensor(x)).numpy(), other(mge.tensor(x)).numpy(), rtol=1e-6)
     np.testing.assert_allclose(net.running_mean.numpy(), other.running_mean.numpy(), rtol=1e-6)
+
+
+def _environment(x):
+    return x * float(os.environ["MEGJIT_TEST_FACTOR"])
+
+
+def _file(x, path=pathlib.Path(__file__).with_name("conftest.py")):
+    return x * (1 if pathlib.Path(path).exists() else 2)
+
+
+def _secret(x):
+    return x * secrets.randbelow(2)
+
+
+def _imported_clock(x):
+    import time
+
+    return x * time.time()
+
+
+@pytest.mark.parametrize("body", [_environment, _file, _secret, _imported_clock])
+def test_what_cannot_be_watched_makes_each_call_walk_the_body(body, monkeypatch):
+    monkeypatch.setenv("MEGJIT_TEST_FACTOR", "2")
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return body(x)
+
+    traced = trace(counted, without_host=True)
+    for _ in range(4):
+        traced(Tensor([1.0]))
+    assert len(calls) == 4
+
+
+def test_a_changed_environment_is_seen(monkeypatch):
+    traced = trace(_environment, without_host=True)
+    for factor in ("2", "2", "3"):
+        monkeypatch.setenv("MEGJIT_TEST_FACTOR", factor)
+        y = traced(Tensor([1.0]))
+    assert y.tolist() == [3]
+
+
+def test_pure_modules_are_no_reason_to_walk_the_body():
+    calls = []
+
+    def body(x):
+        calls.append(1)
+        return x * math.sqrt(4.0) + functools.reduce(operator.add, [1, 2])
+
+    traced = trace(body, without_host=True)
+    for _ in range(4):
+        y = traced(Tensor([1.0]))
+    assert len(calls) < 4 and y.tolist() == [5]
