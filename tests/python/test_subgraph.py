@@ -65,3 +65,19 @@ def test_a_gradient_of_its_own():
 def test_a_wrong_number_of_operands_is_refused():
     with pytest.raises(TypeError, match="Scaled: 1 operands, 3 wanted"):
         scaled(vector(1))
+
+
+A = np.arange(24, dtype="float32").reshape(2, 3, 4)
+
+
+def test_parts_are_taken_by_items():
+    part = builtin.Subtensor(items=[(0, False, False, False, True), (2, True, True, False, False)])
+    np.testing.assert_array_equal(part(Tensor(A), 1, 1, 3).numpy(), A[1, :, 1:3])
+    rows = builtin.IndexingMultiAxisVec(items=[(1, False, False, False, True)])
+    np.testing.assert_array_equal(rows(Tensor(A), Tensor([2, 0])).numpy(), A[:, [2, 0]])
+
+
+def test_ops_of_older_programs():
+    x, scale = vector(-30, 0.26, 30), vector(0.1)
+    np.testing.assert_allclose(builtin.FakeQuant(qmin=-128, qmax=127)(x, scale, vector(0)).numpy(), [-12.8, 0.3, 12.7], rtol=1e-6)
+    assert builtin.Linspace()(0, 1, 3).tolist() == [0, 0.5, 1]

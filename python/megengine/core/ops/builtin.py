@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
-    "InplaceAdd", "MatrixMul", "OpDef", "Reduce", "Registered", "RemoveAxis", "Reshape", "TypeCvt", "apply",
+    "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
 ]  # fmt: skip
 
 
@@ -250,3 +250,60 @@ class InplaceAdd(OpDef):
 
     def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> "Tensor":
         return ops.add(ops.mul(dest, alpha), ops.mul(delta, beta))
+
+
+class FakeQuant(OpDef):
+    """``run(x, scale, zero_point)``: rounded to the grid, with straight-through gradients."""
+
+    qmin: int
+    qmax: int
+
+    def __init__(self, qmin: int = -128, qmax: int = 127) -> None:
+        super().__init__(qmin=int(qmin), qmax=int(qmax))
+
+    def run(self, x: Any, scale: Any, zero_point: Any) -> "Tensor":
+        return ops.fake_quant(x, scale, zero_point, 0.0, qmin=self.qmin, qmax=self.qmax)
+
+
+class Linspace(OpDef):
+    """``run(start, stop, num)``: float32, on ``comp_node`` if one is given."""
+
+    comp_node: Any
+
+    def __init__(self, comp_node: Any = None) -> None:
+        super().__init__(comp_node=comp_node)
+
+    def run(self, start: Any, stop: Any, num: Any) -> "Tensor":
+        import numpy as np
+
+        from ..._core import apply_const
+
+        y = apply_const(np.linspace(float(start), float(stop), int(num), dtype=np.float32))
+        return y if self.comp_node is None else y.to(self.comp_node)
+
+
+class Subtensor(OpDef):
+    """``run(x, *values)``: a part of x. items: (axis, begin, end, step, index) for each axis that is not whole, the last four
+    saying which of them ``values`` gives, in that order.
+    """
+
+    items: list[tuple[int, bool, bool, bool, bool]]
+
+    def __init__(self, items: Sequence[Sequence[Any]] = ()) -> None:
+        super().__init__(items=[(int(axis), *map(bool, has)) for axis, *has in items])
+
+    _one = staticmethod(int)  # what an index becomes
+
+    def run(self, x: "Tensor", *values: Any) -> "Tensor":
+        given = iter(values)
+        index: list[Any] = [slice(None)] * x.ndim
+        for axis, *bounds, has_index in self.items:
+            begin, end, step = (int(next(given)) if has else None for has in bounds)
+            index[axis] = self._one(next(given)) if has_index else slice(begin, end, step)
+        return x[tuple(index)]
+
+
+class IndexingMultiAxisVec(Subtensor):
+    """As `Subtensor`, where an index is a vector of places, one for each element along the joint axis."""
+
+    _one = staticmethod(lambda index: index)  # type: ignore[assignment]  # a tensor as it is
