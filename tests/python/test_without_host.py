@@ -1,5 +1,7 @@
 """trace(without_host=True): later calls run the program alone, behind guards."""
 
+import collections
+import dataclasses
 import functools
 import math
 import operator
@@ -202,3 +204,36 @@ def test_pure_modules_are_no_reason_to_walk_the_body():
     for _ in range(4):
         y = traced(Tensor([1.0]))
     assert len(calls) < 4 and y.tolist() == [5]
+
+
+Pair = collections.namedtuple("Pair", ["first", "second"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    loss: Tensor
+    parts: dict
+    name: str
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda x: Pair(x + 1, [x * 2, 7]),
+        lambda x: collections.OrderedDict(b=x + 1, a=(x * 2,)),
+        lambda x: Outcome(x + 1, {"x": x * 2}, "step"),
+    ],
+)
+def test_results_in_containers_do_not_record_each_time(result):
+    calls = []
+
+    def body(x):
+        calls.append(1)
+        return result(x)
+
+    traced = trace(body, without_host=True)
+    for value in (1.0, 2.0, 3.0, 4.0):
+        got = traced(Tensor([value]))
+    wanted = result(Tensor([4.0]))
+    assert type(got) is type(wanted) and repr(got) == repr(wanted)
+    assert len(calls) < 4

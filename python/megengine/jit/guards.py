@@ -65,7 +65,7 @@ _PURE = {
     "decimal", "enum", "fractions", "functools", "heapq", "inspect", "itertools", "json", "keyword", "logging", "math", "numbers",
     "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types",
     "typing", "unicodedata", "warnings", "weakref", "_collections", "_collections_abc", "_functools", "_operator", "_random",
-    "_weakref", "_io",
+    "_weakref", "_io", "_thread",  # the last: repr of dataclasses
 }  # fmt: skip
 _LOADS = {
     "LOAD_GLOBAL": "global", "LOAD_NAME": "global", "LOAD_DEREF": "cell", "LOAD_CLASSDEREF": "cell",
