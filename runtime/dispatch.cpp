@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "runtime/autodiff.h"
+#include "runtime/call_log.h"
 #include "runtime/host_lock.h"
 #include "runtime/host_view.h"
 #include "runtime/leaf_mutex.h"
@@ -268,8 +269,9 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
         for (const TensorRef& input : inputs) stream.refuse_lost(input->storage()->ready());
         stream.name_next(op.name, user_line());
     }
-    const auto begin =
-        is_noted ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    const bool is_logged = CallLog::is_on();
+    const auto begin = is_noted || is_logged ? std::chrono::steady_clock::now()
+                                             : std::chrono::steady_clock::time_point();
     {
         const WithoutHostLock others_run(prepared.takes_a_while);
         executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
@@ -280,6 +282,10 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     }
     if (is_noted) [[unlikely]]
         note_call(op, attrs, inputs, outputs, executable, device, begin);
+    if (is_logged) [[unlikely]] {
+        const auto end = std::chrono::steady_clock::now();
+        CallLog::note(application_text(op, attrs, inputs), device, begin, end);
+    }
     return outputs;
 } catch (OutOfMemory& error) {
     error.say_what_for(application_text(op, attrs, given));

@@ -38,6 +38,7 @@ EXACT = {
     "_item(self) -> object:": "_item(self) -> Any:",
     "promote_dtype(arg0: object, arg1: object, /) -> object:": "promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype:",
     "operands: list, index: int, attributes: dict)": "operands: list[Any], index: int, attributes: dict[str, Any])",
+    "stop_call_log() -> list:": "stop_call_log() -> list[tuple[str, str, int, int, int, int, str]]:",
     "op_table() -> list:": f"op_table() -> {ROWS}:",
     "wanted: object) -> list:": "wanted: object) -> list[_Tensor | None]:",
     "open_group(arg: list, /)": "open_group(arg: list[Tape], /)",

@@ -143,5 +143,6 @@ NB_MODULE(_core, m) {
     bind_network(m);
     bind_trace(m);
     bind_kernels(m);
+    bind_call_log(m);
     bind_system(m);
 }

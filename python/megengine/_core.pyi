@@ -699,6 +699,14 @@ def cache_export(archive: str) -> int: ...
 
 def cache_import(archive: str) -> int: ...
 
+def start_call_log(with_lines: bool) -> None:
+    """From now on each eager call is noted."""
+
+def stop_call_log() -> list[tuple[str, str, int, int, int, int, str]]:
+    """
+    What was noted: (call, device, begin, end, thread, bytes, line), in ns of time.monotonic_ns.
+    """
+
 class DeviceInfo:
     @property
     def kind(self) -> str: ...

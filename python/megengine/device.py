@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from . import _core
 from .core._sizes import to_bytes
+from .core.no_effect import no_effect
 
 __all__ = [
     "is_cuda_available", "is_cambricon_available", "is_atlas_available", "is_rocm_available",
@@ -228,6 +229,7 @@ def set_prealloc_config(
     assert min_req > 0, f"set_prealloc_config: min_req {min_req} is not positive"
     assert max_overhead >= 0, f"set_prealloc_config: max_overhead {max_overhead} is negative"
     assert growth_factor >= 1, f"set_prealloc_config: growth_factor {growth_factor} is below 1"
+    no_effect("set_prealloc_config", "blocks are aligned to 64 bytes", alignment=64 % alignment != 0)
     kind = DeviceType(device_type).value
     for place, info in _core.devices().items():
         if info.kind == kind:

@@ -170,7 +170,7 @@ def map_device(device: str) -> str:
         return location
     if isinstance(location, Mapping):
         # "gpu0:0" is found by its full name or as "gpu0"
-        return location.get(device, location.get(device[:4], device))
+        return location.get(device, location.get(device.partition(":")[0], device))
     return location(device)
 
 

@@ -10,6 +10,7 @@ from . import _core
 from ._core import Tensor as _Tensor
 from ._core import apply_const, symbolic_shape_active
 from .core import ops
+from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
 from .device import Device, device_of
@@ -61,6 +62,8 @@ class Tensor(ArrayMethodMixin):
             dtype = dtype_name(dtype)
             if dtype == "complex64":
                 data = np.asarray(data, np.complex64)
+        if no_cache:
+            no_effect("Tensor", "values of tensors are not cached", no_cache=no_cache)
         _Tensor.__init__(self, data, dtype, device, is_const, no_cache, name)
         if format != "default":
             self.format = format
@@ -99,6 +102,14 @@ class Tensor(ArrayMethodMixin):
     def device(self) -> Device:
         """Where the value lies; equals every name of that place."""
         return device_of(self._device_name)
+
+    @property
+    def graph(self) -> _core.GraphEditor:
+        """The network's graph that it is a variable of. AttributeError for a tensor with a value."""
+        raise AttributeError(
+            "Tensor.graph: this tensor has a value and belongs to no graph\n"
+            "  fix: trace records functions; variables of a megengine.utils.network.Network have a graph"
+        )
 
     @property
     def format(self) -> str:
@@ -201,6 +212,12 @@ class Tensor(ArrayMethodMixin):
             self._qparams = state["qparams"]
 
     def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
+        no_effect("Tensor.__dlpack__", "the memory is the host's, which has no streams", stream=stream)
+        device = options.get("dl_device")
+        if device is not None and tuple(device) != self.__dlpack_device__():
+            raise BufferError(f"Tensor.__dlpack__: values are given on the host, not on {device!r}")
+        if options.get("copy"):
+            return self.numpy().copy().__dlpack__()
         return self.numpy().__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -405,9 +405,9 @@ def test_functions_take_and_give_only_tensors():
 
     class Wrong(Square):
         def backward(self, dy):
-            return dy, dy
+            return ()
 
-    with pytest.raises(ValueError, match="2 gradients for 1 inputs"):
+    with pytest.raises(ValueError, match="0 gradients for 1 inputs"):
         grad_of(lambda x: Wrong()(x), tensor(1))
 
     class Broadcast(Square):

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import megengine.distributed as dist
+import megengine.functional as F
+from megengine.autodiff import GradManager
 from megengine.distributed import collectives, helper
 from megengine.distributed import functional as DF
 from megengine.tensor import Tensor
@@ -218,6 +220,32 @@ def test_groups_messages_and_shared_values():
         (None, [7, 8], "hello", "from two", 0),
         (2, None, "hello", "from two", 0),
     ]
+
+
+def test_group_statistics_of_batches_of_several_sizes_do_not_cancel():
+    """E[x^2] - E[x]^2 gave a variance of 0 or less far from the origin, and all batches counted alike."""
+    x = (1000 + np.random.default_rng(0).normal(size=(5, 3, 2, 2))).astype("float32")
+    dy = np.random.default_rng(1).normal(size=x.shape).astype("float32")
+
+    def worker():
+        part = slice(0, 2) if dist.get_rank() == 0 else slice(2, 5)
+        inp, mean, var = Tensor(x[part]), Tensor(np.zeros(3, "float32")), Tensor(np.zeros(3, "float32"))
+        gm = GradManager().attach([inp])
+        with gm:
+            y = F.nn.sync_batch_norm(inp, mean, var, training=True, momentum=0.0)
+            gm.backward(y, Tensor(dy[part]))
+        return y.numpy(), mean.numpy(), var.numpy(), inp.grad.numpy()
+
+    (y0, mean, var, dx0), (y1, *_, dx1) = in_world(2, worker)
+    axes, exact = (0, 2, 3), x.astype("float64")
+    centred = exact - exact.mean(axes, keepdims=True)
+    std = np.sqrt((centred**2).mean(axes, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(mean, exact.mean(axes), rtol=1e-6)
+    np.testing.assert_allclose(var, exact.var(axes, ddof=1), rtol=1e-4)
+    np.testing.assert_allclose(np.concatenate([y0, y1]), centred / std, atol=1e-3)
+    xhat = centred / std
+    dx = dy - dy.mean(axes, keepdims=True) - xhat * (dy * xhat).mean(axes, keepdims=True)
+    np.testing.assert_allclose(np.concatenate([dx0, dx1]), dx / std, atol=1e-3)
 
 
 def test_gradients_are_averaged_by_the_callback():

@@ -160,7 +160,7 @@ def test_gradients_pass_a_write_except_where_it_wrote():
 
 @pytest.mark.parametrize(
     "index",
-    [2, -3, np.s_[0, 0, 0, 0], np.s_[..., ...], [0, 5], np.zeros((2, 2), bool), 1.5, Tensor([1.0])],
+    [2, -3, np.s_[0, 0, 0, 0], np.s_[..., ...], [0, 5], np.zeros((2, 9), bool), 1.5, Tensor([1.0])],
     ids=repr,
 )
 def test_indices_that_cannot_be_are_index_errors(index):

@@ -9,8 +9,10 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine import Tensor
 from megengine.jit import trace
 from megengine.utils import comp_graph_tools as cgtools
+from megengine.utils import network_node
 from megengine.utils.comp_graph_tools import GraphInference
 from megengine.utils.network import Network, as_oprnode, as_varnode, set_symbolic_shape
 from megengine.utils.network_node import (
@@ -623,3 +625,104 @@ def test_no_warning_is_given_for_usual_use(small):
         warnings.simplefilter("error")
         again(small)
         assert isinstance(small.all_oprs[0], OpNode)
+
+
+# ------------------------------------------------------------------------------------ classes of operators
+
+
+def conv_net():
+    x = np.arange(2 * 3 * 6 * 6, dtype="float32").reshape(2, 3, 6, 6) / 50
+    w = np.arange(4 * 3 * 3 * 3, dtype="float32").reshape(4, 3, 3, 3) / 50
+    return x, w, Network.load(dumped(lambda x: F.relu(F.conv2d(x, Tensor(w))), x))
+
+
+def test_attributes_are_changed_by_compile():
+    x, w, net = conv_net()
+    (conv,) = net.opr_filter.type(network_node.ConvolutionForward).as_list()
+    name = conv.name
+    conv.params["stride"] = (2, 2)
+    assert conv.params["stride"] == (2, 2)
+    assert net.output_vars[0].shape == (2, 4, 4, 4)
+    conv.compile()
+    assert net.output_vars[0].shape == (2, 4, 2, 2)
+    (found,) = net.opr_filter.type(network_node.ConvolutionForward).as_list()
+    assert found is conv and conv.name == name and tuple(conv.params["stride"]) == (2, 2)
+    (y,) = net.infer(x).values()
+    np.testing.assert_allclose(y, F.relu(F.conv2d(Tensor(x), Tensor(w), stride=2)).numpy(), rtol=1e-5)
+
+
+def test_a_change_that_does_not_fit_changes_nothing():
+    _, _, net = conv_net()
+    (conv,) = net.opr_filter.type(network_node.ConvolutionForward).as_list()
+    with pytest.raises(KeyError, match="colour"):
+        conv.params["colour"] = 1
+    conv.params["groups"] = 2
+    with pytest.raises(ValueError):
+        conv.compile()
+    assert conv.params["groups"] == 1 and net.output_vars[0].shape == (2, 4, 4, 4)
+
+
+def test_operations_and_windows_of_operators_are_counted():
+    _, _, net = conv_net()
+    (conv,) = net.opr_filter.type(network_node.ConvolutionForward).as_list()
+    (relu,) = net.opr_filter.type(network_node.Elemwise).as_list()
+    assert network_node.flops_conv(conv, conv.inputs, conv.outputs) == 2 * 4 * 16 * 27
+    assert network_node.flops_elemwise(relu, relu.inputs, relu.outputs) == 2 * 4 * 16
+    assert network_node.receptive_field(conv, conv.inputs, conv.outputs) == ((3, 3), (1, 1))
+    product = Network.load(dumped(lambda a: F.matmul(a, a, transpose_a=True), np.ones((5, 3), "float32")))
+    (opr,) = product.opr_filter.type(network_node.MatrixMul).as_list()
+    assert network_node.flops_matmul(opr, opr.inputs, opr.outputs) == 3 * 3 * 5
+
+
+def test_nodes_are_loaded_and_copied_into_other_networks():
+    _, _, net = conv_net()
+    x = net.input_vars[0]
+    assert network_node.VarNode.load(x) is x and network_node.Host2DeviceCopy.load(x) is x.owner
+    with pytest.raises(TypeError, match="another class"):
+        network_node.Elemwise.load(x)
+    other = Network()
+    other.add_output(F.abs(x.owner.compile(other)))
+    assert other.input_vars[0].shape == x.shape and other.input_vars[0].name == x.name
+    assert x.shapeof(1).numpy().tolist() == [3] and x.shapeof().numpy().tolist() == [2, 3, 6, 6]
+
+
+def test_an_opdef_makes_an_operator_again():
+    _, _, net = conv_net()
+    (conv,) = net.opr_filter.type(network_node.ConvolutionForward).as_list()
+    twin = conv.opdef("conv", **conv.params)(*conv.inputs)
+    assert twin.owner is not conv and twin.owner.params == conv.params
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_grids_of_places_are_read_and_written(batched):
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    if batched:
+        indices = np.array([[0, 2], [1, 1]]), np.array([[3], [0]])
+        places = np.arange(2)[:, None, None], indices[0][:, :, None], indices[1][:, None, :]
+    else:
+        indices = np.array([1, 0]), np.array([2, 0, 2])
+        places = np.ix_(*indices)
+    prefix = "Batched" if batched else ""
+    read, write, add = (getattr(network_node, f"{prefix}{name}MeshIndexing").opdef for name in ("", "Set", "Incr"))
+    tensors = [Tensor(i.astype("int32")) for i in indices]
+    np.testing.assert_array_equal(read(Tensor(x), *tensors).numpy(), x[places])
+    value = -np.ones_like(x[places])
+    expected, added = x.copy(), x.copy()
+    expected[places] = value
+    np.add.at(added, places, value)
+    np.testing.assert_array_equal(write(Tensor(x), Tensor(value), *tensors).numpy(), expected)
+    np.testing.assert_array_equal(add(Tensor(x), Tensor(value), *tensors).numpy(), added)
+
+
+def test_values_are_compared_by_the_operator_of_that_name():
+    check = network_node.AssertEqual.opdef
+    x = Tensor([1.0, 2.0])
+    assert check(x, x + 1e-6) is not x
+    with pytest.raises(RuntimeError, match="differ by"):
+        check(x, x + 1)
+    with pytest.raises(RuntimeError, match="nan"):
+        check(x, x * float("nan"))
+
+
+def test_a_tensor_with_a_value_has_no_graph(small):
+    assert not hasattr(Tensor([1.0]), "graph") and small.input_vars[0].graph is small.graph

@@ -11,7 +11,7 @@ import pytest
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine.serialization import RefusedClassError, dmap, load, save
+from megengine.serialization import RefusedClassError, dmap, load, map_device, save
 from megengine.tensor import Parameter, Tensor
 
 
@@ -151,6 +151,12 @@ def test_a_dmap_block_serves_plain_pickle_and_ends():
         pickle.loads(data)
     pickle.loads(data)
     assert len(seen) == 1 and seen[0].startswith("xpux") and Tensor.dmap_callback is None
+
+
+def test_a_mapping_of_gpu1_does_not_take_gpu10():
+    with dmap({"gpu1": "cpu1", "cpu0:1": "cpu3"}):
+        moved = [map_device(d) for d in ("gpu1:0", "gpu1", "gpu10:0", "cpu0:1", "cpu0:0")]
+    assert moved == ["cpu1", "cpu1", "gpu10:0", "cpu3", "cpu0:0"]
 
 
 def test_a_map_location_of_the_wrong_type_is_refused():

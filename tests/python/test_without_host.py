@@ -1,5 +1,14 @@
 """trace(without_host=True): later calls run the program alone, behind guards."""
 
+import collections
+import dataclasses
+import functools
+import math
+import operator
+import os
+import pathlib
+import secrets
+
 import numpy as np
 import pytest
 
@@ -7,6 +16,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
+from megengine import Tensor
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from test_trace import losses, step, t
@@ -140,3 +150,90 @@ def test_buffers_that_the_body_updates_go_on():
         x = rng.randn(8, 3).astype(np.float32)
         np.testing.assert_allclose(f(mge.tensor(x)).numpy(), other(mge.tensor(x)).numpy(), rtol=1e-6)
     np.testing.assert_allclose(net.running_mean.numpy(), other.running_mean.numpy(), rtol=1e-6)
+
+
+def _environment(x):
+    return x * float(os.environ["MEGJIT_TEST_FACTOR"])
+
+
+def _file(x, path=pathlib.Path(__file__).with_name("conftest.py")):
+    return x * (1 if pathlib.Path(path).exists() else 2)
+
+
+def _secret(x):
+    return x * secrets.randbelow(2)
+
+
+def _imported_clock(x):
+    import time
+
+    return x * time.time()
+
+
+@pytest.mark.parametrize("body", [_environment, _file, _secret, _imported_clock])
+def test_what_cannot_be_watched_makes_each_call_walk_the_body(body, monkeypatch):
+    monkeypatch.setenv("MEGJIT_TEST_FACTOR", "2")
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return body(x)
+
+    traced = trace(counted, without_host=True)
+    for _ in range(4):
+        traced(Tensor([1.0]))
+    assert len(calls) == 4
+
+
+def test_a_changed_environment_is_seen(monkeypatch):
+    traced = trace(_environment, without_host=True)
+    for factor in ("2", "2", "3"):
+        monkeypatch.setenv("MEGJIT_TEST_FACTOR", factor)
+        y = traced(Tensor([1.0]))
+    assert y.tolist() == [3]
+
+
+def test_pure_modules_are_no_reason_to_walk_the_body():
+    calls = []
+
+    def body(x):
+        calls.append(1)
+        return x * math.sqrt(4.0) + functools.reduce(operator.add, [1, 2])
+
+    traced = trace(body, without_host=True)
+    for _ in range(4):
+        y = traced(Tensor([1.0]))
+    assert len(calls) < 4 and y.tolist() == [5]
+
+
+Pair = collections.namedtuple("Pair", ["first", "second"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    loss: Tensor
+    parts: dict
+    name: str
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda x: Pair(x + 1, [x * 2, 7]),
+        lambda x: collections.OrderedDict(b=x + 1, a=(x * 2,)),
+        lambda x: Outcome(x + 1, {"x": x * 2}, "step"),
+    ],
+)
+def test_results_in_containers_do_not_record_each_time(result):
+    calls = []
+
+    def body(x):
+        calls.append(1)
+        return result(x)
+
+    traced = trace(body, without_host=True)
+    for value in (1.0, 2.0, 3.0, 4.0):
+        got = traced(Tensor([value]))
+    wanted = result(Tensor([4.0]))
+    assert type(got) is type(wanted) and repr(got) == repr(wanted)
+    assert len(calls) < 4

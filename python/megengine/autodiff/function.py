@@ -73,11 +73,12 @@ class Function:
         def backward(output_grads: Sequence[Tensor | None]) -> list[Tensor | None]:
             grads = self.backward(*output_grads)
             grads = [grads] if grads is None or isinstance(grads, Tensor) else list(grads)
-            if len(grads) != len(shapes):
+            if len(grads) < len(shapes):
                 raise ValueError(
                     f"{name} returned {len(grads)} gradients for {len(shapes)} inputs\n"
                     "  fix: return one Tensor or None per argument of the call"
                 )
+            del grads[len(shapes) :]  # surplus ones, as of arguments that forward does not have
             for position, (grad, shape) in enumerate(zip(grads, shapes, strict=True)):
                 if grad is None:
                     continue

@@ -1,61 +1,75 @@
-"""State behind ``megengine.config`` and the interpreter options, with their environment variables."""
+"""State behind ``megengine.config`` and the interpreter options: one table of them, each with who reads it."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-_ENVIRONMENT = {
-    "async_level": ("MEGENGINE_INTERP_ASYNC_LEVEL", 2),
-    "enable_drop": ("MEGENGINE_ENABLE_DROP", 0),
-    "max_recompute_time": ("MEGENGINE_MAX_RECOMP_TIME", 1),
-    "catch_worker_execption": ("MEGENGINE_CATCH_WORKER_EXEC", 1),  # spelled so in the API
-    "enable_host_compute": ("MEGENGINE_HOST_COMPUTE", 1),
-    "disable_memory_forwarding": ("MEGENGINE_DISABLE_MEMORY_FORWARDING", 0),
-    "enable_dtr_auto_drop": ("MEGENGINE_DTR_AUTO_DROP", 0),
-    "enable_dtr_sqrt_sampling": ("MEGENGINE_DTR_SQRT_SAMPLING", 0),
-    "dtr_eviction_threshold": ("MEGENGINE_DTR_EVICTION_THRESHOLD", 0),
-    "dtr_evictee_minimum_size": ("MEGENGINE_DTR_EVICTEE_MINIMUM_SIZE", 1048576),
-    "record_computing_path": ("MEGENGINE_RECORD_COMPUTING_PATH", 0),
-}
+from .no_effect import no_effect
+
+_BY_RULE = "kernels are chosen by rule, which measures nothing"
+_NO_WORKER = "eager calls have no worker that could be told so"
 
 
-def _from_environment(name: str) -> int:
-    variable, default = _ENVIRONMENT[name]
-    text = os.environ.get(variable)
+class Option(NamedTuple):
+    """One option: exactly one of reader, holds and ignored says what becomes of its value."""
+
+    default: Any
+    variable: str = ""  # of the environment, for its first value
+    reader: str = ""  # the file that acts on it
+    holds: str = ""  # why what it asks for is so in any case
+    ignored: str = ""  # why it changes nothing: a value that is not the default warns once
+
+
+OPTIONS: dict[str, Option] = {
+    "async_level": Option(2, "MEGENGINE_INTERP_ASYNC_LEVEL", holds="an error of shape or type is raised by the call, one of a kernel at the latest by a read of its result"),
+    "enable_drop": Option(0, "MEGENGINE_ENABLE_DROP", ignored="values are dropped by megengine.dtr, without being asked one by one"),
+    "max_recompute_time": Option(1, "MEGENGINE_MAX_RECOMP_TIME", ignored="megengine.dtr weighs the time of recomputing by itself"),
+    "catch_worker_execption": Option(1, "MEGENGINE_CATCH_WORKER_EXEC", ignored=_NO_WORKER),  # spelled so in the API
+    "enable_host_compute": Option(1, "MEGENGINE_HOST_COMPUTE", ignored="a value is computed where its operands lie"),
+    "disable_memory_forwarding": Option(0, "MEGENGINE_DISABLE_MEMORY_FORWARDING", ignored="tensors never change, so that sharing memory shows nowhere"),
+    "enable_dtr_auto_drop": Option(0, "MEGENGINE_DTR_AUTO_DROP", ignored="use megengine.dtr.enable()"),
+    "enable_dtr_sqrt_sampling": Option(0, "MEGENGINE_DTR_SQRT_SAMPLING", ignored="megengine.dtr looks at every candidate"),
+    "dtr_eviction_threshold": Option(0, "MEGENGINE_DTR_EVICTION_THRESHOLD", reader="dtr/dtr.py"),
+    "dtr_evictee_minimum_size": Option(1048576, "MEGENGINE_DTR_EVICTEE_MINIMUM_SIZE", reader="dtr/dtr.py"),
+    "record_computing_path": Option(0, "MEGENGINE_RECORD_COMPUTING_PATH", ignored="megengine.dtr notes the calls that it needs"),
+    "benchmark_kernel": Option(False, ignored=_BY_RULE),
+    "benchmark_with_subprocess": Option(False, ignored=_BY_RULE),
+    "deterministic_kernel": Option(False, holds="a kernel gives the same bits each time"),
+    "compute_mode": Option("default", holds="products and convolutions add in float32"),
+    "conv_format": Option("default", ignored="programs choose the order of memory by themselves"),
+}  # fmt: skip
+
+
+def _from_environment(name: str) -> Any:
+    row = OPTIONS[name]
+    text = os.environ.get(row.variable) if row.variable else None
     if text is None:
-        return default
+        return row.default
     try:
         return int(text)
     except ValueError:
         raise ValueError(
-            f"{variable}={text!r} is not an integer; unset it or use {default}"
+            f"{row.variable}={text!r} is not an integer; unset it or use {row.default}"
         ) from None
 
 
 class Options:
-    """Interpreter options (ints) and kernel switches of this process."""
-
-    async_level: int
-    enable_drop: int
-    max_recompute_time: int
-    catch_worker_execption: int
-    enable_host_compute: int
-    disable_memory_forwarding: int
-    enable_dtr_auto_drop: int
-    enable_dtr_sqrt_sampling: int
-    dtr_eviction_threshold: int
-    dtr_evictee_minimum_size: int
-    record_computing_path: int
+    """The values of `OPTIONS` in this process, as attributes."""
 
     def __init__(self) -> None:
-        for name in _ENVIRONMENT:
+        for name in OPTIONS:
             setattr(self, name, _from_environment(name))
-        self.benchmark_kernel = False
-        self.benchmark_with_subprocess = False
-        self.deterministic_kernel = False
-        self.compute_mode = "default"
-        self.conv_format = "default"
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        row = OPTIONS[name]
+        if row.ignored:
+            no_effect("megengine.config", row.ignored, **{name: value != row.default})
+        super().__setattr__(name, value)
 
 
 options = Options()
@@ -63,8 +77,9 @@ options = Options()
 
 def get_option(name: str) -> int:
     """Value of one interpreter option. ValueError for an unknown name."""
-    if name not in _ENVIRONMENT:
-        raise ValueError(f"no option {name!r}; there are {', '.join(sorted(_ENVIRONMENT))}")
+    known = [name for name, row in OPTIONS.items() if row.variable]
+    if name not in known:
+        raise ValueError(f"no option {name!r}; there are {', '.join(sorted(known))}")
     return int(getattr(options, name))
 
 

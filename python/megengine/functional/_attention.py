@@ -57,6 +57,8 @@ def multi_head_attention(
     batched = query.ndim == 3
     if not batched:
         query, key, value = (_unsqueeze(t) for t in (query, key, value))
+    if embed_dim != query._tuple_shape[-1]:
+        raise ValueError(f"multi_head_attention: embed_dim {embed_dim}, query has {query._tuple_shape[-1]} features")
     packed = _Packed(io_weight_bias)
     vsize = vproj_size or value._tuple_shape[-1]
     sizes = [

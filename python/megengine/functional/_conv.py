@@ -12,7 +12,7 @@ from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import IntsLike, as_pair
 from ..tensor import Tensor
 from ._window import windows_of
-from .math import matmul
+from .math import check_compute_mode, matmul
 
 IntPair = int | Sequence[int]  # one for both axes, or one each
 IntTriple = int | Sequence[int]
@@ -24,8 +24,7 @@ _add = ops.add
 def _check_modes(conv_mode: str, compute_mode: str) -> None:
     if conv_mode.lower() != "cross_correlation":
         raise ValueError(f"conv: conv_mode {conv_mode!r}; only 'cross_correlation' is possible")
-    if compute_mode.lower() not in ("default", "float32"):
-        raise ValueError(f"conv: compute_mode {compute_mode!r} is neither 'default' nor 'float32'")
+    check_compute_mode("conv", compute_mode)
 
 
 def _ungrouped(weight: Tensor, groups: int, ndim: int, op: str) -> Tensor:
@@ -214,7 +213,7 @@ def linear(
     """``inp @ weight.T + bias`` over the last axis: inp [..., in], weight [out, in], bias [out]."""
     if _amp.enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
-    y = matmul(inp, weight, transpose_b=True)
+    y = matmul(inp, weight, transpose_b=True, compute_mode=compute_mode)
     return y if bias is None else _add(y, bias)
 
 

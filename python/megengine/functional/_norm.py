@@ -53,6 +53,9 @@ def batch_norm(
     if _amp.enabled:
         (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
+    if inp.size == 0:  # no statistics; those that run stay
+        out = ops.identity(inp)
+        return out if inplace else (out, running_mean, running_var)
     out, mean, var = ops.batch_norm(
         inp, _channels(weight, c, 1.0, inp), _channels(bias, c, 0.0, inp), eps=float(eps)
     )
@@ -140,7 +143,8 @@ def sync_batch_norm(
     if running_mean is not None:
         _moved(running_mean, mean.detach(), momentum, 1.0, True)
     if running_var is not None:
-        _moved(running_var, var.detach(), momentum, count / max(count - 1, 1), True)
+        unbiased = ops.mul(var.detach(), ops.true_div(count, ops.maximum(ops.sub(count, 1.0), 1.0)))
+        _moved(running_var, unbiased, momentum, 1.0, True)
     if additive:
         return _normalize_by(inp, mean, var, weight, bias, eps)
     return _normalize_by(inp, mean, ops.maximum(var, eps), weight, bias, 0.0)
@@ -154,28 +158,31 @@ def _group_size(group: "Group | None") -> int:
     return distributed.get_world_size() if group is None else group.size
 
 
-def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tensor, int]:
-    """Mean and biased variance per channel over all processes, and how many elements they are of."""
+def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and biased variance per channel over all processes, and how many elements they are of.
+
+    Count, mean and M2 (the sum of squared distances from the mean) of each process are merged: nothing cancels, and
+    batches may differ in size. Source: Chan, Golub and LeVeque, 1979, "Updating Formulae and a Pairwise Algorithm for
+    Computing Sample Variances", equation 2.1.
+    """
     c = inp._tuple_shape[1]
     axes = tuple(a for a in range(inp.ndim) if a != 1)
     x = ops.cast(inp, dtype="float32")
-    sums = ops.concat(
-        ops.reduce_sum(x, axes=axes, keepdims=False),
-        ops.reduce_sum(ops.square(x), axes=axes, keepdims=False),
-        axis=0,
-    )
-    size = _group_size(group)
-    if size > 1:
+    count = inp.size // c if c else 0
+    mean = ops.mul(ops.reduce_sum(x, axes=axes, keepdims=True), 1.0 / max(count, 1))
+    m2 = ops.reduce_sum(ops.square(ops.sub(x, mean)), axes=axes, keepdims=False)
+    counts = ops.full(shape=(c,), value=float(count), dtype="float32", device=inp)
+    parts = ops.reshape(ops.concat(counts, ops.reshape(mean, shape=(c,)), m2, axis=0), shape=(1, 3, c))
+    if _group_size(group) > 1:
         from .. import distributed
 
-        sums = distributed.functional.all_reduce_sum(
-            sums, distributed.WORLD if group is None else group
-        )
-    count = inp.size // c * size
-    moments = ops.mul(sums, 1.0 / count)
-    mean = ops.slice(moments, begin=(0,), end=(c,), step=(1,))
-    square = ops.slice(moments, begin=(c,), end=(2 * c,), step=(1,))
-    return mean, ops.sub(square, ops.square(mean)), count
+        parts = distributed.functional.all_gather(parts, distributed.WORLD if group is None else group)
+    counts, means, m2s = (parts[:, i] for i in range(3))  # each [processes, c]
+    total = ops.reduce_sum(counts, axes=(0,), keepdims=False)
+    mean = ops.true_div(ops.reduce_sum(ops.mul(counts, means), axes=(0,), keepdims=False), total)
+    between = ops.mul(counts, ops.square(ops.sub(means, mean)))
+    m2 = ops.reduce_sum(ops.add(m2s, between), axes=(0,), keepdims=False)
+    return mean, ops.true_div(m2, total), total
 
 
 def _layer_norm(

@@ -42,9 +42,14 @@ def interpolate(
             f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}"
         )
     out = _out_size(inp._tuple_shape[2:], size, scale_factor)
+    return resize_axes(inp, out, kind, bool(align_corners))
+
+
+def resize_axes(inp: Tensor, out: Sequence[int], kind: str, align_corners: bool) -> Tensor:
+    """The spatial axes of ``inp`` with the extents ``out``, one after the other: all modes are separable."""
     y = inp
-    for axis, extent in enumerate(out, start=2):  # separable: one axis after the other
-        y = _resize_axis(y, axis, extent, kind, bool(align_corners))
+    for axis, extent in enumerate(out, start=2):
+        y = _resize_axis(y, axis, extent, kind, align_corners)
     return ops.identity(inp) if y is inp else y
 
 

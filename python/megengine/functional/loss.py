@@ -1,5 +1,7 @@
 """Losses. ``reduction`` is "mean", "sum" or "none"; others are a ValueError."""
 
+import numpy as np
+
 from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
@@ -40,7 +42,7 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
 
 def cross_entropy(
     pred: Tensor,
-    label: Tensor,
+    label: Tensor | np.ndarray,
     axis: int = 1,
     with_logits: bool = True,
     label_smooth: float = 0,
@@ -49,12 +51,14 @@ def cross_entropy(
     """``-log p[label]``, p the softmax of ``pred`` along ``axis`` (or ``pred`` itself without
     logits).
 
-    label: integers, pred's shape without ``axis``. label_smooth s mixes in the mean over classes:
+    label: integers (a tensor or an array), pred's shape without ``axis``. label_smooth s mixes in the mean over classes:
     ``-(1 - s) * log p[label] - s * mean(log p)``.
     >>> from megengine import Tensor
     >>> round(cross_entropy(Tensor([[0.0, 0.0]]), Tensor([1])).item(), 4)
     0.6931
     """
+    if isinstance(label, np.ndarray):
+        label = Tensor(label)
     require_tensors("cross_entropy", pred, label)
     shape = pred._tuple_shape
     if axis < 0 or axis >= len(shape):

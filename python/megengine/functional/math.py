@@ -8,6 +8,7 @@ from typing import Literal, overload
 import numpy as np
 
 from ..core import convert_inputs, ops
+from ..core.no_effect import no_effect
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import as_tensor, require_tensors
@@ -125,25 +126,22 @@ def _arg(op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, nam
         inp = ops.reshape(inp, shape=(inp.size,))
         return op(inp, axis=0, keepdims=False)
     if isinstance(axis, (list, tuple)):
-        axes = normalize_axes(axis, inp.ndim, name)
-        if len(axes) != 1:
-            raise ValueError(
-                f"{name}: axis {axis!r} names {len(axes)} axes; give one, or None for all"
-            )
-        axis = axes[0]
+        for one in sorted(normalize_axes(axis, inp.ndim, name), reverse=True):
+            inp = op(inp, axis=one, keepdims=bool(keepdims))
+        return inp
     return op(inp, axis=normalize_axis(axis, inp.ndim, name), keepdims=bool(keepdims))
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """int32 index of the smallest element along ``axis`` (of the flattened tensor when None); the
-    first of ties.
+    first of ties. Of several axes the last comes first, and the next is searched in its indices.
     """
     return _arg(ops.argmin, inp, axis, keepdims, "argmin")
 
 
 def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """int32 index of the largest element along ``axis`` (of the flattened tensor when None); the
-    first of ties.
+    first of ties. Of several axes the last comes first, and the next is searched in its indices.
     """
     return _arg(ops.argmax, inp, axis, keepdims, "argmax")
 
@@ -165,18 +163,20 @@ def topk(
     inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` largest (smallest when not descending) of the last axis, sorted, and their int32
-    indices.
+    indices; all of them where there are fewer.
 
-    kth_only: just the k-th. ValueError unless 0 < k <= length of the axis.
+    kth_only: just the k-th. no_sort: any order would do; they are sorted anyway. ValueError for k < 1.
     """
     require_tensors("topk", inp)
+    no_effect("topk", "the elements are sorted in any case", no_sort=no_sort)
     k = as_int(k, "topk: k")
     if inp.ndim == 0:
         raise ValueError("topk: a 0-d tensor has no axis")
     axis = inp.ndim - 1
     extent = inp._tuple_shape[axis]
-    if not 0 < k <= extent:
+    if k < 1 or extent == 0:
         raise ValueError(f"topk: k = {k} for an axis of {extent} elements")
+    k = k if k < extent else extent
     values, indices = ops.topk(inp, k=k, axis=axis, descending=bool(descending))
     if kth_only:
         return _last(values), _last(indices)
@@ -196,6 +196,12 @@ def matinv(inp: Tensor) -> Tensor:
     return ops.matinv(inp)
 
 
+def check_compute_mode(where: str, mode: str) -> None:
+    """ValueError for one that is unknown; both that there are add in float32."""
+    if mode.lower() not in ("default", "float32"):
+        raise ValueError(f"{where}: compute_mode {mode!r} is neither 'default' nor 'float32'")
+
+
 def matmul(
     inp1: Tensor,
     inp2: Tensor,
@@ -211,6 +217,7 @@ def matmul(
     >>> matmul(Tensor([[1.0, 2.0]]), Tensor([[3.0], [4.0]])).numpy()
     array([[11.]], dtype=float32)
     """
+    check_compute_mode("matmul", compute_mode)
     if _amp.enabled:
         inp1, inp2 = _to_low(inp1, inp2)
     inp1, inp2 = as_tensor(inp1), as_tensor(inp2)

@@ -45,7 +45,7 @@ def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | 
 
 
 def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
-    """Joins tensors along an existing axis, promoting their dtypes.
+    """Joins tensors along an existing axis, promoting their dtypes; scalars count as vectors of one element.
 
     >>> concat([ones((1, 2)), zeros((1, 2))], axis=0).numpy()
     array([[1., 1.],
@@ -54,6 +54,8 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     inps = list(inps)
     if not inps:
         raise ValueError("concat: no tensors")
+    if any(np.ndim(x) == 0 for x in inps):
+        inps = [ops.reshape(x, shape=(1,)) if x.ndim == 0 else x for x in map(as_tensor, inps)]
     if axis < 0:
         axis = normalize_axis(axis, as_tensor(inps[0]).ndim, "concat")
     return on(device, ops.concat(*inps, axis=axis))

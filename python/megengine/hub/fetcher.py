@@ -176,6 +176,8 @@ class GitHTTPSFetcher(RepoFetcherBase):
     ) -> str:
         archive = os.path.join(workspace, "archive.zip")
         url = cls._url(git_host, owner, name, commit or branch)
+        if not silent:
+            _logger.info("fetching %s", url)
         try:
             download_from_url(url, archive)
         except HTTPDownloadError as error:

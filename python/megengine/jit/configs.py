@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import _core
 from ..core._sizes import to_bytes
+from ..core.no_effect import no_effect
 from ..device import get_device_count
 
 
@@ -82,7 +83,7 @@ class DTRConfig:
     that serves SublinearMemoryConfig. It recomputes no more than brings what a call holds between its
     operations below eviction_threshold bytes, which must be positive. A threshold that cannot be
     reached is approached as far as recomputation goes; use ``memory_limit`` for a contract. The other
-    fields are kept for programs that give them: the search weighs size against time by itself.
+    fields warn that they have no effect: the search weighs size against time by itself.
     """
 
     def __init__(
@@ -93,6 +94,13 @@ class DTRConfig:
         recomp_time_factor: float = 1,
     ):
         assert eviction_threshold > 0, f"eviction_threshold must be positive, got {eviction_threshold}"
+        no_effect(
+            "DTRConfig",
+            "the search weighs size against time by itself",
+            evictee_minimum_size=evictee_minimum_size != 1 << 20,
+            recomp_memory_factor=recomp_memory_factor != 1,
+            recomp_time_factor=recomp_time_factor != 1,
+        )
         self.eviction_threshold = eviction_threshold
         self.evictee_minimum_size = evictee_minimum_size
         self.recomp_memory_factor = recomp_memory_factor

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
+from ..core.no_effect import no_effect
 from ..tensor import Tensor
 from ..utils.naming import AutoNaming
 from .cases import make_cases
@@ -51,6 +52,8 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
         raise ValueError(
             f"dump: unknown options {', '.join(unknown)}\n  fix: valid are {', '.join(sorted(known))}"
         )
+    layouts = {name: value for name, value in options.items() if name in LAYOUT_OPTIONS}
+    no_effect("dump", "programs choose layouts by themselves when they are loaded", **layouts)
     return {name: bool(value) for name, value in options.items()}
 
 
@@ -286,16 +289,23 @@ class Dumping:
         path holds. keep_var_name: names of no variables (0), outputs (1) or all (2); keep_opr_name,
         keep_param_name: names of operators and parameters. optimize_for_inference: whole-graph passes;
         ``enable_io16xc32=True`` stores values between operators as float16; other ``enable_*`` options choose
-        layouts of other devices and change nothing. no_change_graph: leave the graph as recorded.
+        layouts of other devices and warn that they have no effect. no_change_graph: leave the graph as recorded.
         user_info: pickled into the metadata, unless enable_metadata is False. input_data: test cases, see
         ``jit.cases``; repeat, silent, no_assert, maxerr, resize_input, input_transform belong to them.
         strip_info_file: gets JSON about operators and dtypes; append_json: as one more entry of a list.
         dump_format: None, "FBS" or "FBS_V2", all our own container; keep_opr_priority, model_version and
-        compat_older_version are accepted, for which it has no use.
+        compat_older_version warn that they have no effect.
 
-        Raises ValueError before the first call, without ``capture_as_const``, for a function without
+        Raises RuntimeError for a batch normalization in training mode, ValueError before the first call, without ``capture_as_const``, for a function without
         results, a wrong number of names, or an unknown option; TypeError for output_names with a mapping.
         """
+        no_effect(
+            "dump",
+            "the file is a container of our own",
+            keep_opr_priority=keep_opr_priority,
+            model_version=model_version != 2,
+            compat_older_version=compat_older_version,
+        )
         version = self._version_to_dump()
         options = checked_options(kwargs)
         checked_keeping(keep_var_name, dump_format)
@@ -310,6 +320,12 @@ class Dumping:
             bool(keep_opr_name),
             bool(keep_param_name),
         )
+        if "BatchNorm" in model.op_types:
+            raise RuntimeError(
+                "dump: the function normalizes by the statistics of each batch, as in training\n"
+                "  why: a dumped model has no state that it could update\n"
+                "  fix: call eval() of the module, and the traced function once more, before dump"
+            )
         if enable_metadata:
             model.metadata = metadata_bytes(user_info, options, optimize)
         if input_data is not None:

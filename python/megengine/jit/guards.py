@@ -58,7 +58,19 @@ _MOST_OBJECTS = 100_000
 _WRITES = {"append", "extend", "add"}
 # Whoever names these reads what cannot be watched.
 _UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open"}
-_CLOCKS = {"time", "datetime"}
+# Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
+# others give (clocks, files, the environment, secrets, threads) cannot be seen to change.
+_PURE = {
+    "__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib", "contextvars", "copy", "dataclasses",
+    "decimal", "enum", "fractions", "functools", "heapq", "inspect", "itertools", "json", "keyword", "logging", "math", "numbers",
+    "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types",
+    "typing", "unicodedata", "warnings", "weakref", "_collections", "_collections_abc", "_functools", "_operator", "_random",
+    "_weakref", "_io", "_thread",  # the last: repr of dataclasses
+}  # fmt: skip
+_LOADS = {
+    "LOAD_GLOBAL": "global", "LOAD_NAME": "global", "LOAD_DEREF": "cell", "LOAD_CLASSDEREF": "cell",
+    "LOAD_FROM_DICT_OR_GLOBALS": "global", "LOAD_FROM_DICT_OR_DEREF": "cell",
+}  # fmt: skip
 
 
 class Unwatchable(Exception):
@@ -120,13 +132,10 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
-    """(kind, name) -> attributes that the code takes from it, "" for any other use; kind is global or cell."""
-    kinds = {
-        "LOAD_GLOBAL": "global",
-        "LOAD_NAME": "global",
-        "LOAD_DEREF": "cell",
-        "LOAD_CLASSDEREF": "cell",
-    }
+    """(kind, name) -> attributes that the code takes from it, "" for any other use.
+
+    kind: global, cell, import (of a module, in the body), or unknown: an instruction of a newer Python that loads by name.
+    """
     found: dict[tuple[str, str], set[str]] = {}
     for part in _codes(code):
         last: tuple[str, str] | None = None
@@ -136,14 +145,19 @@ def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
             if last:
                 is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
                 found[last].add(instruction.argval if is_attribute else "")
-            last = (
-                (kinds[instruction.opname], instruction.argval)
-                if instruction.opname in kinds
-                else None
-            )
+            kind = _LOADS.get(instruction.opname)
+            if instruction.opname == "IMPORT_NAME":
+                kind = "import"
+            elif kind is None and _may_load_by_name(instruction.opname):
+                kind = "unknown"
+            last = None if kind is None else (kind, str(instruction.argval))
             if last:
                 found.setdefault(last, set())
     return {name: frozenset(attributes) for name, attributes in found.items()}
+
+
+def _may_load_by_name(opname: str) -> bool:
+    return opname.startswith("LOAD_") and any(word in opname for word in ("GLOBAL", "NAME", "DEREF", "DICT"))
 
 
 class _Watched:
@@ -375,6 +389,10 @@ class Guards:
         self._later(vars(value), name)
         reads = _reads(code)
         for (kind, read), attributes in reads.items():
+            if kind == "unknown":
+                raise Unwatchable(f"the body reads {read} by an instruction that is not known here")
+            if kind == "import":
+                _refuse_impure(read, f"the body imports {read}")
             if kind == "global" and not (attributes and attributes <= _WRITES):
                 self._visit_global(value.__globals__, read, attributes)
         for read, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
@@ -394,8 +412,8 @@ class Guards:
             if isinstance(value, types.ModuleType)
             else getattr(value, "__module__", None)
         )
-        if isinstance(origin, str) and origin.split(".")[0] in _CLOCKS:
-            raise Unwatchable(f"the body reads the clock by {read}")
+        if callable(value) or isinstance(value, types.ModuleType):
+            _refuse_impure(origin, f"the body reads {read}")
         if isinstance(value, types.ModuleType) and not _is_foreign(value.__name__):
             for attribute in attributes - {""}:
                 self._entry(vars(value), attribute, f"{read}.{attribute}")
@@ -464,6 +482,13 @@ class Guards:
         except Exception:
             raise Unwatchable(f"the body reaches {name}, a {type(value).__name__}") from None
         self._check(lambda: pickle.dumps(value) == state, name)
+
+
+def _refuse_impure(module: Any, what: str) -> None:
+    """Unwatchable for a part of the standard library that is not known to be pure."""
+    top = module.split(".")[0] if isinstance(module, str) else ""
+    if top in sys.stdlib_module_names and top not in _PURE:
+        raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

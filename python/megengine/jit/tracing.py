@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, overload
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from .. import _core
+from ..core.no_effect import no_effect
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
 from .configs import (
@@ -62,25 +65,51 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
 _LEAF = object()
 
 
+class _Branch(NamedTuple):
+    """A container of a result: ``make(parts)`` makes one like it."""
+
+    make: Callable[[list[Any]], Any]
+    parts: list[Any]
+
+
+def _parts_of(value: Any) -> tuple[Callable[[list[Any]], Any], Iterable[Any]] | None:
+    """How to make a container of its parts, and these; None for what is no container."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return kind, value
+    if kind in (dict, OrderedDict):
+        keys = tuple(value)
+        return lambda parts: kind(zip(keys, parts, strict=True)), value.values()
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return kind._make, value
+    if dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
+        names = tuple(vars(value))
+
+        def make(parts: list[Any]) -> Any:
+            made = object.__new__(kind)
+            vars(made).update(zip(names, parts, strict=True))  # a frozen one has no other way
+            return made
+
+        return make, vars(value).values()
+    return None
+
+
 def _flatten(value: Any, found: list[Tensor]) -> Any:
     """The shape of a result: tensors are collected and replaced by a mark, all else is kept."""
     if isinstance(value, Tensor):
         found.append(value)
         return _LEAF
-    if type(value) in (list, tuple):
-        return type(value)(_flatten(item, found) for item in value)
-    if type(value) is dict:
-        return {key: _flatten(item, found) for key, item in value.items()}
-    return value
+    if (known := _parts_of(value)) is None:
+        return value
+    make, parts = known
+    return _Branch(make, [_flatten(part, found) for part in parts])
 
 
 def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
     if tree is _LEAF:
         return next(tensors)
-    if type(tree) in (list, tuple):
-        return type(tree)(_unflatten(item, tensors) for item in tree)
-    if type(tree) is dict:
-        return {key: _unflatten(item, tensors) for key, item in tree.items()}
+    if type(tree) is _Branch:
+        return tree.make([_unflatten(part, tensors) for part in tree.parts])
     return tree
 
 
@@ -200,6 +229,7 @@ class trace(ManualSteps, Dumping):
 
     @check_external.setter
     def check_external(self, flag: bool) -> None:
+        no_effect("trace", "tensors from outside are always checked", check_external=not flag)
         self._check_external = bool(flag)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -27,6 +27,3 @@ class Elemwise(Module):
 
     def forward(self, *inps: Tensor) -> Tensor:
         return function_of(self.method)(*inps)
-
-    def _module_info_string(self) -> str:
-        return f"method={self.method}"

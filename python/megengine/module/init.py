@@ -90,13 +90,13 @@ _GAINS = {"sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "linear": 1.0
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     """(fan_in, fan_out) of a weight (out, in, *kernel): inputs and outputs of one unit.
 
-    A 5-D weight is one of a grouped convolution, (groups, out, in, kh, kw): the first axis is skipped.
+    From 5 axes on it is one of a grouped convolution, (groups, out, in, kh, kw): the first axis is skipped.
     ValueError for fewer than 2 axes.
     """
     shape = tensor._tuple_shape
     if len(shape) < 2:
         raise ValueError(f"fan_in and fan_out need a tensor of at least 2 axes, got shape {shape}")
-    if len(shape) == 5:
+    if len(shape) >= 5:
         shape = shape[1:]
     area = math.prod(shape[2:])
     return shape[1] * area, shape[0] * area

@@ -318,7 +318,7 @@ class Module(Holder):
 
     def __repr__(self) -> str:
         """Class name and key facts; children indented below."""
-        head = f"{self._repr_prefix}{type(self).__name__}({self._module_info_string()}"
+        head, facts = f"{self._repr_prefix}{type(self).__name__}(", self._module_info_string()
         lines = []
         for name, value in self.__dict__.items():
             if name in INTERNAL or not isinstance(value, (Module, *_CONTAINERS)):
@@ -326,7 +326,9 @@ class Module(Holder):
             for key, module in _expand_structure(name, value):
                 if _is_module(module):
                     lines.append(f"  ({key}): " + repr(module).replace("\n", "\n  "))
-        return head + "\n" + "\n".join(lines) + "\n)" if lines else head + ")"
+        if not lines:
+            return f"{head}{facts})"
+        return "\n".join([head, *([f"  {facts}"] if facts else []), *lines, ")"])
 
 
 def _no_more(kwargs: dict[str, Any]) -> None:

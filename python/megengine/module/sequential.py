@@ -1,24 +1,26 @@
-"""Modules in a row."""
+"""Modules and functions in a row."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .module import Module
 
 __all__ = ["Sequential"]
 
+_Layer = Module | Callable[..., Any]
+
 
 class Sequential(Module):
-    """Calls its modules one after the other, each on the output of the one before.
+    """Calls its modules or functions one after the other, each on the output of the one before.
 
-    args: modules, named "0", "1", ...; or one OrderedDict from names to modules. TypeError for other things.
+    args: modules or functions, named "0", "1", ...; or one OrderedDict from names to them. TypeError for other things.
     Supports ``seq[i]``, ``seq[a:b]`` (a Sequential), ``seq[i] = m``, ``del seq[i]``, ``len`` and iteration.
     """
 
-    def __init__(self, *args: Module | OrderedDict[str, Module], **kwargs: Any) -> None:
+    def __init__(self, *args: _Layer | OrderedDict[str, _Layer], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layer_keys: list[str] = []
         items: list[tuple[str, Any]]
@@ -33,20 +35,20 @@ class Sequential(Module):
 
     @staticmethod
     def _check(module: Any) -> None:
-        if not isinstance(module, Module):
+        if not callable(module):
             raise TypeError(
-                f"Sequential takes modules, got {type(module).__name__}\n"
-                "  fix: for a list write Sequential(*layers), for a function write a Module that calls it"
+                f"Sequential takes modules and functions, got {type(module).__name__}\n"
+                "  fix: for a list write Sequential(*layers)"
             )
 
-    def __getitem__(self, idx: int | slice) -> Module:
+    def __getitem__(self, idx: int | slice) -> _Layer:
         if isinstance(idx, slice):
             return Sequential(
                 OrderedDict((key, getattr(self, key)) for key in self.layer_keys[idx])
             )
         return getattr(self, self.layer_keys[idx])
 
-    def __setitem__(self, idx: int, module: Module) -> None:
+    def __setitem__(self, idx: int, module: _Layer) -> None:
         self._check(module)
         setattr(self, self.layer_keys[idx], module)
 
@@ -58,12 +60,12 @@ class Sequential(Module):
     def __len__(self) -> int:
         return len(self.layer_keys)
 
-    def __iter__(self) -> Iterator[Module]:
+    def __iter__(self) -> Iterator[_Layer]:
         return iter(self.layer_values)
 
     @property
-    def layer_values(self) -> list[Module]:
-        """The modules in the order of calls."""
+    def layer_values(self) -> list[_Layer]:
+        """The layers in the order of calls."""
         return [getattr(self, key) for key in self.layer_keys]
 
     def forward(self, inp: Any) -> Any:

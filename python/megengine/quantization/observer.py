@@ -165,10 +165,11 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
 
 
 class HistogramObserver(MinMaxObserver):
-    """The range, within the one seen, that makes the mean squared error of quantization smallest.
+    """The range, within the one seen, that makes the mean squared error of quantization small.
 
     bins: of the histogram that is kept. upsample_rate: finer cells per bin when the range grows and old counts
-    move to new bins. It reads values on the host, so use it outside `jit.trace`.
+    move to new bins; the range grows to whole cells, evenly on both sides. It reads values on the host, so use it
+    outside `jit.trace`.
     """
 
     def __init__(
@@ -187,37 +188,57 @@ class HistogramObserver(MinMaxObserver):
         self.histogram = Tensor(np.zeros(bins, np.float32))
 
     def get_qparams(self) -> QParams:
-        """Of the best range; ends are tried one after the other, in steps of 1 / 128 of the range seen."""
+        """Of the range that `_best_bins` chooses."""
         low, high = float(self.min_val), float(self.max_val)
         counts = self.histogram.numpy().astype(np.float64)
         if low == high or not counts.any():
             return super().get_qparams()
-        edges = np.linspace(low, high, self.bins + 1)
-        centers = (edges[:-1] + edges[1:]) / 2
-        fractions = np.linspace(1.0, 0.0, 128, endpoint=False)
-        if self.mode == QuantMode.SYMMERTIC:
-            bound = max(-low, high) * fractions
-            best = bound[np.argmin(self._errors(centers, counts, -bound, bound))]
-            return self._qparams_of(Tensor(-best), Tensor(best))
-        highs = high * fractions
-        high = highs[np.argmin(self._errors(centers, counts, np.full(128, low), highs))]
-        lows = low * fractions
-        low = lows[np.argmin(self._errors(centers, counts, lows, np.full(128, high)))]
-        return self._qparams_of(Tensor(low), Tensor(high))
+        width = (high - low) / self.bins
+        first, last = self._best_bins(counts, width)
+        return self._qparams_of(Tensor(low + width * first), Tensor(low + width * (last + 1)))
 
-    def _errors(
-        self, centers: np.ndarray, counts: np.ndarray, lows: np.ndarray, highs: np.ndarray
-    ) -> np.ndarray:
-        """Squared error of the histogram for each of the candidate ranges."""
-        scales = np.maximum((highs - lows) / (self.dst_nbins - 1), self.scale_limit)[:, None]
-        symmetric = self.mode == QuantMode.SYMMERTIC
-        zeros = (
-            (self.qmin + self.dst_nbins // 2)
-            if symmetric
-            else self.qmin - np.round(lows[:, None] / scales)
+    def _best_bins(self, counts: np.ndarray, width: float) -> tuple[int, int]:
+        """First and last bin of the range: each time a share of 1e-5 of the values is left out at the end where that
+        drops more bins, as long as the error falls; one step is always made.
+        """
+        sums, share = np.cumsum(counts), 1e-5
+        first, last = 0, self.bins - 1
+        alpha, beta, least = 0.0, 1.0, np.inf
+        while alpha < beta:
+            left = max(first, min(last, int(np.searchsorted(sums, (alpha + share) * sums[-1]))))
+            right = int(np.searchsorted(sums, (beta - share) * sums[-1], "right")) - 1
+            right = min(last, max(first, right))
+            if left - first > last - right:
+                alpha, wanted = alpha + share, (left, last)
+            else:
+                beta, wanted = beta - share, (first, right)
+            if wanted == (first, last):
+                continue
+            error = self._error(counts, width, *wanted)
+            if error > least:
+                break
+            least, (first, last) = error, wanted
+        return first, last
+
+    def _error(self, counts: np.ndarray, width: float, first: int, last: int) -> float:
+        """Squared error when the bins from first to last are quantized, values spread over a bin evenly."""
+        step = width * (last - first + 1) / self.dst_nbins
+        begin = (np.arange(self.bins) - first) * width
+        end = begin + width
+        level_of_begin, level_of_end = (
+            np.clip(np.floor(place / step), 0, self.dst_nbins - 1) for place in (begin, end)
         )
-        levels = np.clip(np.round(centers / scales) + zeros, self.qmin, self.qmax)
-        return (((levels - zeros) * scales - centers) ** 2 * counts).sum(axis=1)
+
+        def integral(a: Any, b: Any) -> Any:  # of the squared distance from the centre of a level
+            return (b**3 - a**3) / 3
+
+        from_begin = begin - (level_of_begin + 0.5) * step
+        to_end = end - (level_of_end + 0.5) * step
+        whole = (level_of_end - level_of_begin - 1) * integral(-step / 2, step / 2)
+        several = integral(from_begin, step / 2) + whole + integral(-step / 2, to_end)
+        one = integral(from_begin, to_end)
+        errors = np.where(level_of_begin == level_of_end, one, several)
+        return float((errors * counts / width).sum())
 
     def sideeffect_forward(self, x_orig: Tensor) -> None:
         """Add the values of ``x_orig`` to the histogram, widening its range where needed."""
@@ -228,21 +249,19 @@ class HistogramObserver(MinMaxObserver):
         low, high = min(old_low, values.min()), max(old_high, values.max())
         counts = self.histogram.numpy()
         if (low, high) != (old_low, old_high) and counts.any():
-            counts = self._moved(counts, old_low, old_high, low, high)
+            cell = (old_high - old_low) / (self.bins * self.upsample_rate)
+            cells = int(np.ceil((high - low) / (self.bins * cell)))  # of one new bin
+            surplus = cells * self.bins * cell - (high - low)
+            low, high = low - surplus / 2, high + surplus / 2
+            moved = np.zeros(self.bins * cells)
+            start = round((old_low - low) / cell)
+            fine = np.repeat(counts / self.upsample_rate, self.upsample_rate)
+            moved[start : start + fine.size] = fine
+            counts = moved.reshape(self.bins, cells).sum(axis=1)
         if low < high:
             counts = counts + np.histogram(values, self.bins, (low, high))[0]
         self.histogram[...] = counts.astype(np.float32)
         self.min_val[...], self.max_val[...] = float(low), float(high)
-
-    def _moved(
-        self, counts: np.ndarray, old_low: float, old_high: float, low: float, high: float
-    ) -> np.ndarray:
-        """The counts of [old_low, old_high] in bins of [low, high], each spread over its bin evenly."""
-        cells = self.bins * self.upsample_rate
-        width = (old_high - old_low) / cells
-        centers = old_low + width * (np.arange(cells) + 0.5)
-        weights = np.repeat(counts / self.upsample_rate, self.upsample_rate)
-        return np.histogram(centers, self.bins, (low, high), weights=weights)[0]
 
     def forward(self, x_orig: Tensor) -> Tensor:
         if self.enabled:

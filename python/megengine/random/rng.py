@@ -80,9 +80,9 @@ def _is_recording() -> bool:
 
 
 def _broadcast_parameters(key: Tensor, size: IntsLike | None, *parameters: Tensor) -> list[Tensor]:
-    """Parameters at the shape of the result, size + their broadcast shape, and where the key lies."""
+    """Parameters at the shape of the result, size + their broadcast shape (never () without a size), and where the key lies."""
     common = np.broadcast_shapes(*(p._tuple_shape for p in parameters))
-    shape = _shape(size, default=()) + common
+    shape = common or (1,) if size is None else _shape(size) + common
     return [_broadcast_to(p.to(key.device), shape) for p in parameters]
 
 

@@ -29,6 +29,28 @@ __all__ = [
 ]  # fmt: skip
 
 
+def rstrip(s: str, __chars: str) -> str:
+    """``s`` without the suffix ``__chars``, as often as it stands there.
+
+    >>> rstrip("conv_out_out", "_out")
+    'conv'
+    """
+    while __chars and s.endswith(__chars):
+        s = s[: -len(__chars)]
+    return s
+
+
+def get_suffix_name(prefix: str, name: str) -> str | None:
+    """What stands behind ``prefix`` in a dotted name: "" for the same name, None for one that lies elsewhere.
+
+    >>> get_suffix_name("net.block", "net.block.conv.weight")
+    'conv.weight'
+    """
+    if name == prefix:
+        return ""
+    return name.removeprefix(f"{prefix}.") if name.startswith(f"{prefix}.") else None
+
+
 class Input(Expr):
     """An input of the graph: the module itself, or a tensor of the call."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -404,6 +405,12 @@ class InternalGraph(Graph):
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> InternalGraph:
+        """A part of a copy of its module."""
+        copied = memo[id(self)] = object.__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return copied
 
 
 def _node_state(node: Node) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, serialization
+from ..core.no_effect import no_effect
 from ..tensor import Tensor
 from .network_node import OpNode, VarNode, as_list
 
@@ -51,7 +52,7 @@ class GraphInference:
     """A dumped model as a function of arrays.
 
     file: path or open binary file. outputs: names of the wanted outputs; None: all.
-    profiling: accepted, has no effect. optimize_for_inference: also join element-wise operations into
+    profiling: warns that it has no effect. optimize_for_inference: also join element-wise operations into
     generated kernels. Raises RuntimeError for a damaged file, KeyError for an unknown output.
 
     >>> import io, numpy as np, megengine as mge
@@ -71,6 +72,7 @@ class GraphInference:
         optimize_for_inference: bool = False,
         **kwargs: bool,
     ) -> None:
+        no_effect("GraphInference", "use trace(profiling=True)", profiling=profiling)
         if kwargs:
             from ..jit.dump import checked_options  # jit is imported after this package
 
@@ -225,8 +227,11 @@ def get_oprs_seq(
 ) -> list[OpNode]:
     """Operators that the outputs are made of, as they can run; without constants if prune_immtensor.
 
-    prune_reshape has nothing to leave out: shapes are attributes here, no operator computes them.
+    prune_reshape has nothing to leave out, and warns so.
     """
+    no_effect(
+        "get_oprs_seq", "shapes are attributes, no operator computes them", prune_reshape=prune_reshape
+    )
     return [
         opr
         for opr in _operators(outputs)

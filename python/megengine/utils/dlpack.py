@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.no_effect import no_effect
 from ..tensor import Tensor
 
 __all__ = ["from_dlpack", "to_dlpack"]
@@ -36,5 +37,6 @@ class _Capsule:
 
 def from_dlpack(ext_tensor: Any, stream: Any = None) -> Tensor:
     """A Tensor of what another library's tensor, or a DLPack capsule, holds. It must lie on the host."""
+    no_effect("from_dlpack", "the memory is the host's, which has no streams", stream=stream)
     source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
     return Tensor(np.from_dlpack(source))

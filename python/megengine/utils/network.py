@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
+from ..core.no_effect import no_effect
 from ..tensor import Tensor
 from . import network_node
 from .comp_graph_tools import GraphInference, load_model, metadata_of
@@ -163,6 +164,12 @@ class Network:
                 warnings.warn(
                     f"Network.dump: {name} is ignored; rename the variables", stacklevel=2
                 )
+        no_effect(
+            "Network.dump",
+            "the file is a container of our own",
+            keep_opr_priority=keep_opr_priority,
+            compat_older_version=compat_older_version,
+        )
         options = checked_options(kwargs)
         checked_keeping(keep_var_name, dump_format)
         model = self._model(
@@ -303,7 +310,7 @@ class Network:
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
         """The same values after whole-graph passes, as new variables; put them in place with ``replace_vars``.
 
-        kwargs: the ``enable_*`` options of dump, which change nothing here.
+        kwargs: the ``enable_*`` options of dump, which warn that they have no effect here.
         """
         from ..jit.dump import checked_options
 

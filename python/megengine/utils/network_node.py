@@ -5,14 +5,22 @@ They are views: the graph lies in the extension, and each look at an attribute r
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
+from .. import functional as F
+from ..core.ops import builtin
+from ..core.ops.builtin import Registered
+from ..core.tensor import mesh_indexing
+from ..functional import quantized, vision
+from ..functional.utils import _assert_equal as assert_equal
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -58,6 +66,11 @@ class VarNode(NetworkNode, Tensor):
     ) -> None:
         pass
 
+    @classmethod
+    def load(cls, sym_var: VarNode, owner_opr: OpNode | None = None) -> VarNode:
+        """``sym_var``, as for the class itself."""
+        return cls(sym_var, owner_opr=owner_opr)
+
     @property
     def id(self) -> int:
         """Its number, which stays."""
@@ -98,6 +111,15 @@ class VarNode(NetworkNode, Tensor):
         """The shape; all extents of our graphs are known."""
         return self._tuple_shape
 
+    def shapeof(self, axis: int | None = None) -> VarNode:
+        """The extent of an axis as a variable of shape (1,), or all extents; constants, for our shapes are known."""
+        extents = self._tuple_shape if axis is None else (self._tuple_shape[axis],)
+        return self._network.make_const(np.array(extents, np.int32))
+
+    def set_owner_opr(self, owner_opr: OpNode) -> None:
+        """ValueError unless that operator makes it: who makes a variable is said by the graph."""
+        type(self)(self, owner_opr=owner_opr)
+
     def numpy(self) -> np.ndarray:
         """The value of what depends on constants only. RuntimeError for others."""
         return self._network.graph.constant_value(self.id).numpy()
@@ -136,10 +158,26 @@ class _Inputs(list[VarNode]):
         super().__setitem__(index, var)
 
 
+class _Params(dict[str, Any]):
+    """Attributes of an operator; the first write is remembered for `OpNode.compile`."""
+
+    def __init__(self, opr: OpNode, attrs: dict[str, Any]) -> None:
+        super().__init__(attrs)
+        self._opr = opr
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self:
+            raise KeyError(f"{self._opr!r} has no attribute {name!r}; there are {', '.join(self)}")
+        super().__setitem__(name, value)
+        self._opr._changed_params = self
+
+
 class OpNode(NetworkNode):
     """An operator of a network; made by functions of variables, and by the network."""
 
     type = "OpNode"
+    _changed_params: dict[str, Any] | None
+    opdef: Any = None  # makes the operator again: a class of core.ops.builtin, or a function of variables
     _number: int
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -153,11 +191,38 @@ class OpNode(NetworkNode):
         self = object.__new__(cls)
         self._network = network
         self._number = number
+        self._changed_params = None
         return self
+
+    @classmethod
+    def load(cls, opr: OpNode | VarNode) -> OpNode:
+        """An operator as it is, or the one that makes a variable. TypeError when it is not of this class."""
+        opr = opr.owner if isinstance(opr, VarNode) else opr
+        if not isinstance(opr, cls):
+            raise TypeError(f"{cls.__name__}.load: {opr!r} is of another class")
+        return opr
+
+    def compile(self) -> None:
+        """Applies what was written into ``params``: the operator is made again, and takes the place of the old one.
+
+        An error, such as a shape that does not fit, changes nothing.
+        """
+        if self._changed_params is not None:
+            attrs, self._changed_params = self._changed_params, None
+            made = Registered(self._network.graph.kind(self._number), **attrs)(*self.inputs)
+            pairs = zip(self.outputs, made if isinstance(made, (list, tuple)) else [made], strict=True)
+            name = self.name
+            self._network.replace_vars(dict(pairs))
+            self._take_number((made[0] if isinstance(made, (list, tuple)) else made).owner)
+            self.name = name
+
+    def _take_number(self, other: OpNode) -> None:
+        self._number = other._number
+        self._network._oprs[self._number] = self
 
     @property
     def id(self) -> int:
-        """Its number, which stays."""
+        """Its number, which stays but for `compile`."""
         return self._number
 
     @property
@@ -170,8 +235,10 @@ class OpNode(NetworkNode):
 
     @property
     def params(self) -> dict[str, Any]:
-        """Attributes of the operator, and for element-wise ones ``mode``."""
-        return self._network.graph.attrs(self._number)
+        """Attributes of the operator, and for element-wise ones ``mode``; `compile` applies what is written into it."""
+        if self._changed_params is not None:
+            return self._changed_params
+        return _Params(self, self._network.graph.attrs(self._number))
 
     @property
     def _input_ids(self) -> list[int]:
@@ -197,6 +264,7 @@ class Elemwise(OpNode):
     """An element-wise operator; ``params["mode"]`` says which."""
 
     type = "Elemwise"
+    opdef = builtin.Elemwise
 
     @property
     def params(self) -> dict[str, Any]:
@@ -212,6 +280,12 @@ class Host2DeviceCopy(OpNode):
 
     type = "Host2DeviceCopy"
 
+    def compile(self, graph: Network | None = None) -> VarNode | None:  # type: ignore[override]  # as published
+        """With another network: an input like this one in it."""
+        if graph is None:
+            return None
+        return graph.make_input_node(self.shape, self.dtype, self.name, self.device)
+
     shape = property(lambda self: self.outputs[0]._tuple_shape)
     dtype = property(lambda self: self.outputs[0].dtype)
     device = property(lambda self: self.outputs[0].device)
@@ -221,6 +295,12 @@ class ConstOpBase(OpNode):
     """A constant."""
 
     type = "ConstOpBase"
+
+    def compile(self, graph: Network | None = None) -> VarNode | None:  # type: ignore[override]  # as published
+        """With another network: a constant like this one in it."""
+        if graph is None:
+            return None
+        return graph.make_const(self.numpy(), self.name, self.device)
 
     shape = property(lambda self: self.outputs[0]._tuple_shape)
     dtype = property(lambda self: self.outputs[0].dtype)
@@ -247,8 +327,24 @@ class SharedDeviceTensor(ConstOpBase):
     type = "SharedDeviceTensor"
 
 
-def _operator(name: str, type_name: str) -> type[OpNode]:
-    made = type(name, (OpNode,), {"type": type_name, "__module__": __name__})
+class ReadOnlyOpNode(OpNode):
+    """An operator whose attributes are fixed."""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return dict(super().params)
+
+
+class RNGOpr(OpNode):
+    """Draws random numbers."""
+
+
+class IndexingBase(OpNode):
+    """Reads or writes parts of a tensor."""
+
+
+def _operator(name: str, type_name: str, base: type[OpNode] = OpNode, opdef: Any = Registered) -> type[OpNode]:
+    made = type(name, (base,), {"type": type_name, "__module__": __name__, "opdef": opdef})
     made.__doc__ = f"The operator ``{type_name}``."
     setattr(sys.modules[__name__], name, made)
     return made
@@ -257,18 +353,56 @@ def _operator(name: str, type_name: str) -> type[OpNode]:
 # Classes by the names that dumped operators carry (type_name_of in jit/export.cpp). Those of other operators are called as these are,
 # and made at first use.
 _CLASSES = {
-    type_name: _operator(name, type_name)
-    for name, type_name in {
-        "AdaptivePoolingForward": "AdaptivePooling", "Argmax": "Argmax", "Argmin": "Argmin", "ArgsortForward": "Argsort",
-        "BatchNormForward": "BatchNorm", "Broadcast": "Broadcast", "Concat": "Concat", "ConvolutionBackwardData": "ConvTranspose",
-        "ConvolutionForward": "Convolution", "Dimshuffle": "Dimshuffle", "Identity": "Identity", "IndexingIncrMultiAxisVec": "IndexingIncrMultiAxisVec",
-        "IndexingMultiAxisVec": "IndexingMultiAxisVec", "IndexingOneHot": "IndexingOneHot", "IndexingSetMultiAxisVec": "IndexingSetMultiAxisVec",
-        "IndexingSetOneHot": "IndexingSetOneHot", "MatrixInverse": "MatrixInverse", "MatrixMul": "MatrixMul", "PoolingForward": "Pooling",
-        "Reduce": "Reduce", "Reshape": "Reshape", "SVD": "SVD", "SetSubtensor": "SetSubtensor", "Subtensor": "Subtensor", "TopK": "TopK",
-        "TypeCvt": "TypeCvt",
+    type_name: _operator(name, type_name, base)
+    for base, names in {
+        OpNode: {
+            "AdaptivePoolingForward": "AdaptivePooling", "Argmax": "Argmax", "Argmin": "Argmin", "ArgsortForward": "Argsort",
+            "BatchNormForward": "BatchNorm", "Broadcast": "Broadcast", "Concat": "Concat", "ConvolutionBackwardData": "ConvTranspose",
+            "ConvolutionForward": "Convolution", "Copy": "CopyTo", "Dimshuffle": "Dimshuffle", "Identity": "Identity",
+            "MatrixInverse": "MatrixInverse", "MatrixMul": "MatrixMul", "NMSKeep": "Nms", "PoolingForward": "Pooling", "Reduce": "Reduce",
+            "Reshape": "Reshape", "SVD": "SVD", "TopK": "TopK", "TypeCvt": "TypeCvt",
+        },
+        IndexingBase: {
+            "IndexingIncrMultiAxisVec": "IndexingIncrMultiAxisVec", "IndexingMultiAxisVec": "IndexingMultiAxisVec",
+            "IndexingOneHot": "IndexingOneHot", "IndexingSetMultiAxisVec": "IndexingSetMultiAxisVec",
+            "IndexingSetOneHot": "IndexingSetOneHot", "SetSubtensor": "SetSubtensor", "Subtensor": "Subtensor",
+        },
     }.items()
+    for name, type_name in names.items()
 }  # fmt: skip
 _CLASSES["ConvolutionBackwardData"] = _CLASSES["ConvTranspose"]
+_CLASSES.update(
+    (type_name, _operator(f"_{type_name}", type_name, RNGOpr))
+    for type_name in ("RandomUniform", "RandomNormal", "RandomGamma", "RandomBeta", "RandomPoisson", "RandomPermutation", "RandomMultinomial")
+)
+# What is an operator elsewhere is made of several here: no graph holds these, and `opdef` is the function that writes its parts.
+for _name, _type_name, _function in (
+    ("AssertEqual", "AssertEqual", assert_equal), ("BatchConvBiasForward", "BatchConvBias", quantized.batch_conv_bias_activation),
+    ("BatchedMatrixMul", "BatchedMatmul", builtin.BatchedMatrixMul), ("CondTake", "CondTake", F.cond_take),
+    ("ConvBiasForward", "ConvBias", quantized.conv_bias_activation), ("CvtColorForward", "CvtColor", vision.cvt_color),
+    ("DeformableConvForward", "DeformableConv", F.deformable_conv2d),
+    ("DeformablePSROIPoolingForward", "DeformablePSROIPooling", F.deformable_psroi_pooling), ("Dot", "Dot", F.dot),
+    ("ElemwiseMultiType", "ElemwiseMultiType", builtin.Elemwise), ("Eye", "Eye", F.eye), ("GetVarShape", "GetVarShape", builtin.GetVarShape),
+    ("GroupLocalForward", "GroupLocal", F.local_conv2d), ("Linspace", "Linspace", F.linspace), ("NvOf", "NvOf", vision.nvof),
+    ("ROIAlignForward", "ROIAlign", vision.roi_align), ("ROIPoolingForward", "ROIPooling", vision.roi_pooling),
+    ("RemapForward", "Remap", vision.remap), ("ResizeForward", "Resize", vision.resize),
+    ("WarpAffineForward", "WarpAffine", vision.warp_affine), ("WarpPerspectiveForward", "WarpPerspective", vision.warp_perspective),
+):  # fmt: skip
+    _operator(_name, _type_name, OpNode, _function)
+_operator("IncrSubtensor", "IncrSubtensor", IndexingBase, mesh_indexing.add_to_slice)
+_grids: dict[str, Any] = {"Mesh": mesh_indexing.read, "SetMesh": mesh_indexing.write, "IncrMesh": mesh_indexing.add}
+for _name, _on_grid in _grids.items():
+    _operator(f"{_name}Indexing", f"{_name}Indexing", IndexingBase, _on_grid)
+    _operator(f"Batched{_name}Indexing", f"Batched{_name}Indexing", IndexingBase, partial(_on_grid, batched=True))
+
+
+class AxisAddRemove(OpNode):
+    """Adds axes of extent 1 or takes them away; a ``Reshape`` in our graphs."""
+
+    type = "AxisAddRemove"
+    opdef = builtin.AddAxis
+
+
 _KINDS = {"input": Host2DeviceCopy, "constant": ImmutableTensor, "parameter": SharedDeviceTensor}
 _ELEMENTWISE = {row["name"] for row in _core.op_table() if row["elementwise"]} - {"cast"}
 
@@ -284,6 +418,36 @@ def class_of(graph: _core.GraphEditor, number: int) -> type[OpNode]:
     if name not in _CLASSES:
         _CLASSES[name] = _operator(name, name)
     return _CLASSES[name]
+
+
+def flops_elemwise(opnode: Elemwise, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """One for each element of the result."""
+    return outputs[0].size
+
+
+def flops_matmul(opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """One for each multiply-add of a product of matrices."""
+    inner = inputs[0]._tuple_shape[-2 if opnode.params.get("transpose_a") else -1]
+    return outputs[0].size * inner
+
+
+flops_batchmatmul = flops_matmul
+
+
+def flops_conv(opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """One for each multiply-add of a convolution."""
+    weight = inputs[1]._tuple_shape
+    return outputs[0].size * math.prod(weight[1:] if len(weight) == inputs[0].ndim else weight[2:])
+
+
+def receptive_field(
+    opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(extents of the window, its stride) of a convolution, in elements of its input."""
+    spatial = inputs[0].ndim - 2
+    kernel = inputs[1]._tuple_shape[-spatial:]
+    stride, dilation = (tuple(opnode.params[name]) for name in ("stride", "dilation"))
+    return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)), stride
 
 
 def str_to_mge_class(classname: str) -> type:

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
+
+from megengine import Tensor
+from megengine.fx.torchlike import FUNCTIONS
+
 
 def run(code):
     """In a process that cannot import torch."""
@@ -28,3 +33,23 @@ def test_from_torch_without_torch_says_what_is_missing():
         "except ImportError as error:\n    print(error)"
     )
     assert "from_torch" in out and "pip install torch" in out
+
+
+def test_bicubic_keeps_align_corners():
+    x = np.array([[1, 5, 2, 8, 3]], np.float32)
+    x = Tensor((x.T @ x)[None, None])
+    y = FUNCTIONS["interpolate"](x, (9, 9), mode="bicubic", align_corners=True).numpy()
+    np.testing.assert_allclose(y[..., ::2, ::2], x.numpy(), rtol=1e-6)  # centres of pixels lie on each other
+    row = x.numpy()[0, 0, 0]
+    middle = -0.09375 * (row[0] + row[3]) + 0.59375 * (row[1] + row[2])  # Keys, 1981, with a = -0.75, at 1/2
+    np.testing.assert_allclose(y[0, 0, 0, 3], middle, rtol=1e-6)
+
+
+def test_erfc_of_large_numbers_does_not_cancel():
+    y = FUNCTIONS["erfc"](Tensor([3.0, 5.0, 9.0])).numpy()
+    np.testing.assert_allclose(y, [2.20904970e-05, 1.53745979e-12, 4.13703175e-37], rtol=2e-6)
+
+
+def test_threshold_replaces_infinity_and_keeps_nan():
+    y = FUNCTIONS["threshold"](Tensor([-np.inf, np.nan, 1.0, 0.0]), 0.0, 7.0).numpy()
+    np.testing.assert_array_equal(y, [7, np.nan, 1, 7])

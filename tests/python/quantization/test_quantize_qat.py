@@ -80,7 +80,7 @@ def test_float_layers_are_replaced_wherever_they_are():
     assert type(net.stem) is Q.ConvBnRelu2d and type(net.stem.conv) is M.Conv2d
     assert type(net.blocks[0]) is Q.ConvRelu2d and type(net.blocks[1][0]) is Q.Conv2d
     assert type(net.blocks[1][1]) is M.ReLU
-    assert repr(net.head).startswith("QAT.Linear(in_features=8, out_features=5, bias=True")
+    assert repr(net.head).startswith("QAT.Linear(\n  in_features=8, out_features=5, bias=True")
 
 
 def test_parameters_stay_the_same_objects_and_copies_share_nothing():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
+from ..no_effect import no_effect
 from ..tensor import shapes
 from ..tensor.dtype import dtype_name
 from ..tensor.elemwise_modes import function_of, mode_of
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
-    "InplaceAdd", "MatrixMul", "OpDef", "Reduce", "RemoveAxis", "Reshape", "TypeCvt", "apply",
+    "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
 ]  # fmt: skip
 
 
@@ -46,6 +47,19 @@ def apply(op: OpDef, *inputs: Any) -> list[Any]:
     """Outputs of ``op`` as a list."""
     out = op.run(*inputs)
     return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+class Registered(OpDef):
+    """An op of the registry, by its name and attributes: ``Registered("concat", axis=0)``."""
+
+    op: str
+
+    def __init__(self, op: str, **attrs: Any) -> None:
+        super().__init__(op=op, **attrs)
+
+    def run(self, *inputs: Any) -> Any:
+        attrs = dict(vars(self))
+        return getattr(ops, attrs.pop("op"))(*inputs, **attrs)
 
 
 class _Modes(type):
@@ -95,6 +109,11 @@ class Reduce(OpDef):
         data_type: Any = "default",
     ) -> None:
         super().__init__(mode=mode_of(mode), axis=axis, keepdim=bool(keepdim))
+        no_effect(
+            "Reduce",
+            "half precision is summed in float32, and the result has its operand's dtype",
+            data_type=mode_of(data_type) != "default",
+        )
         if self.mode not in self._OPS and self.mode != "sum_sqr":
             raise ValueError(f"Reduce: no mode {mode!r}; there are sum_sqr, {', '.join(self._OPS)}")
 
@@ -171,6 +190,7 @@ class TypeCvt(OpDef):
 
     def __init__(self, dtype: Any = "float32", idtype: Any = None) -> None:
         super().__init__(dtype=dtype_name(dtype))
+        no_effect("TypeCvt", "the operand knows its dtype", idtype=idtype)
 
     def run(self, x: "Tensor") -> "Tensor":
         return ops.cast(x, dtype=self.dtype)
@@ -179,11 +199,14 @@ class TypeCvt(OpDef):
 class Concat(OpDef):
     axis: int
 
+    comp_node: Any
+
     def __init__(self, axis: int = 0, comp_node: Any = None) -> None:
-        super().__init__(axis=axis)
+        super().__init__(axis=axis, comp_node=comp_node)
 
     def run(self, *inputs: "Tensor") -> "Tensor":
-        return ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
+        y = ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
+        return y if self.comp_node is None else y.to(self.comp_node)
 
 
 class Reshape(OpDef):
@@ -191,6 +214,7 @@ class Reshape(OpDef):
 
     def __init__(self, axis: int = 2**31 - 1, shape: shapes.IntsLike = ()) -> None:
         super().__init__(shape=shapes.as_ints(shape))
+        no_effect("Reshape", "write -1 in the shape", axis=axis != 2**31 - 1)
 
     def run(self, x: "Tensor", shape: Any = None) -> "Tensor":
         return shapes.reshape(x, self.shape if shape is None else shape)
@@ -226,3 +250,60 @@ class InplaceAdd(OpDef):
 
     def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> "Tensor":
         return ops.add(ops.mul(dest, alpha), ops.mul(delta, beta))
+
+
+class FakeQuant(OpDef):
+    """``run(x, scale, zero_point)``: rounded to the grid, with straight-through gradients."""
+
+    qmin: int
+    qmax: int
+
+    def __init__(self, qmin: int = -128, qmax: int = 127) -> None:
+        super().__init__(qmin=int(qmin), qmax=int(qmax))
+
+    def run(self, x: Any, scale: Any, zero_point: Any) -> "Tensor":
+        return ops.fake_quant(x, scale, zero_point, 0.0, qmin=self.qmin, qmax=self.qmax)
+
+
+class Linspace(OpDef):
+    """``run(start, stop, num)``: float32, on ``comp_node`` if one is given."""
+
+    comp_node: Any
+
+    def __init__(self, comp_node: Any = None) -> None:
+        super().__init__(comp_node=comp_node)
+
+    def run(self, start: Any, stop: Any, num: Any) -> "Tensor":
+        import numpy as np
+
+        from ..._core import apply_const
+
+        y = apply_const(np.linspace(float(start), float(stop), int(num), dtype=np.float32))
+        return y if self.comp_node is None else y.to(self.comp_node)
+
+
+class Subtensor(OpDef):
+    """``run(x, *values)``: a part of x. items: (axis, begin, end, step, index) for each axis that is not whole, the last four
+    saying which of them ``values`` gives, in that order.
+    """
+
+    items: list[tuple[int, bool, bool, bool, bool]]
+
+    def __init__(self, items: Sequence[Sequence[Any]] = ()) -> None:
+        super().__init__(items=[(int(axis), *map(bool, has)) for axis, *has in items])
+
+    _one = staticmethod(int)  # what an index becomes
+
+    def run(self, x: "Tensor", *values: Any) -> "Tensor":
+        given = iter(values)
+        index: list[Any] = [slice(None)] * x.ndim
+        for axis, *bounds, has_index in self.items:
+            begin, end, step = (int(next(given)) if has else None for has in bounds)
+            index[axis] = self._one(next(given)) if has_index else slice(begin, end, step)
+        return x[tuple(index)]
+
+
+class IndexingMultiAxisVec(Subtensor):
+    """As `Subtensor`, where an index is a vector of places, one for each element along the joint axis."""
+
+    _one = staticmethod(lambda index: index)  # type: ignore[assignment]  # a tensor as it is

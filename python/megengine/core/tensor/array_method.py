@@ -32,7 +32,11 @@ class ArrayMethodMixin(_Tensor):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
-        return array if dtype is None else array.astype(dtype)
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"a tensor of {array.dtype} cannot become an array of {dtype} without a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
 
     def __array_wrap__(
         self, array: np.ndarray, context: Any = None, return_scalar: bool = False

@@ -1,5 +1,7 @@
 """Conversion of operands, under the names that older programs import."""
 
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,7 +10,9 @@ from ..._core import Tensor as _Tensor
 from ..._core import apply_const
 from ..._core import convert_inputs as _convert_inputs
 from .. import ops
+from ..no_effect import no_effect
 from .dtype import dtype_name
+from .elemwise_modes import function_of
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -75,3 +79,72 @@ def astensor1d(x: Any, *reference: Any, dtype: Any = None, device: Any = None) -
         )
     y = convert_single_value(x, dtype=dtype, device=device)
     return ops.reshape(y, shape=(y.size,)) if y.ndim != 1 else y
+
+
+_SYMBOLS = {
+    ("+", 2): "add", ("-", 2): "sub", ("-", 1): "neg", ("*", 2): "mul", ("/", 2): "true_div", ("//", 2): "floor_div",
+    ("**", 2): "pow", ("max", 2): "maximum", ("min", 2): "minimum", ("additive", 2): "add", ("fma3", 3): "fma3",
+    ("fma4", 4): "fuse_mul_add4", (">", 2): "gt", (">=", 2): "geq", ("<", 2): "lt", ("<=", 2): "leq", ("==", 2): "eq",
+}  # fmt: skip
+
+
+def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What a function of `subgraph_fn` builds with: ``f(op, *operands)`` and ``c(value)``."""
+
+    def apply(op: Any, *operands: Any) -> Any:
+        if not isinstance(op, str):
+            out = op(*operands)
+            return out[0] if isinstance(out, list) and len(out) == 1 else out
+        return function_of(_SYMBOLS.get((op, len(operands)), op))(*operands)
+
+    def constant(value: Any, dtype_of_it: Any = None) -> "Tensor":
+        return convert_single_value(value, dtype=dtype_of_it or dtype, device=device)
+
+    return apply, constant
+
+
+def subgraph_fn(
+    name: str,
+    dtype: Any,
+    device: Any,
+    nr_inputs: int,
+    gopt_level: int | None = None,
+    jit_fusion: bool = False,
+    custom_grad: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: an op of ``nr_inputs`` tensors, composed of others; it is recorded as its parts, which traces may join.
+
+    The function gets (inputs, f, c). ``f(op, *operands)`` applies "+", "*", "relu", any name of an element-wise op, or
+    an op of `core.ops.builtin`; ``c(value)`` is a constant. It returns (outputs, whether each has a gradient); the op gives a
+    tuple. With custom_grad the function yields the outputs, is sent the gradients of all (``dys = yield outputs``), and yields
+    those of the inputs.
+    gopt_level and jit_fusion warn: optimization belongs to the trace around.
+    """
+    no_effect("subgraph_fn", "optimization belongs to the trace around", gopt_level=gopt_level, jit_fusion=jit_fusion)
+    apply, constant = _applied(dtype_name(dtype), device)
+
+    def with_own_gradient(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+        from ..._core import custom_apply
+
+        steps = function(list(inputs), apply, constant)
+        outputs = list(next(steps))
+
+        def backward(grads: Sequence[Any]) -> list[Any]:
+            known = [ops.mul(y, 0.0) if dy is None else dy for y, dy in zip(outputs, grads, strict=True)]
+            return list(steps.send(known))
+
+        return tuple(custom_apply(list(inputs), outputs, backward))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def op(*inputs: Any) -> Any:
+            if len(inputs) != nr_inputs:
+                raise TypeError(f"{name}: {len(inputs)} operands, {nr_inputs} wanted")
+            if custom_grad:
+                return with_own_gradient(function, inputs)
+            outputs, has_gradient = function(list(inputs), apply, constant)
+            return tuple(y if has else y.detach() for y, has in zip(outputs, has_gradient, strict=True))
+
+        return op
+
+    return decorate

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ... import functional as F
+from ...core import ops
 from ...tensor import Tensor
 from .._intercept import wrap
 
@@ -98,8 +99,10 @@ def log10(input):
     return F.log(input) / math.log(10)
 
 
-def erfc(input):
-    return 1 - F.erf(input)
+@wrap
+def erfc(input: Tensor) -> Tensor:
+    """``1 - erf(input)`` without the cancellation of that formula."""
+    return ops.erfc(input)
 
 
 def isfinite(input):
@@ -243,7 +246,7 @@ def tanhshrink(input):
 
 
 def threshold(input, threshold, value, inplace=False):
-    return F.where(input > threshold, input, input * 0 + value)
+    return _masked_fill(input, input <= threshold, value)
 
 
 def cast(input, dtype):

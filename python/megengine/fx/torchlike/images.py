@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
+from ...functional._resize import resize_axes
 from ...tensor import Tensor
 from .._intercept import wrap
 from . import shapes
@@ -60,8 +61,9 @@ def interpolate(
             places = np.floor((np.arange(wanted) + shift) * (extent / wanted)).astype(np.int32)
             input = input[(slice(None),) * axis + (Tensor(places),)]
         return input
-    options = {} if mode == "bicubic" else {"align_corners": bool(align_corners)}
-    return F.vision.interpolate(input, size, mode=mode, **options)
+    if mode == "bicubic" and align_corners:  # F.vision.interpolate has it for the linear family only
+        return resize_axes(input, size, mode, align_corners=True)
+    return F.vision.interpolate(input, size, mode=mode, align_corners=None if mode == "bicubic" else bool(align_corners))
 
 
 def _scaled_sizes(spatial: Sequence[int], scale: Any, recompute: bool | None) -> list[int]:

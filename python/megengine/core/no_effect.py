@@ -1,0 +1,17 @@
+"""Parameters and settings of the interface that change nothing here: whoever gives one is told so, and why, once."""
+
+import warnings
+from typing import Any
+
+_told: set[tuple[str, str]] = set()
+
+
+def no_effect(where: str, why: str, /, **given: Any) -> None:
+    """A UserWarning for each of ``given`` that is not None, False or 0, the first time that ``where`` gets it.
+
+    For a parameter with another default, give a comparison: ``version=version != 2``.
+    """
+    for name, value in given.items():
+        if value is not None and value is not False and value != 0 and (where, name) not in _told:
+            _told.add((where, name))
+            warnings.warn(f"{where}: {name} has no effect here: {why}", stacklevel=3)

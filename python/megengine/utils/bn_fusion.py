@@ -1,0 +1,110 @@
+"""One layer for a convolution or a linear layer, the batch normalization behind it, and a relu.
+
+>>> import megengine.module as M
+>>> fuse_conv_bn_relu_module(M.Conv2d(3, 8, 1).eval(), M.BatchNorm2d(8).eval(), M.ReLU())
+ConvRelu2d(3, 8, kernel_size=(1, 1))
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from .. import functional as F
+from .. import module as M
+from ..tensor import Parameter, Tensor
+
+__all__ = ["fold_weight_bias", "fuse_conv_bn_relu_module", "fuse_linear_bn_relu_module"]
+
+# (layer, has a normalization that stays, has a relu) -> class of the fused layer.
+_FUSED: dict[tuple[type, bool, bool], type[M.Module]] = {
+    (layer, has_bn, has_relu): kind
+    for layer, kinds in {
+        M.Conv2d: (M.Conv2d, M.ConvRelu2d, M.ConvBn2d, M.ConvBnRelu2d),
+        M.ConvTranspose2d: (M.ConvTranspose2d, M.ConvTransposeRelu2d, M.ConvTransposeBn2d, M.ConvTransposeBnRelu2d),
+        M.Linear: (M.Linear, M.LinearRelu, M.LinearBn1d, M.LinearBnRelu1d),
+    }.items()
+    for (has_bn, has_relu), kind in zip(((False, False), (False, True), (True, False), (True, True)), kinds, strict=True)
+}  # fmt: skip
+
+
+def fold_weight_bias(
+    weight: Tensor,
+    bias: Tensor | None,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    bn_mean: Tensor,
+    bn_var: Tensor,
+    eps: float = 1e-5,
+    transpose: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """(weight, bias) of the layer that does what the layer and the normalization behind it do.
+
+    weight: of a linear layer (out, in), of a convolution (out, in, h, w), with transpose (in, out, h, w); one more axis in
+    front for groups. gamma, beta: scale and shift, 1 and 0 when None; bn_mean, bn_var: statistics; a value for each of the
+    out channels, in any shape. The bias has the shape of ``bn_mean``.
+    """
+    axis = weight.ndim - 3 if transpose else max(weight.ndim - 4, 0)  # that of the out channels of one group
+    groups = weight._tuple_shape[0] if weight.ndim == 5 else 1
+    shape = [1] * weight.ndim
+    shape[axis] = bn_mean.size // groups
+    if weight.ndim == 5:
+        shape[0] = groups
+    factor = 1.0 / F.sqrt(bn_var.reshape(-1) + eps)
+    if gamma is not None:
+        factor = factor * gamma.reshape(-1)
+    shift = (-bn_mean.reshape(-1) if bias is None else bias.reshape(-1) - bn_mean.reshape(-1)) * factor
+    if beta is not None:
+        shift = shift + beta.reshape(-1)
+    return weight * factor.reshape(shape), shift.reshape(bn_mean._tuple_shape)
+
+
+def _empty(kind: type[M.Module], layer: M.Module) -> Any:
+    """A module of ``kind`` with the arguments of ``layer``, and a bias."""
+    names = ["in_features", "out_features", "compute_mode"] if isinstance(layer, M.Linear) else [
+        "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "conv_mode", "compute_mode",
+        "padding_mode", "output_padding",
+    ]  # fmt: skip
+    return kind(bias=True, **{name: getattr(layer, name) for name in names if hasattr(layer, name)})  # type: ignore[call-arg]
+
+
+def _fused(layer: Any, bn: Any, relu: M.Module | None) -> M.Module:
+    bn_stays = bn is not None and layer.training
+    kind = _FUSED.get((type(layer), bn_stays, relu is not None))
+    if kind is None:
+        raise TypeError(f"{layer!r} is no Conv2d, ConvTranspose2d or Linear, and cannot be fused")
+    module = _empty(kind, layer)
+    if bn_stays:
+        part = "linear" if isinstance(layer, M.Linear) else "conv"
+        setattr(module, part, deepcopy(layer))
+        module.bn = deepcopy(bn)
+    elif bn is None:
+        module.weight, module.bias = deepcopy(layer.weight), deepcopy(layer.bias)
+    else:
+        if bn.running_mean is None:
+            raise ValueError(f"{bn!r} has no running statistics, so that it cannot be folded")
+        weight, bias = fold_weight_bias(
+            layer.weight, layer.bias, bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.eps,
+            isinstance(layer, M.ConvTranspose2d),
+        )  # fmt: skip
+        module.weight = Parameter(weight)
+        module.bias = Parameter(bias.reshape(-1) if isinstance(layer, M.Linear) else bias.reshape(1, -1, 1, 1))
+    module.train(layer.training)
+    return module
+
+
+def fuse_conv_bn_relu_module(
+    conv: M.Conv2d | M.ConvTranspose2d, bn: M.BatchNorm2d | None, relu: M.ReLU | None
+) -> M.Module:
+    """A new layer with copies of the parameters: in training ConvBn2d or ConvBnRelu2d, else the normalization is folded.
+
+    bn and relu may be None. TypeError for another layer, ValueError for a ``bn`` without statistics.
+    """
+    return _fused(conv, bn, relu)
+
+
+def fuse_linear_bn_relu_module(
+    linear: M.Linear, bn: M.BatchNorm1d | None, relu: M.ReLU | None
+) -> M.Module:
+    """As `fuse_conv_bn_relu_module`, for a linear layer: LinearBn1d, LinearBnRelu1d, LinearRelu or Linear."""
+    return _fused(linear, bn, relu)

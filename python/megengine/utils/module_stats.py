@@ -1,0 +1,443 @@
+"""Counts what a model costs: parameters, multiply-adds and results of its layers, printed as tables.
+
+>>> import megengine.module as M
+>>> total, details = module_stats(M.Linear(3, 4), input_shapes=[(2, 3)], logging_to_stdout=False)
+>>> total.flops, total.param_dims
+(28, 16)
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import module as M
+from ..core.tensor.shapes import as_pair
+from ..logger import get_logger
+from ..module._conv_base import _ConvNd, _ConvTransposeNd
+from ..module.adaptive_pooling import _AdaptivePoolNd
+from ..module.batchnorm import _BatchNorm
+from ..module.pooling import _PoolNd
+from ..tensor import Tensor
+
+logger = get_logger(__name__)
+
+Row = dict[str, Any]
+_Counter = Callable[[Any, Any, Any], Any]
+total_stats = collections.namedtuple(
+    "total_stats", ["param_size", "param_dims", "flops", "act_size", "act_dims"]
+)
+stats = collections.namedtuple("module_stats", ["params", "flops", "activations"])  # type: ignore[name-match]  # as printed
+
+_flops: dict[type, _Counter] = {}
+_receptive_fields: dict[type, _Counter] = {}
+_shows_receptive_fields = False
+# Field and stride of each tensor of the run at hand, by its id: the tensors are kept, so that ids stay theirs.
+_fields: dict[int, tuple[Tensor, tuple[int, ...], tuple[int, ...]]] = {}
+
+hook_modules: list[type] = [
+    _ConvNd, M.Linear, M.BatchMatMulActivation, _BatchNorm, M.LayerNorm, M.GroupNorm, M.InstanceNorm,
+    _PoolNd, _AdaptivePoolNd,
+]  # fmt: skip
+
+
+def _registered(table: dict[type, _Counter], *modules: type) -> Callable[[_Counter], _Counter]:
+    def register(counter: _Counter) -> _Counter:
+        table.update(dict.fromkeys(modules, counter))
+        return counter
+
+    return register
+
+
+def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
+    """Decorator: ``counter(module, inputs, outputs)`` counts the operations of these classes and their subclasses.
+
+    Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
+    """
+    return _registered(_flops, *modules)
+
+
+def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
+    """Decorator: ``counter(module, inputs, outputs)`` gives (receptive field, stride), a tuple each, of these classes.
+
+    `receptive_field_of` tells both for an input.
+    """
+    return _registered(_receptive_fields, *modules)
+
+
+def enable_receptive_field() -> None:
+    """From now on rows of operations have ``receptive_field`` and ``stride``, in pixels of the model's input."""
+    global _shows_receptive_fields
+    _shows_receptive_fields = True
+
+
+def disable_receptive_field() -> None:
+    """Undoes `enable_receptive_field`."""
+    global _shows_receptive_fields
+    _shows_receptive_fields = False
+
+
+def register_hook_module(module: type | Iterable[type]) -> None:
+    """Layers of this class, or these classes, are counted, too."""
+    hook_modules.extend([module] if isinstance(module, type) else module)
+
+
+def _counter_of(table: dict[type, _Counter], module: M.Module) -> _Counter | None:
+    return next((table[kind] for kind in type(module).__mro__ if kind in table), None)
+
+
+# -- operations of a layer -----------------------------------------------------------------------
+
+
+@register_flops(M.Conv1d, M.Conv2d, M.Conv3d, M.LocalConv2d, M.DeformableConv2d)
+def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """One for each multiply-add of a convolution, and for each addition of its bias."""
+    taps = module.in_channels // module.groups * math.prod(module.kernel_size)
+    return outputs[0].size * (taps + (module.bias is not None))
+
+
+@register_flops(_ConvTransposeNd)
+def flops_convNdTranspose(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """The same of a transposed convolution, where every input element is spread over a window."""
+    taps = module.out_channels // module.groups * math.prod(module.kernel_size)
+    return inputs[0].size * taps + outputs[0].size * (module.bias is not None)
+
+
+@register_flops(_BatchNorm, M.SyncBatchNorm, M.GroupNorm, M.LayerNorm, M.InstanceNorm)
+def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """Seven for each element: mean, variance, and the affine map."""
+    return inputs[0].size * 7
+
+
+@register_flops(_PoolNd)
+def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """One for each element of each window."""
+    return outputs[0].size * math.prod(as_pair(module.kernel_size, "kernel_size", 2))
+
+
+@register_flops(_AdaptivePoolNd)
+def flops_adaptivePool(
+    module: M.AdaptiveAvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> int:
+    """One for each result."""
+    return outputs[0].size
+
+
+@register_flops(M.Linear)
+def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+    """One for each multiply-add, and one for each element of the bias."""
+    return outputs[0].size * module.in_features + (0 if module.bias is None else module.out_features)
+
+
+@register_flops(M.BatchMatMulActivation)
+def flops_batchmatmul(
+    module: M.BatchMatMulActivation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> int:
+    """One for each multiply-add, and for each addition of the bias."""
+    return outputs[0].size * (module.in_features + (module.bias is not None))
+
+
+# -- receptive fields ----------------------------------------------------------------------------
+
+
+def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """(field, stride) of a tensor of the run at hand; None where a function between layers made it."""
+    known = _fields.get(id(x))
+    return None if known is None else known[1:]
+
+
+def preprocess_receptive_field(
+    module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The largest field and stride of a layer's inputs: what its results have if it only looks at one place."""
+    known = [field for x in inputs if (field := receptive_field_of(x)) is not None]
+    return max(known, default=None)
+
+
+@register_receptive_field(_ConvNd, _PoolNd)
+def _window_field(module: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
+    """Araujo, Norris and Sim, 2019, "Computing Receptive Fields of Convolutional Neural Networks", equation 2."""
+    before = preprocess_receptive_field(module, inputs, outputs)
+    if before is None or isinstance(module, _ConvTransposeNd):
+        return None
+    sizes, strides = before
+    rank = inputs[0].ndim - 2
+    kernel, stride, dilation = (
+        as_pair(getattr(module, name, 1), name, rank) for name in ("kernel_size", "stride", "dilation")
+    )
+    sizes, strides = (value * rank if len(value) == 1 else value for value in (sizes, strides))
+    return (
+        tuple(r + (k - 1) * d * s for r, k, d, s in zip(sizes, kernel, dilation, strides, strict=True)),
+        tuple(s * t for s, t in zip(strides, stride, strict=True)),
+    )
+
+
+def _note_fields(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
+    counter = _counter_of(_receptive_fields, module) or preprocess_receptive_field
+    field = counter(module, inputs, outputs)
+    if field is not None:
+        for y in outputs:
+            _fields[id(y)] = (y, *field)
+    return field
+
+
+# -- one row for each layer ----------------------------------------------------------------------
+
+
+def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Row | None:
+    """input_shapes, output_shapes and flops_num of one call; None for a class that nobody counts."""
+    counter = _counter_of(_flops, module)
+    if counter is None:
+        return None
+    row: Row = {
+        "input_shapes": [x._tuple_shape for x in inputs],
+        "output_shapes": [y._tuple_shape for y in outputs],
+        "flops_num": counter(module, inputs, outputs),
+    }
+    if _shows_receptive_fields:
+        row["receptive_field"], row["stride"] = _note_fields(module, inputs, outputs) or ("?", "?")
+    return row
+
+
+def _values(x: Tensor) -> Row:
+    values = x.numpy().astype(np.float64)
+    return {"mean": f"{values.mean():.3g}", "std": f"{values.std():.3g}"} if values.size else {}
+
+
+def _bits(x: Tensor) -> Row:
+    itemsize = np.dtype(x.dtype).itemsize
+    return {"nbits": itemsize * 8, "size": x.size * itemsize}
+
+
+def get_param_stats(param: Tensor) -> Row:
+    """dtype, shape, mean, std, param_dim (elements), nbits (of one) and size (bytes)."""
+    head = {"dtype": np.dtype(param.dtype), "shape": param._tuple_shape, **_values(param)}
+    return {**head, "param_dim": param.size, **_bits(param)}
+
+
+def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
+    """dtype, shape, act_dim (elements), nbits, size (bytes) of a result; with has_input mean and std, too."""
+    row = {"dtype": np.dtype(output.dtype), "shape": output._tuple_shape, "act_dim": output.size}
+    return {**row, **_bits(output), **(_values(output) if has_input else {})}
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[Any]]:
+    """The header, and below it the values of each dict in its order, "" where there is none."""
+    return [list(header), *([row.get(name, "") for name in header] for row in list_of_dict)]
+
+
+def sizeof_fmt(num: float, suffix: str = "B") -> str:
+    """A number with three decimals and a prefix: of 1024 (KiB, MiB) for bytes, else of 1000 (K, M)."""
+    base, mark = (1024, "i") if suffix == "B" else (1000, "")
+    for prefix in ("", "K", "M", "G", "T", "P", "E", "Z"):
+        if abs(num) < base:
+            return f"{num:.3f} {prefix}{mark if prefix else ''}{suffix}"
+        num /= base
+    return f"{num:.3f} Y{mark}{suffix}"
+
+
+def _text_of(table: list[list[Any]]) -> str:
+    cells = [[str(cell) for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    line = "  ".join("-" * width for width in widths)
+    rows = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
+    return "\n".join([line, *rows, line])
+
+
+def _with_shares(
+    rows: list[Row], amount: str, total: float, text: str, show: Callable[[float], str], length: int
+) -> None:
+    """Adds running sums, shares and bars of ``amount`` to the rows, and puts it in words under ``text``."""
+    largest, sum_so_far = max((row[amount] for row in rows), default=0), 0
+    bar = "bar" if text == "flops" else f"{text}_bar"
+    for row in rows:
+        value = row[amount]
+        sum_so_far += value
+        ratio = value / total if total else 0.0
+        row[f"{text}_cum"], row["ratio"], row["percentage"] = show(sum_so_far), ratio, f"{ratio:.2%}"
+        row[bar] = "#" * (int(value / largest * length) if largest else 0)
+        row[text] = show(value)
+
+
+_as_ops = partial(sizeof_fmt, suffix="OPs")
+
+
+def sum_op_stats(flops: list[Row], bar_length_max: int = 20) -> tuple[int, list[Row]]:
+    """Sum of flops_num, and the rows with sums, shares, bars and a last row of totals."""
+    total = int(sum(row["flops_num"] for row in flops))
+    _with_shares(flops, "flops_num", total, "flops", _as_ops, bar_length_max)
+    channels = sum(shape[1] for row in flops for shape in row["output_shapes"][:1] if len(shape) > 1)
+    flops.append({"name": "total", "flops": _as_ops(total), "output_shapes": channels})
+    return total, flops
+
+
+def _sum_sizes(rows: list[Row], dim: str, length: int) -> tuple[int, int, list[Row]]:
+    dims, size = (sum(row[name] for row in rows) for name in (dim, "size"))
+    _with_shares(rows, "size", size, "size", sizeof_fmt, length)
+    rows.append({"name": "total", dim: dims, "size": sizeof_fmt(size)})
+    return dims, size, rows
+
+
+def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, int, list[Row]]:
+    """Sums of param_dim and size, and the rows with sums, shares, bars and a last row of totals."""
+    return _sum_sizes(params, "param_dim", bar_length_max)
+
+
+def sum_activations_stats(
+    activations: list[Row], bar_length_max: int = 20
+) -> tuple[int, int, list[Row]]:
+    """Sums of act_dim and size, and the rows with sums, shares, bars and a last row of totals."""
+    return _sum_sizes(activations, "act_dim", bar_length_max)
+
+
+_SHARE = "size size_cum percentage size_bar"
+
+
+def print_op_stats(flops: list[Row]) -> None:
+    """Logs the rows of `sum_op_stats` as a table."""
+    fields = "receptive_field stride " if _shows_receptive_fields else ""
+    header = f"name class_name input_shapes output_shapes {fields}flops flops_cum percentage bar"
+    logger.info("flops stats: \n%s", _text_of(dict2table(flops, header.split())))
+
+
+def print_param_stats(params: list[Row]) -> None:
+    """Logs the rows of `sum_param_stats` as a table."""
+    header = f"name dtype shape mean std param_dim nbits {_SHARE}"
+    logger.info("param stats: \n%s", _text_of(dict2table(params, header.split())))
+
+
+def print_activations_stats(activations: list[Row], has_input: bool = False) -> None:
+    """Logs the rows of `sum_activations_stats` as a table, with means and deviations if there are some."""
+    header = f"name class_name dtype shape {'mean std ' if has_input else ''}nbits act_dim {_SHARE}"
+    logger.info("activations stats: \n%s", _text_of(dict2table(activations, header.split())))
+
+
+def print_summary(**kwargs: Any) -> None:
+    """Logs names and values as a table."""
+    logger.info("summary\n%s", _text_of([["item", "value"], *map(list, kwargs.items())]))
+
+
+# -- a model -------------------------------------------------------------------------------------
+
+
+def _tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [x for part in parts for x in _tensors_in(part)]
+
+
+def _as_inputs(inputs: Any, input_shapes: Any) -> list[Any]:
+    """Arguments of the model: those given, else random numbers of the shapes."""
+    if inputs is None and input_shapes is None:
+        raise ValueError("module_stats: give inputs, or input_shapes for random ones")
+    if inputs is None:
+        shapes = [input_shapes] if isinstance(input_shapes[0], int) else input_shapes
+        return [Tensor(np.random.random(shape).astype(np.float32)) for shape in shapes]
+
+    def tensor(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: tensor(part) for key, part in value.items()}
+        if isinstance(value, (list, tuple)) and any(isinstance(p, (np.ndarray, Tensor, dict)) for p in value):
+            return type(value)(map(tensor, value))
+        return value if isinstance(value, Tensor) else Tensor(value)
+
+    return [tensor(value) for value in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
+
+
+class _Recorder:
+    """Rows of the layers that a run of the model calls; parameters of each layer once."""
+
+    def __init__(self, model: M.Module, has_input: bool) -> None:
+        self.params: list[Row] = []
+        self.flops: list[Row] = []
+        self.activations: list[Row] = []
+        self._has_input = has_input
+        self._seen: set[int] = set()
+        watched = M.Module if _shows_receptive_fields else tuple(hook_modules)
+        self.handles = [
+            module.register_forward_hook(partial(self._note, name))
+            for name, module in model.named_modules()
+            if isinstance(module, watched)
+        ]
+
+    def _note(self, name: str, module: M.Module, inputs: Any, outputs: Any) -> None:
+        given, made = _tensors_in(inputs), _tensors_in(outputs)
+        if not isinstance(module, tuple(hook_modules)):
+            if not any(True for _ in module.children()):  # a container's results are noted by its layers
+                _note_fields(module, given, made)
+            return
+        names = {"name": name, "class_name": type(module).__name__}
+        if (row := get_op_stats(module, given, made)) is not None:
+            self.flops.append({**row, **names})
+        self.activations.extend({**get_activation_stats(y, self._has_input), **names} for y in made)
+        for attribute in ("weight", "bias"):
+            param = getattr(module, attribute, None)
+            if isinstance(param, Tensor) and id(param) not in self._seen:
+                self._seen.add(id(param))
+                self.params.append({**get_param_stats(param), "name": f"{name}-{attribute[0]}"})
+
+
+def module_stats(
+    model: M.Module,
+    inputs: Any = None,
+    input_shapes: Any = None,
+    cal_params: bool = True,
+    cal_flops: bool = True,
+    cal_activations: bool = True,
+    logging_to_stdout: bool = True,
+    bar_length_max: int = 20,
+) -> tuple[Any, Any]:
+    """Runs ``model`` once in evaluation mode and counts its layers; the modes of its modules are kept.
+
+    inputs: arrays or tensors (also in dicts and lists), one for each argument; else input_shapes: shapes of random ones.
+    cal_params, cal_flops, cal_activations: what is summed up; logging_to_stdout: log each table, not the summary alone.
+    bar_length_max: characters of the longest bar. Returns (totals, rows), two named tuples: param_size, param_dims, flops,
+    act_size, act_dims; and params, flops, activations, lists of dicts. ValueError without inputs.
+    """
+    arguments = _as_inputs(inputs, input_shapes)
+    has_input = inputs is not None
+    modes = [(module, module.training) for module in model.modules()]
+    recorder = _Recorder(model, has_input)
+    _fields.update((id(x), (x, (1,), (1,))) for x in _tensors_in(arguments))
+    try:
+        model.eval()
+        model(*arguments)
+    finally:
+        _fields.clear()
+        for handle in recorder.handles:
+            handle.remove()
+        for module, mode in modes:
+            module.training = mode
+    flops = recorder.flops if cal_flops else []
+    activations = recorder.activations if cal_activations else []
+    summary: Row = {"#params": len(recorder.params)}
+    flops_total = param_dims = param_size = act_dims = act_size = 0
+    if cal_params:
+        param_dims, param_size, _ = sum_param_stats(recorder.params, bar_length_max)
+        summary |= {"total_param_dims": sizeof_fmt(param_dims, ""), "total_param_size": sizeof_fmt(param_size)}
+        if logging_to_stdout:
+            print_param_stats(recorder.params)
+    if cal_flops:
+        flops_total, _ = sum_op_stats(flops, bar_length_max)
+        summary["total_flops"] = _as_ops(flops_total)
+        if logging_to_stdout:
+            print_op_stats(flops)
+    if cal_activations:
+        act_dims, act_size, _ = sum_activations_stats(activations, bar_length_max)
+        summary |= {"total_act_dims": sizeof_fmt(act_dims, ""), "total_act_size": sizeof_fmt(act_size)}
+        if logging_to_stdout:
+            print_activations_stats(activations, has_input)
+    if cal_flops and param_size:
+        summary["flops/param_size"] = f"{flops_total / param_size:.3f}"
+    print_summary(**summary)
+    total = total_stats(param_size, param_dims, flops_total, act_size, act_dims)
+    return total, stats(recorder.params, flops, activations)

@@ -1,0 +1,153 @@
+import numpy as np
+
+import megengine.functional as F
+from megengine import tensor
+from megengine.autodiff import Function, GradManager
+
+X = (np.arange(24) * 7 % 11).astype("float32").reshape(2, 3, 4)
+
+
+def ask_concat_takes_scalars():
+    return F.concat([tensor(1.0), tensor([2.0, 3.0]), tensor(4.0)])
+
+
+def ask_concat_of_scalars_alone():
+    return F.concat([tensor(1.0), tensor(2.0)])
+
+
+def ask_concat_of_one_scalar():
+    return F.concat([tensor(1.0)])
+
+
+def ask_topk_beyond_the_extent():
+    return F.topk(tensor([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]), 5, descending=True)
+
+
+def ask_a_short_mask():
+    return tensor(X)[tensor(np.array([True]))], tensor(X[0])[np.array([True, False])]
+
+
+def ask_a_short_list_mask():
+    return tensor(X[0])[[True, False]]
+
+
+def ask_surplus_gradients():
+    class Twice(Function):
+        def forward(self, x):
+            return x * 2
+
+        def backward(self, dy):
+            return dy * 2, dy * 3
+
+    x = tensor([1.0, 2.0])
+    with GradManager().attach([x]) as gm:
+        gm.backward(Twice()(x).sum())
+    return x.grad
+
+
+def ask_argmax_over_axes():
+    return F.argmax(tensor(X), axis=(-1, -2)), F.argmin(tensor(X), axis=(0, 2)), F.argmax(tensor(X), axis=(2, 1), keepdims=True)
+
+
+def ask_argmax_over_neighbours():
+    return F.argmax(tensor(X), axis=(0, 1))
+
+
+def ask_argmax_over_all_axes():
+    return F.argmax(tensor(X), axis=(0, 1, 2))
+
+
+def ask_cross_entropy_with_numpy_labels():
+    return F.nn.cross_entropy(tensor(X[0]), np.array([0, 3, 1], "int32"))
+
+
+def ask_a_loaded_tensor_says_where_it_lies():
+    import io
+
+    import megengine as mge
+
+    file = io.BytesIO()
+    mge.save(tensor([1.0], device="cpu0"), file)
+    file.seek(0)
+    return str(mge.load(file).device)
+
+
+def ask_batch_norm_of_an_empty_batch():
+    import megengine.module as M
+
+    bn = M.BatchNorm2d(3)
+    y = bn(tensor(np.zeros((0, 3, 2, 2), "float32")))
+    return y, bn.running_mean, bn.running_var
+
+
+def ask_batch_norm_of_an_empty_batch_in_eval():
+    import megengine.module as M
+
+    bn = M.BatchNorm2d(3)
+    bn.eval()
+    return bn(tensor(np.zeros((0, 3, 2, 2), "float32")))
+
+
+def ask_sequential_of_functions():
+    import megengine.module as M
+
+    return M.Sequential(F.relu, lambda x: x * 2)(tensor([-1.0, 2.0]))
+
+
+def ask_sequential_of_ordered_dicts():
+    from collections import OrderedDict
+
+    import megengine.module as M
+
+    net = M.Sequential(OrderedDict(a=M.ReLU(), b=M.Sigmoid()))
+    return [name for name, _ in net.named_children()], net(tensor([-1.0, 2.0])), len(net)
+
+
+def ask_sequential_of_several_ordered_dicts():
+    from collections import OrderedDict
+
+    import megengine.module as M
+
+    net = M.Sequential(OrderedDict(a=M.ReLU()), OrderedDict(b=M.Sigmoid()))
+    return [name for name, _ in net.named_children()], net(tensor([-1.0, 2.0]))
+
+
+def ask_fans():
+    import megengine.module as M
+    from megengine.module.init import calculate_fan_in_and_fan_out as fans
+
+    return [
+        fans(tensor(np.zeros(shape, "float32")))
+        for shape in ((4, 6), (4, 6, 3), (4, 6, 3, 2), (2, 2, 3, 3, 5), (4, 6, 3), (2, 2, 3, 3, 5, 2), (7, 3, 3, 3, 3))
+    ], [fans(M.Conv2d(4, 8, 3, groups=2).weight), fans(M.Conv3d(4, 8, 3).weight), fans(M.ConvTranspose2d(4, 8, 3).weight)]
+
+
+def ask_dump_of_a_function_without_results():
+    import io
+
+    from megengine.jit import trace
+
+    f = trace(lambda x: None, capture_as_const=True)
+    f(tensor([1.0]))
+    f.dump(io.BytesIO())
+
+
+def ask_log_sum_exp_when_traced():
+    from megengine.jit import trace
+
+    f = trace(lambda x: F.log(F.sum(F.exp(x), axis=1)), symbolic=True, opt_level=2)
+    x = tensor([[1000.0, 1001.0], [-1000.0, -1000.0]])
+    f(x)
+    return f(x)
+
+
+def ask_dump_of_a_batch_norm_in_training():
+    import io
+
+    import megengine.module as M
+    from megengine.jit import trace
+
+    bn = M.BatchNorm2d(3)
+    f = trace(lambda x: bn(x), capture_as_const=True)
+    f(tensor(np.ones((2, 3, 2, 2), "float32")))
+    f.dump(io.BytesIO())

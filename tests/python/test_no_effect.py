@@ -1,0 +1,193 @@
+"""No parameter and no option is taken and forgotten: it acts, or warns once that it has no effect, or is refused.
+
+A parameter counts as forgotten when the body of a public function never names it. ALLOWED says of those that are left why
+that is right: the function implements an interface, or what the parameter asks for is so in any case.
+"""
+
+import ast
+import fnmatch
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine import Tensor
+from megengine.core import _config, no_effect
+from megengine.jit import DTRConfig, trace
+
+PACKAGE = Path(mge.__file__).parent
+_REFUSED = "raises in any case, and says what is missing"
+_INTERFACE = "one of several functions that are called alike"
+_ABSTRACT = "raises: subclasses define it"
+
+# file:function -> (parameters, reason). A row without a reader is an error, too.
+ALLOWED = {
+    "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
+    "core/_module_property.py:attribute_of.write": ("module", "a setter of a property"),
+    "core/ops/builtin.py:OpDef.run": ("inputs", _ABSTRACT),
+    "core/tensor/array_method.py:ArrayMethodMixin.item": ("args", "declared for the type checker"),
+    "core/tensor/utils.py:astensor1d": ("reference", "the operand says its dtype and place"),
+    "data/transform/meta_transform.py:Transform.apply": ("input", _ABSTRACT),
+    "data/dataloader.py:*_fetcher": ("parallel_stream batch_size place_holder", _INTERFACE),
+    "device.py:get_cuda_*": ("device device_type", _REFUSED),
+    "distributed/functional.py:remote_recv": ("inp", "orders operations where they are recorded apart; here they run in order"),
+    "distributed/helper.py:param_pack_concat": ("offsets", "follow from the tensors"),
+    "distributed/helper.py:AllreduceCallback.__call__": ("param", "a callback of GradManager"),
+    "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
+    "functional/external.py:*": ("output_shapes dump_data output_dtypes data symbol tensor_dim_mutable", _REFUSED),
+    "fx/interpreter.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
+    "fx/torchlike/*": (
+        "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal tgt_is_causal memory_is_causal "
+        "src_is_causal padding_idx others momentum dtype sorted stable sparse_grad non_blocking",
+        "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
+    ),
+    "fx/tracer.py:Tracer.*": ("module_qualified_name attr", "subclasses may ask for it"),
+    "jit/manual.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
+    "jit/partial.py:xla_trace.to_dlpack": ("take_ownership", "the receiver owns the copy in any case"),
+    "module/module.py:Module.forward": ("args kwargs inputs", _ABSTRACT),
+    "module/quantized/module.py:QuantizedModule.from_qat_module": ("qat_module", _ABSTRACT),
+    "module/rnn.py:RNNBase.create_cell": ("layer", _ABSTRACT),
+    "module/vision/blur.py:*.get_kernel": ("inp c", _INTERFACE),
+    "module/vision/colour.py:AdditiveElemwise.sample": ("size", _ABSTRACT),
+    "onnx/functions/*": (
+        "seed saturate round_mode sorted mode spatial stash_type precision hidden_size kernel_shape",
+        "attributes of ONNX nodes that follow from their operands, or concern types that are refused",
+    ),
+    "optimizer/optimizer.py:Optimizer.backward": ("loss", _REFUSED),
+    "quantization/fake_quant.py:*.fake_quant_forward": ("qparams", _INTERFACE),
+    "quantization/observer.py:Observer.forward": ("x", _ABSTRACT),
+    "tensor.py:Tensor.__init__": ("data dtype device is_const no_cache name format", "__new__ has read them"),
+    "tensor.py:Tensor.requires_grad": ("value", _REFUSED),
+    "traced_module/*.py:*": ("args kwargs tensor result data name module value leaf", _INTERFACE),
+    "utils/mkldnn.py:*.__init__": ("dtype", "float32 is the only one that a layout is for"),
+    "utils/module_stats.py:*": ("module inputs outputs", _INTERFACE),
+    "utils/network_node.py:VarNode.__init__": ("var owner_opr name", "__new__ has read them"),
+    "utils/network_node.py:OpNode.__init__": ("args kwargs", _REFUSED),
+    "utils/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
+}  # fmt: skip
+
+
+class _Forgotten(ast.NodeVisitor):
+    """(function, parameters that its body never names) of the public functions of a file."""
+
+    def __init__(self):
+        self.path, self.found = [], []
+
+    def visit_ClassDef(self, node):
+        self.path.append(node.name)
+        self.generic_visit(node)
+        self.path.pop()
+
+    def visit_FunctionDef(self, node):
+        args = node.args
+        parameters = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+        names = {p.arg for p in parameters if p is not None and not p.arg.startswith("_")} - {"self", "cls"}
+        named = {part.id for line in node.body for part in ast.walk(line) if isinstance(part, ast.Name)}
+        is_public = not any(part.startswith("_") for part in self.path) and (
+            not node.name.startswith("_") or node.name in ("__init__", "__call__")
+        )
+        declared = any("overload" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if is_public and not declared and (forgotten := names - named):
+            self.found.append((".".join([*self.path, node.name]), forgotten))
+        self.visit_ClassDef(node)
+
+
+def forgotten():
+    for file in sorted(PACKAGE.rglob("*.py")):
+        visitor = _Forgotten()
+        visitor.visit(ast.parse(file.read_text()))
+        for function, names in visitor.found:
+            yield f"{file.relative_to(PACKAGE).as_posix()}:{function}", names
+
+
+def test_every_parameter_is_read_or_there_is_a_reason():
+    left = []
+    for function, names in forgotten():
+        allowed = {name for row, (known, _) in ALLOWED.items() if fnmatch.fnmatch(function, row) for name in known.split()}
+        left += [f"{function}: {name}" for name in sorted(names - allowed)]
+    assert not left
+
+
+def test_every_reason_has_its_parameter():
+    found = list(forgotten())
+    stale = [
+        f"{row}: {name}"
+        for row, (known, _) in ALLOWED.items()
+        for name in known.split()
+        if not any(fnmatch.fnmatch(function, row) and name in names for function, names in found)
+    ]
+    assert not stale
+
+
+@pytest.mark.parametrize("name", _config.OPTIONS)
+def test_every_option_has_a_reader_or_says_why_not(name):
+    row = _config.OPTIONS[name]
+    assert sum(map(bool, (row.reader, row.holds, row.ignored))) == 1
+    if row.reader:
+        assert f"options.{name}" in (PACKAGE / row.reader).read_text()
+
+
+@pytest.fixture
+def nothing_told(monkeypatch):
+    monkeypatch.setattr(no_effect, "_told", set())
+
+
+X = np.ones((2, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda: F.topk(Tensor(X), 2, no_sort=True), "topk: no_sort"),
+        (lambda: Tensor(X, no_cache=True), "no_cache"),
+        (lambda: DTRConfig(eviction_threshold=1, recomp_time_factor=2), "recomp_time_factor"),
+        (lambda: F.debug_param.set_execution_strategy("PROFILE"), "PROFILE"),
+        (lambda: mge.device.set_prealloc_config(alignment=128), "alignment"),
+        (lambda: setattr(trace(abs), "check_external", False), "check_external"),
+        (lambda: _config.set_option("enable_drop", 1), "enable_drop"),
+        (lambda: setattr(mge.config, "benchmark_kernel", True), "benchmark_kernel"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_has_no_effect_says_so_once(use, words, nothing_told):
+    options, strategy = dict(vars(_config.options)), F.debug_param.get_execution_strategy()
+    try:
+        with pytest.warns(UserWarning, match=f"{words}.* has no effect here"):
+            use()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            use()
+    finally:
+        vars(_config.options).update(options)
+        F.debug_param._strategy = strategy
+
+
+def test_values_that_are_usual_warn_of_nothing(nothing_told):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mge.config.async_level = 0
+        mge.config.async_level = 2
+        with mge.config._override(deterministic_kernel=True, compute_mode="float32"):
+            F.topk(Tensor(X), 2)
+        F.debug_param.set_execution_strategy("HEURISTIC_REPRODUCIBLE")
+        mge.device.set_prealloc_config(alignment=32)
+
+
+def test_copies_of_a_tensors_value_are_made_as_asked():
+    x = Tensor(X)
+    assert np.array_equal(x.__array__(copy=True), X) and x.__array__("float64").dtype == np.float64
+    with pytest.raises(ValueError, match="without a copy"):
+        x.__array__("float64", copy=False)
+    with pytest.raises(BufferError, match="host"):
+        x.__dlpack__(dl_device=(2, 0))
+    assert np.array_equal(np.from_dlpack(x), X)
+
+
+def test_senseless_values_are_refused():
+    with pytest.raises(ValueError, match="compute_mode 'half'"):
+        F.matmul(Tensor(X), Tensor(X.T), compute_mode="half")
+    with pytest.raises(ValueError, match="embed_dim 4"):
+        F.nn.multi_head_attention(Tensor(X[None]), Tensor(X[None]), Tensor(X[None]), 4, 1, 0.0, 0.0, Tensor([1.0]))
