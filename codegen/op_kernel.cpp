@@ -31,6 +31,10 @@ BoundKernel reduction_kernel(const OpCall& call, const Type& output) {
     const size_t kept = spec.extents.size();
     for (int axis = 0; axis < input.rank(); ++axis)
         if (reduced >> axis & 1u) add_axis(axis);
+    if (spec.extents.size() == kept) {  // over no axis: each element is a row
+        spec.extents.push_back(1);
+        spec.inputs[0].strides.push_back(0);
+    }
     spec.reduced = static_cast<int>(spec.extents.size() - kept);
     spec.outputs[0].strides.assign(spec.extents.size(), 0);
     int64_t step = 1;

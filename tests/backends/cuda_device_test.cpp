@@ -53,6 +53,12 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnother) {
     }
 }
 
+TEST_F(CudaDeviceTest, ASumOverNoAxisIsTheValue) {
+    const float number = 3;
+    const TensorRef x = tensor_from_host(gpu(), {.shape = {}}, &number);
+    EXPECT_EQ(values_of(build::op("reduce_sum", {x}, {std::vector<int64_t>{}, int64_t{0}}))[0], 3);
+}
+
 TEST_F(CudaDeviceTest, ValuesGoFromDeviceToDevice) {
     const TensorRef there = copied_to(build::mul(counted(gpu(0), 10), 2.0), gpu(1));
     EXPECT_EQ(&there->device(), &gpu(1));

@@ -99,7 +99,9 @@ struct FakeGpuCompiler : GpuCompiler {
         ++*compiled;
         return {.code = std::string(called)};
     }
-    std::string source(const KernelIR&, const LaunchShape&, CodeTarget) override { return "source"; }
+    std::string source(const KernelIR&, const LaunchShape&, CodeTarget) override {
+        return "source";
+    }
 };
 
 class GpuKernels : public testing::Test {
