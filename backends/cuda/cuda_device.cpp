@@ -74,7 +74,6 @@ void register_kernel(std::string_view op, Prepare prepare) {
 CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int stream)
     : gpu_(std::move(gpu)),
       services_(services),
-      card_(describe_card(gpu_->driver(), gpu_->ordinal())),
       name_(cat("gpu", gpu_->ordinal(), ":", stream)),
       stream_(*gpu_, name_),
       copy_stream_(*gpu_, name_),
@@ -100,15 +99,12 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
                                                       std::span<const Type> outputs) {
     if (const auto found = kernels().find(call.op.name); found != kernels().end())
         if (auto executable = found->second(*this, call, outputs)) return executable;
-    if (auto bound = codegen::kernel_of(call, outputs)) {
-        const auto code =
-            codegen::KernelService::instance().get({bound->kernel, target(), bound->launch});
-        return prepare_kernel(bound->kernel, {bound->launch}, code.get());
-    }
+    if (auto bound = codegen::kernel_of(call, outputs))
+        return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
     if (call.op.expand)
         if (auto executable = services_.expand(*this, call)) return executable;
     std::string why;
-    if (auto product = product_kernel(*gpu_, card_, call, outputs, &why)) return product;
+    if (auto product = product_kernel(*gpu_, call, outputs, &why)) return product;
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", types_of(call.inputs)),
                 .why = why,
                 .fix = "compute it on the CPU: x.to('cpu0')"},
@@ -118,7 +114,7 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
 std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
     const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
     const codegen::CompiledKernel* code) {
-    return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image || !code->fn);
+    return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image);
 }
 
 std::vector<std::unique_ptr<Device>> find_gpus(const Services& services, std::string* why_none) {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "backends/cuda/cuda_stream.h"
-#include "backends/cuda/products/card.h"
 #include "runtime/device.h"
 #include "runtime/page_source.h"
 
@@ -59,7 +58,6 @@ private:
 
     std::shared_ptr<Gpu> gpu_;
     Services services_;
-    CardDescription card_;
     std::string name_;
     CudaStream stream_, copy_stream_;
     std::unique_ptr<runtime::Allocator> allocator_;

@@ -1,6 +1,8 @@
 #include "backends/cuda/cuda_stream.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <utility>
 
 #include "backends/cuda/products/product.h"
@@ -30,10 +32,9 @@ constexpr size_t kTimesKept = size_t{1} << 16;
 Address at(const void* p) { return reinterpret_cast<Address>(p); }
 
 template <class... Numbers>
-std::vector<std::byte> bytes_of(Numbers... numbers) {
-    const uint64_t all[] = {static_cast<uint64_t>(numbers)...};
-    const auto* begin = reinterpret_cast<const std::byte*>(all);
-    return {begin, begin + sizeof all};
+std::array<std::byte, sizeof...(Numbers) * sizeof(uint64_t)> bytes_of(Numbers... numbers) {
+    return std::bit_cast<std::array<std::byte, sizeof...(Numbers) * sizeof(uint64_t)>>(
+        std::array{static_cast<uint64_t>(numbers)...});
 }
 
 // After these the context does no more work.
@@ -99,7 +100,8 @@ void CudaStream::refuse_dead() const {
     if (dead_) std::rethrow_exception(dead_);
 }
 
-void CudaStream::queue(const Piece& piece, const std::function<Result()>& queue) {
+template <class Queue>
+void CudaStream::queue(const Piece& piece, const Queue& queue) {
     refuse_dead();
     Work work = next;  // an op may queue several pieces
     next.fault = -1;
@@ -130,11 +132,10 @@ void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, cons
                         size_t bytes) {
     enter();
     const std::lock_guard lock(mutex_);
-    const auto* begin = static_cast<const std::byte*>(parameters);
     const Piece piece{.call = "cuLaunchKernel",
                       .function = kernel.function(),
                       .size = size,
-                      .arguments = {begin, begin + bytes}};
+                      .arguments = {static_cast<const std::byte*>(parameters), bytes}};
     queue(piece, [&] {
         void* extra[] = {kParameterBuffer, const_cast<void*>(parameters), kParameterBytes, &bytes,
                          kParameterEnd};
@@ -177,12 +178,10 @@ void CudaStream::run_library(const Product* product, std::span<const Address> in
     enter();
     const std::lock_guard lock(mutex_);
     if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
-    Piece piece{.call = "a library's call", .arguments = bytes_of(at(product), workspace)};
-    for (const std::span<const Address> list : {inputs, outputs}) {
-        const auto bytes = std::as_bytes(list);
-        piece.arguments.insert(piece.arguments.end(), bytes.begin(), bytes.end());
-    }
-    queue(piece, [&] {
+    std::vector<Address> arguments{at(product), workspace};
+    for (const std::span<const Address> list : {inputs, outputs})
+        arguments.insert(arguments.end(), list.begin(), list.end());
+    queue(Piece{.call = "a library's call", .arguments = std::as_bytes(std::span(arguments))}, [&] {
         queue_work(*libraries_);
         return Result{0};
     });

@@ -108,15 +108,15 @@ private:
         const char* call = nullptr;
         Function function = nullptr;
         LaunchSize size = {};
-        std::vector<std::byte> arguments = {};
-        bool operator==(const Piece&) const = default;
+        std::span<const std::byte> arguments = {};
     };
     class Graph;
 
     void enter() const;
     // With mutex_:
     // Queues by `queue`, which calls the driver; or leaves it to the graph that is being made.
-    void queue(const Piece& piece, const std::function<Result()>& queue);
+    template <class Queue>
+    void queue(const Piece& piece, const Queue& queue);
     Ticket note(Work work);
     Event event_at(Ticket ticket);
     void retire(Ticket ticket);

@@ -51,7 +51,6 @@ struct GraphUpdate {
     X(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, DeviceId)) \
     X(cuDeviceTotalMem_v2, total_memory, (size_t* bytes, DeviceId)) \
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
-    X(cuDevicePrimaryCtxRelease_v2, release_context, (DeviceId)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
     X(cuStreamCreate, create_stream, (StreamHandle*, unsigned flags)) \
     X(cuStreamDestroy_v2, destroy_stream, (StreamHandle)) \

@@ -12,8 +12,6 @@ using runtime::cat;
 using runtime::DeviceError;
 
 // Numbers of the driver's interface.
-constexpr int kClockKhz = 13, kMultiprocessors = 16, kMemoryClockKhz = 36, kBusBits = 37,
-              kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // options of cuModuleLoadDataEx
 constexpr int kMaxDynamicSharedBytes = 8;  // an attribute of functions
 constexpr uint32_t kSharedBytesForAll = 48 << 10;  // more must be asked for
@@ -65,23 +63,19 @@ LoadedKernel::~LoadedKernel() try {
 } catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
 
 Gpu::Gpu(const CudaDriver& driver, int ordinal)
-    : driver_(driver), ordinal_(ordinal), process_(getpid()) {
-    const Functions& call = driver.call();
-    driver.check(call.device(&device_, ordinal), "cuDeviceGet");
-    char name[256] = {};
-    driver.check(call.device_name(name, sizeof name, device_), "cuDeviceGetName");
-    name_ = name;
-    arch_ = 10 * attribute(kComputeCapabilityMajor) + attribute(kComputeCapabilityMinor);
-    constexpr double kFlopsPerClock = 256;  // f32 of a multiprocessor: 128 lanes that multiply-add
-    speeds_ = {.flops = kFlopsPerClock * attribute(kMultiprocessors) * attribute(kClockKhz) * 1e3,
-               .bytes = 2.0 * attribute(kMemoryClockKhz) * 1e3 * attribute(kBusBits) / 8,
-               .link_bytes = arch_ >= 90 ? kLinkBytesOfHopper : kLinkBytes};
+    : driver_(driver),
+      ordinal_(ordinal),
+      process_(getpid()),
+      description_(describe_card(driver, ordinal)) {
+    driver.check(driver.call().device(&device_, ordinal), "cuDeviceGet");
 }
 
-int Gpu::attribute(int number) const {
-    int value = 0;
-    driver_.check(driver_.call().device_attribute(&value, number, device_), "cuDeviceGetAttribute");
-    return value;
+runtime::Speeds Gpu::speeds() const {
+    constexpr double kFlopsPerClock = 256;  // f32 of a multiprocessor: 128 lanes that multiply-add
+    const CardDescription& card = description_;
+    return {.flops = kFlopsPerClock * card.multiprocessors * card.clock_khz * 1e3,
+            .bytes = 2.0 * card.memory_clock_khz * 1e3 * card.memory_bus_bits / 8,
+            .link_bytes = card.arch >= 90 ? kLinkBytesOfHopper : kLinkBytes};
 }
 
 void Gpu::make_current() const {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "backends/cuda/driver.h"
+#include "backends/cuda/products/card.h"
 #include "codegen/gpu_image.h"
 #include "runtime/device.h"
 
@@ -39,10 +40,13 @@ public:
 
     const CudaDriver& driver() const { return driver_; }
     int ordinal() const { return ordinal_; }
-    const std::string& name() const { return name_; }
+    const CardDescription& description() const { return description_; }
+    const std::string& name() const { return description_.name; }
     // 90 is sm_90. An emulated card takes PTX only.
-    runtime::CodeTarget target() const { return {arch_, driver_.emulation() != nullptr}; }
-    const runtime::Speeds& speeds() const { return speeds_; }
+    runtime::CodeTarget target() const {
+        return {description_.arch, driver_.emulation() != nullptr};
+    }
+    runtime::Speeds speeds() const;
     struct Memory {
         size_t free = 0, total = 0;
     };
@@ -64,17 +68,13 @@ public:
                                                     const std::string& entry);
 
 private:
-    int attribute(int number) const;
-
     const CudaDriver& driver_;
     int ordinal_, process_;
+    CardDescription description_;
     DeviceId device_ = 0;
     // The primary one, made at the first use; never released: the process ends with it.
     mutable std::mutex context_mutex_;
     mutable Context context_ = nullptr;
-    std::string name_;
-    int arch_ = 0;
-    runtime::Speeds speeds_;
     std::mutex mutex_;
     std::unordered_map<const codegen::GpuImage*, std::weak_ptr<const LoadedKernel>> images_;
     std::unordered_map<std::string, std::shared_ptr<const LoadedKernel>> sources_;

@@ -74,11 +74,10 @@ private:
 
 }  // namespace
 
-std::shared_ptr<const Executable> product_kernel(Gpu& gpu, const CardDescription& card,
-                                                 const runtime::OpCall& call,
+std::shared_ptr<const Executable> product_kernel(Gpu& gpu, const runtime::OpCall& call,
                                                  std::span<const runtime::Type> outputs,
                                                  std::string* why_not) {
-    auto product = make_product(call, outputs, card, {}, why_not);
+    auto product = make_product(call, outputs, gpu.description(), {}, why_not);
     if (gpu.driver().emulation())
         return std::make_shared<const HostProduct>(
             gpu, runtime::host_device().prepare(call, outputs),

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "backends/cuda/gpu.h"
-#include "backends/cuda/products/card.h"
 #include "runtime/device.h"
 
 namespace megjit::cuda {
@@ -12,8 +11,7 @@ namespace megjit::cuda {
 // Null, with the reason, where no library serves the op. On an emulated card the library plans, and
 // the host's kernels compute, between the kernels of the stream; there they also serve ops that
 // nothing else does.
-std::shared_ptr<const runtime::Executable> product_kernel(Gpu& gpu, const CardDescription& card,
-                                                          const runtime::OpCall& call,
+std::shared_ptr<const runtime::Executable> product_kernel(Gpu& gpu, const runtime::OpCall& call,
                                                           std::span<const runtime::Type> outputs,
                                                           std::string* why_not);
 

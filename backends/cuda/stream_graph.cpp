@@ -1,5 +1,6 @@
 #include "backends/cuda/stream_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/error.h"
@@ -49,6 +50,11 @@ void CudaStream::Graph::run(const std::function<void()>& queue) {
 
 // ---- what is queued
 
+bool CudaStream::Graph::equal(const Piece& a, const Piece& b) {
+    return a.call == b.call && a.function == b.function && a.size == b.size &&
+           std::ranges::equal(a.arguments, b.arguments);
+}
+
 int CudaStream::Graph::known_fault() const {
     return is_compared_ && is_same_ && next_ < items_.size() ? items_[next_].work.fault : -1;
 }
@@ -57,14 +63,17 @@ void CudaStream::Graph::add(const Piece& piece, Work work, const std::function<R
     if (is_compared_) {
         Item* known = is_same_ && next_ < items_.size() ? &items_[next_] : nullptr;
         const bool is_kernel = known && known->piece.function && piece.function;
-        is_same_ = known && (known->piece == piece || is_kernel) && known->work.fault == work.fault;
+        const bool is_equal = known && equal(known->piece, piece);
+        is_same_ = known && (is_equal || is_kernel) && known->work.fault == work.fault;
         if (!is_same_) {
             if (work.fault >= 0 && !(known && known->work.fault == work.fault))
                 stream_.free_faults_.push_back(work.fault);
             return;
         }
-        if (known->piece != piece) set_kernel(nodes_[next_], piece);
-        known->piece = piece;
+        if (!is_equal) {
+            set_kernel(nodes_[next_], piece);
+            known->take(piece);
+        }
         ++next_;
         return;
     }
@@ -78,11 +87,11 @@ void CudaStream::Graph::add(const Piece& piece, Work work, const std::function<R
                  "cuStreamGetCaptureInfo");
     captured_.push_back(count == 1 ? *last : nullptr);
     work.is_of_graph = true;
-    items_.push_back({piece, std::move(work)});
+    items_.emplace_back(piece, std::move(work));
 }
 
 void CudaStream::Graph::set_kernel(GraphNode node, const Piece& piece) {
-    std::vector<std::byte> arguments = piece.arguments;
+    std::vector<std::byte> arguments(piece.arguments.begin(), piece.arguments.end());
     size_t bytes = arguments.size();
     void* extra[] = {kParameterBuffer, arguments.data(), kParameterBytes, &bytes, kParameterEnd};
     KernelNode parameters{.function = piece.function, .extra = extra};

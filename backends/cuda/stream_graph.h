@@ -22,9 +22,17 @@ public:
 
 private:
     struct Item {
+        Item(const Piece& from, Work of) : work(std::move(of)) { take(from); }
+        void take(const Piece& from) {
+            arguments.assign(from.arguments.begin(), from.arguments.end());
+            piece = from;
+            piece.arguments = arguments;
+        }
+        std::vector<std::byte> arguments;  // in which piece.arguments lie
         Piece piece;
         Work work;
     };
+    static bool equal(const Piece& a, const Piece& b);
     bool compare(const std::function<void()>& queue);
     void capture(const std::function<void()>& queue);
     void instantiate(GraphHandle graph, std::vector<GraphNode> nodes);
