@@ -119,6 +119,13 @@ bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int 
            kernel.levels()[kernel.results[static_cast<size_t>(out)]].pass + 1 == kernel.passes();
 }
 
+bool may_lie_on(const KernelIR& kernel, std::span<const LaunchShape> launches, int out, int in) {
+    const int inputs = static_cast<int>(memory_inputs(kernel)),
+              outputs = static_cast<int>(kernel.outputs.size()), launch = out / outputs;
+    return in / inputs == launch &&
+           may_lie_on(kernel, launches[static_cast<size_t>(launch)], out % outputs, in % inputs);
+}
+
 BoundKernel bind(KernelSpec spec) {
     Walk walk{.extents = spec.extents,
               .kept = spec.extents.size() - static_cast<size_t>(spec.reduced),

@@ -22,17 +22,6 @@ void append(void* to, const char* data, size_t bytes) {
 
 }  // namespace
 
-fs::path plugin_path(std::string_view file) {
-    fs::path folder = runtime::debug().plugin_dir;
-    if (folder.empty()) {
-        Dl_info self{};
-        static const char anchor = 0;
-        if (dladdr(&anchor, &self) && self.dli_fname)
-            folder = fs::path(self.dli_fname).parent_path();
-    }
-    return folder / file;
-}
-
 struct PluginCompiler::Library {
     void* handle = nullptr;
     Answer compile = nullptr, source = nullptr;

@@ -11,10 +11,6 @@
 
 namespace megjit::codegen {
 
-// Of a library that is installed with us: in MEGJIT_PLUGIN_DIR when that is set, else beside the
-// library that holds this code.
-std::filesystem::path plugin_path(std::string_view file);
-
 // Receives the whole result, or the text of what went wrong, in one call.
 using PluginSink = void (*)(void* to, const char* data, size_t bytes);
 

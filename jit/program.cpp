@@ -34,6 +34,8 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
     layout_ = lay_out(prepared_, buffers);
     if (!device_.stream().stops_at_failure()) find_waits();
     if (is_profiled_) start_profile();
+    is_whole_ = !is_profiled_ && !layout_.host_bytes &&
+                std::ranges::find(waits_for_checks_, true) == waits_for_checks_.end();
 }
 
 Program::~Program() {
@@ -289,9 +291,7 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     take_inputs(call);
     take_results(call);
     patch(call);
-    const bool is_whole = !is_profiled_ && !layout_.host_bytes &&
-                          std::ranges::find(waits_for_checks_, true) == waits_for_checks_.end();
-    if (is_whole) device_.stream().repeat(kept_, [this] { enqueue_steps(); });
+    if (is_whole_) device_.stream().repeat(kept_, [this] { enqueue_steps(); });
     else enqueue_steps();
     if (is_profiled_) note_times();
     // What lies on an input keeps the old value if the run fails, and is not lost then.

@@ -82,6 +82,7 @@ private:
     // By step: it overwrites what the caller keeps if the run fails, and what was queued before may
     // fail.
     std::vector<bool> waits_for_checks_;
+    bool is_whole_ = false;  // it runs as one: on one stream, without a wait or a look at the clock
     std::unique_ptr<runtime::Stream::Kept> kept_;
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     void* arena_ = nullptr;

@@ -9,6 +9,7 @@
 
 #include "runtime/debug.h"
 #include "runtime/error.h"
+#include "runtime/plugin_path.h"
 
 namespace megjit::runtime {
 namespace {
@@ -122,14 +123,6 @@ const Entry& entry(Library library) {
     return table[static_cast<size_t>(library)];
 }
 
-// The folder that holds the package megengine, and packages of others.
-fs::path site_packages() {
-    Dl_info self{};
-    static const char anchor = 0;
-    if (!dladdr(&anchor, &self) || !self.dli_fname) return {};
-    return fs::path(self.dli_fname).parent_path().parent_path();
-}
-
 std::vector<fs::path> toolkits() {
     std::vector<fs::path> found;
     std::error_code ignored;
@@ -179,7 +172,9 @@ std::vector<fs::path> candidates_of(Library library) {
     const Entry& known = entry(library);
     if (known.variable)
         if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
-    const fs::path packages = site_packages();
+    if (library == Library::driver && debug().emulated_gpus > 0)
+        return {plugin_path("libmegjit_card.so")};
+    const fs::path packages = package_folder().parent_path();  // ours and others
     std::vector<fs::path> paths;
     for (const std::string& file : known.files) {
         paths.emplace_back(file);

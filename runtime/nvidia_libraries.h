@@ -35,7 +35,8 @@ private:
 };
 
 // The library's own variable (runtime/debug.h) alone, where that is set. Else what the loader
-// finds, the wheels beside our package, and the toolkits under /usr/local; newest first.
+// finds, the wheels beside our package, and the toolkits under /usr/local; newest first. The driver
+// of emulated GPUs is the one that is installed with us.
 std::vector<std::filesystem::path> candidates_of(NvidiaLibrary library);
 
 // The first candidate that opens, and is new enough.
@@ -43,5 +44,17 @@ FoundLibrary open_library(NvidiaLibrary library, std::span<const std::filesystem
 
 // The same, for this process: opened at the first call, as its variable says then.
 const FoundLibrary& find_library(NvidiaLibrary library);
+
+// What was made of the library, once for this process. Null, with the reason, where there is none.
+template <class Made>
+const Made* made_of(NvidiaLibrary library, std::string* why_not) {
+    const FoundLibrary& found = find_library(library);
+    if (!found) {
+        *why_not = found.why_not;
+        return nullptr;
+    }
+    static const Made made(found);
+    return &made;
+}
 
 }  // namespace megjit::runtime

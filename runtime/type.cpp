@@ -116,6 +116,12 @@ std::string to_string(const Type& type) {
                type.layout == Layout::row_major ? "" : "@" + to_string(type.layout));
 }
 
+std::string to_string(std::span<const Type> types) {
+    std::string text;
+    for (const Type& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
+    return text;
+}
+
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
     const Shape &longer = a.rank() >= b.rank() ? a : b, &shorter = a.rank() >= b.rank() ? b : a;
     Shape result = longer;

@@ -69,6 +69,7 @@ struct Type {
 
 std::string to_string(const Shape& shape);  // "[8, 64]"
 std::string to_string(const Type& type);  // "f32[8, 64]"
+std::string to_string(std::span<const Type> types);  // "f32[8, 64], i32[8]"
 
 // NumPy's rule: trailing axes must be equal or 1. nullopt when the shapes do not go together.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);

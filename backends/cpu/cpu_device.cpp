@@ -107,11 +107,7 @@ public:
     }
 
     bool may_alias(int out, int in) const override {
-        const size_t outputs = kernel_.outputs.size(), launch = static_cast<size_t>(out) / outputs;
-        return static_cast<size_t>(in) / inputs_ == launch &&
-               codegen::may_lie_on(kernel_, launches_[launch],
-                                   static_cast<int>(static_cast<size_t>(out) % outputs),
-                                   static_cast<int>(static_cast<size_t>(in) % inputs_));
+        return codegen::may_lie_on(kernel_, launches_, out, in);
     }
 
 private:
@@ -161,12 +157,6 @@ private:
     std::vector<std::shared_ptr<const Executable>> launches_;
 };
 
-std::string types_of(std::span<const Type> types) {
-    std::string text;
-    for (const Type& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
-    return text;
-}
-
 }  // namespace
 
 void register_kernel(std::string_view op, Prepare prepare) {
@@ -203,7 +193,7 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
     }
     if (const auto found = kernels().find(call.op.name); found != kernels().end())
         if (auto executable = found->second(call, outputs)) return executable;
-    user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", types_of(call.inputs)),
+    user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", to_string(call.inputs)),
                 .fix = "cast the inputs to float32"},
                ErrorKind::type);
 }

@@ -13,6 +13,7 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "runtime/device.h"
+#include "runtime/function_executable.h"
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 
@@ -98,39 +99,14 @@ auto with_bytes(size_t bytes, Fn&& fn) {
 
 // --- executables ----------------------------------------------------------------------------
 
-// An Executable from a function (inputs, outputs, workspace). `aliases`: output 0 may lie on input
-// 0. `parts`: by input.
-template <class Run>
-class FunctionExecutable final : public runtime::Executable {
-public:
-    FunctionExecutable(Run run, size_t workspace, bool aliases, std::vector<Part> parts)
-        : run_(std::move(run)),
-          workspace_(workspace),
-          aliases_(aliases),
-          parts_(std::move(parts)) {}
-    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
-                 void* workspace) const override {
-        run_(inputs, outputs, workspace);
-    }
-    size_t workspace_bytes() const override { return workspace_; }
-    bool may_alias(int out, int in) const override { return aliases_ && out == 0 && in == 0; }
-    std::optional<Part> part(int in) const override {
-        if (static_cast<size_t>(in) >= parts_.size()) return {};
-        return parts_[static_cast<size_t>(in)];
-    }
-
-private:
-    Run run_;
-    size_t workspace_ = 0;
-    bool aliases_ = false;
-    std::vector<Part> parts_;
-};
-
+// From a function (inputs, outputs, workspace); the rest as runtime::function_executable has it.
 template <class Run>
 Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
                     std::vector<runtime::Executable::Part> parts = {}) {
-    return std::make_shared<const FunctionExecutable<Run>>(std::move(run), workspace, aliases,
-                                                           std::move(parts));
+    return runtime::function_executable(
+        [run = std::move(run)](runtime::Stream&, void* const* inputs, void* const* outputs,
+                               void* scratch) { run(inputs, outputs, scratch); },
+        workspace, aliases, std::move(parts));
 }
 
 // --- copies ---------------------------------------------------------------------------------

@@ -59,12 +59,6 @@ private:
     std::vector<CudaStream*> streams_;
 };
 
-std::string types_of(std::span<const Type> types) {
-    std::string text;
-    for (const Type& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
-    return text;
-}
-
 }  // namespace
 
 void register_kernel(std::string_view op, Prepare prepare) {
@@ -105,7 +99,7 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
         if (auto executable = services_.expand(*this, call)) return executable;
     std::string why;
     if (auto product = product_kernel(*gpu_, call, outputs, &why)) return product;
-    user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", types_of(call.inputs)),
+    user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", to_string(call.inputs)),
                 .why = why,
                 .fix = "compute it on the CPU: x.to('cpu0')"},
                ErrorKind::type);
@@ -117,17 +111,16 @@ std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
     return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image);
 }
 
-std::vector<std::unique_ptr<Device>> find_gpus(const Services& services, std::string* why_none) {
-    std::vector<std::unique_ptr<Device>> devices;
-    try {
-        static const auto* driver = new CudaDriver;  // never closed
-        for (int i = 0; i < driver->device_count(); ++i)
-            devices.push_back(
-                std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
-    } catch (const DeviceError& error) {
-        if (why_none) *why_none = error.what();
-    }
-    return devices;
+void discover_gpus(const Services& services) {
+    discover_later([services] {
+        try {
+            static const auto* driver = new CudaDriver;  // never closed
+            for (int i = 0; i < driver->device_count(); ++i)
+                register_device(
+                    std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, i), services));
+        } catch (const DeviceError& error) { return std::string(error.what()); }
+        return std::string();
+    });
 }
 
 }  // namespace megjit::cuda

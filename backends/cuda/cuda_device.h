@@ -63,8 +63,8 @@ private:
     std::unique_ptr<runtime::Allocator> allocator_;
 };
 
-// One device for each GPU that the driver shows; `why_none` says why there is none.
-std::vector<std::unique_ptr<runtime::Device>> find_gpus(const Services& services,
-                                                        std::string* why_none = nullptr);
+// Registers one device for each GPU that the driver shows, when somebody first asks for anything
+// but the host.
+void discover_gpus(const Services& services);
 
 }  // namespace megjit::cuda

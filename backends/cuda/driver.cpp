@@ -2,44 +2,26 @@
 
 #include <dlfcn.h>
 
-#include "codegen/plugin_compiler.h"
-#include "runtime/debug.h"
 #include "runtime/error.h"
+#include "runtime/nvidia_libraries.h"
 
 namespace megjit::cuda {
-namespace {
 
 using runtime::cat;
 using runtime::DeviceError;
 
-std::filesystem::path default_library() {
-    const runtime::Debug& debug = runtime::debug();
-    if (!debug.cuda_driver.empty()) return debug.cuda_driver;
-    return debug.emulated_gpus > 0 ? codegen::plugin_path("libmegjit_card.so") : "libcuda.so.1";
-}
-
-}  // namespace
-
-CudaDriver::CudaDriver() : CudaDriver(default_library()) {}
-
-CudaDriver::CudaDriver(const std::filesystem::path& library) {
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed
-    if (!handle) throw DeviceError(cat("there is no CUDA driver: ", dlerror()));
-    const auto symbol = [&]<class Fn>(const char* name, Fn& fn) {
-        fn = reinterpret_cast<Fn>(dlsym(handle, name));
-        if (!fn)
-            throw DeviceError(
-                cat("the CUDA driver ", library.string(), " lacks ", name, ": it is too old"));
-    };
-#define MEGJIT_X(name, ours, parameters) symbol(#name, functions_.ours);
+CudaDriver::CudaDriver() {
+    const runtime::FoundLibrary& found = runtime::find_library(runtime::NvidiaLibrary::driver);
+    if (!found) throw DeviceError(cat("there is no CUDA driver: ", found.why_not));
+#define MEGJIT_X(symbol, name, parameters) found.function(#symbol, functions_.name);
     MEGJIT_CUDA_FUNCTIONS(MEGJIT_X)
 #undef MEGJIT_X
-    emulation_.host_pointer = reinterpret_cast<decltype(emulation_.host_pointer)>(
-        dlsym(handle, "megjit_card_host_pointer"));
-    emulation_.last_fault =
-        reinterpret_cast<decltype(emulation_.last_fault)>(dlsym(handle, "megjit_card_last_fault"));
-    emulation_.spend =
-        reinterpret_cast<decltype(emulation_.spend)>(dlsym(handle, "megjit_card_spend"));
+    const auto of_the_card = [&]<class Fn>(const char* name, Fn& fn) {
+        fn = reinterpret_cast<Fn>(dlsym(found.handle, name));
+    };
+    of_the_card("megjit_card_host_pointer", emulation_.host_pointer);
+    of_the_card("megjit_card_last_fault", emulation_.last_fault);
+    of_the_card("megjit_card_spend", emulation_.spend);
     check(functions_.init(0), "cuInit");
     check(functions_.version(&version_), "cuDriverGetVersion");
     check(functions_.device_count(&device_count_), "cuDeviceGetCount");

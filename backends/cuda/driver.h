@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 
 namespace megjit::cuda {
 
@@ -100,10 +99,8 @@ struct Functions {
 // The driver, opened and initialised.
 class CudaDriver {
 public:
-    // MEGJIT_CUDA_DRIVER when that is set, else libcuda.so.1. DeviceError in plain words when there
-    // is no driver, or no GPU.
+    // DeviceError in plain words when there is no driver (runtime/nvidia_libraries.h), or no GPU.
     CudaDriver();
-    explicit CudaDriver(const std::filesystem::path& library);
 
     const Functions& call() const { return functions_; }
     // Of backends/card, a driver that executes on the host: where it finds what lies at an address

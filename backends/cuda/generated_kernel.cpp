@@ -37,13 +37,7 @@ public:
                             outputs + i * kernel_.outputs.size());
     }
 
-    bool may_alias(int out, int in) const override {
-        const size_t outputs = kernel_.outputs.size(), launch = static_cast<size_t>(out) / outputs;
-        return static_cast<size_t>(in) / inputs_ == launch &&
-               may_lie_on(kernel_, shapes_[launch],
-                          static_cast<int>(static_cast<size_t>(out) % outputs),
-                          static_cast<int>(static_cast<size_t>(in) % inputs_));
-    }
+    bool may_alias(int out, int in) const override { return may_lie_on(kernel_, shapes_, out, in); }
 
 private:
     Launch launch_of(Gpu& gpu, const LaunchShape& shape) const {

@@ -2,14 +2,15 @@
 
 #include "backends/halide/abi.h"
 #include "codegen/object_loader.h"
+#include "runtime/plugin_path.h"
 
 namespace megjit::halide_backend {
 
 namespace fs = std::filesystem;
 
-HalideCompiler::HalideCompiler() : HalideCompiler(codegen::plugin_path("libmegjit_halide.so")) {
+HalideCompiler::HalideCompiler() : HalideCompiler(runtime::plugin_path("libmegjit_halide.so")) {
     library_ =
-        codegen::plugin_path("../halide/lib64/libHalide.so");  // the Python package, beside ours
+        runtime::plugin_path("../halide/lib64/libHalide.so");  // the Python package, beside ours
 }
 HalideCompiler::HalideCompiler(fs::path plugin)
     : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi) {}

@@ -2,6 +2,7 @@
 
 #include "backends/mlir/abi.h"
 #include "runtime/error.h"
+#include "runtime/plugin_path.h"
 
 namespace megjit::mlir_backend {
 
@@ -16,7 +17,7 @@ void keep(void* to, const char* data, size_t bytes) {
 
 }  // namespace
 
-MlirCompiler::MlirCompiler() : MlirCompiler(codegen::plugin_path("libmegjit_mlir.so")) {}
+MlirCompiler::MlirCompiler() : MlirCompiler(runtime::plugin_path("libmegjit_mlir.so")) {}
 MlirCompiler::MlirCompiler(std::filesystem::path plugin)
     : PluginCompiler("MLIR", std::move(plugin), "megjit_mlir", kMegjitMlirAbi) {}
 

@@ -32,14 +32,8 @@ void register_devices() {
                         runtime::ErrorKind::runtime);
 #endif
 #ifdef MEGJIT_WITH_CUDA
-    runtime::discover_later([] {
-        std::string why_none;
-        for (auto& gpu : cuda::find_gpus(
-                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program},
-                 &why_none))
-            runtime::register_device(std::move(gpu));
-        return why_none;
-    });
+    cuda::discover_gpus(
+        {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});
 #endif
 }
 

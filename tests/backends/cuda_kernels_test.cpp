@@ -1,11 +1,9 @@
 // On a GPU, or an emulated one: kernels of every compiler, against the interpreter.
 #include <gtest/gtest.h>
 
-#include "backends/cuda/cuda_device.h"
-#include "backends/nvrtc/compiler.h"
-#include "memory/caching_allocator.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
+#include "tests/backends/cuda_testing.h"
 #include "tests/backends/gpu_cases.h"
 #ifdef MEGJIT_MLIR_PLUGIN
 #include "backends/mlir/gpu_compiler.h"
@@ -18,15 +16,11 @@ namespace megjit::cuda { namespace {
 
 using namespace codegen;
 
-class CudaKernels : public testing::Test {
+class CudaKernels : public CudaDeviceTest {
 protected:
-    void SetUp() override {
-        auto gpus = find_gpus({.make_allocator = &memory::make_caching_allocator, .expand = {}});
-        if (gpus.empty()) GTEST_SKIP() << "there is no CUDA driver with a GPU";
-        device_ = std::move(gpus[0]);
-        KernelService& service = KernelService::instance();
-        if (!service.backends(true).empty()) return;
-        service.add(std::make_unique<nvrtc::NvrtcCompiler>());
+    static void SetUpTestSuite() {
+        CudaDeviceTest::SetUpTestSuite();
+        [[maybe_unused]] KernelService& service = KernelService::instance();
 #ifdef MEGJIT_MLIR_PLUGIN
         service.add(std::make_unique<mlir_backend::MlirGpuCompiler>(MEGJIT_MLIR_PLUGIN));
 #endif
@@ -36,39 +30,37 @@ protected:
     }
 
     void* copy_of(const void* data, size_t bytes) {
-        void* there = device_->allocator().allocate(bytes);
-        device_->stream().upload(there, data, bytes);
+        void* there = gpu().allocator().allocate(bytes);
+        gpu().stream().upload(there, data, bytes);
         return there;
     }
 
     std::string fault_of(const GpuCase& test) {
         Case c = test.data;
-        const auto code = KernelService::instance().get({c.kernel, device_->target(), c.launch});
-        const auto kernel = device_->prepare_kernel(c.kernel, {c.launch}, code.get());
+        const auto code = KernelService::instance().get({c.kernel, gpu().target(), c.launch});
+        const auto kernel = gpu().prepare_kernel(c.kernel, {c.launch}, code.get());
         std::vector<void*> inputs, outputs;
         for (const auto& input : c.inputs) inputs.push_back(copy_of(input.data(), input.size()));
         const auto want = c.expected();
         for (const auto& output : want) outputs.push_back(copy_of(output.data(), output.size()));
         for (size_t k = 0; k < want.size(); ++k) {  // so that nothing right is there before
             const std::vector<char> zeros(want[k].size());
-            device_->stream().upload(outputs[k], zeros.data(), zeros.size());
+            gpu().stream().upload(outputs[k], zeros.data(), zeros.size());
         }
-        kernel->enqueue(device_->stream(), inputs.data(), outputs.data(), nullptr);
+        kernel->enqueue(gpu().stream(), inputs.data(), outputs.data(), nullptr);
         std::string fault;
         for (size_t k = 0; k < want.size() && fault.empty(); ++k) {
             std::vector<char> got(want[k].size());
-            device_->stream().download(got.data(), outputs[k], got.size());
-            device_->stream().synchronize();
+            gpu().stream().download(got.data(), outputs[k], got.size());
+            gpu().stream().synchronize();
             fault = test.fault_of(k, got, want[k]);
         }
         for (size_t k = 0; k < inputs.size(); ++k)
-            device_->allocator().release(inputs[k], c.inputs[k].size());
+            gpu().allocator().release(inputs[k], c.inputs[k].size());
         for (size_t k = 0; k < outputs.size(); ++k)
-            device_->allocator().release(outputs[k], want[k].size());
+            gpu().allocator().release(outputs[k], want[k].size());
         return fault;
     }
-
-    std::unique_ptr<runtime::Device> device_;
 };
 
 // Without a compiler, images that were made elsewhere are taken from the cache.

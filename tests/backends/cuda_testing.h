@@ -28,9 +28,9 @@ protected:
             register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
             codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
-            for (auto& found : find_gpus({.make_allocator = &memory::make_caching_allocator,
-                                          .expand = &jit::op_program}))
-                register_device(std::move(found));
+            discover_gpus(
+                {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});
+            discover_devices();
             return true;
         }();
         (void)once;

@@ -24,14 +24,8 @@ inline void start_backends() {
     runtime::register_all_ops();
     runtime::register_device(
         std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
-    runtime::discover_later([] {  // in the child that needs it
-        std::string why_none;
-        for (auto& gpu : cuda::find_gpus(
-                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program},
-                 &why_none))
-            runtime::register_device(std::move(gpu));
-        return why_none;
-    });
+    cuda::discover_gpus(
+        {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});
     codegen::KernelService& service = codegen::KernelService::instance();
     service.add(std::make_unique<nvrtc::NvrtcCompiler>());
 #ifdef MEGJIT_MLIR_PLUGIN

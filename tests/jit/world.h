@@ -23,9 +23,9 @@ protected:
             runtime::register_device(
                 std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
             codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
-            for (auto& gpu : cuda::find_gpus(
-                     {.make_allocator = &memory::make_caching_allocator, .expand = &op_program}))
-                runtime::register_device(std::move(gpu));
+            cuda::discover_gpus(
+                {.make_allocator = &memory::make_caching_allocator, .expand = &op_program});
+            runtime::discover_devices();
             return true;
         }();
         (void)once;

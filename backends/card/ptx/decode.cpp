@@ -10,6 +10,7 @@ const Operations& operations() {
     static const auto& all = *[] {
         auto* ops = new Operations;
         add_integer_operations(*ops);
+        add_bit_operations(*ops);
         add_float_operations(*ops);  // after the integers, which some of them fall back on
         add_compare_operations(*ops);
         add_convert_operations(*ops);

@@ -16,6 +16,7 @@ using Operations = std::unordered_map<std::string, Decode>;  // by the opcode's 
 
 // Each file of operations adds its own.
 void add_integer_operations(Operations&);
+void add_bit_operations(Operations&);
 void add_float_operations(Operations&);
 void add_half_operations(Operations&);
 void add_compare_operations(Operations&);

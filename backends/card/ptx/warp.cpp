@@ -84,6 +84,14 @@ void shuffle(Warp& w, const Inst& in) {
     each_lane(go, [&](int i) { to[i] = values[i]; });
     if (in.flags) set_predicate(w, in.target, valid, go);
 }
+// The predicate of "%d|%p", where there is one.
+bool decode_second(Decoder& d, const Operand& to, Inst& in) {
+    if (to.second.empty()) return false;
+    Operand second = to;
+    second.name = to.second;
+    in.target = d.dest_predicate(second);
+    return true;
+}
 void decode_shuffle(Decoder& d, const Statement& s, Inst& in) {
     if (!s.has("sync")) d.refuse("shfl without .sync is of cards before sm_70");
     in.run = &shuffle;
@@ -93,12 +101,7 @@ void decode_shuffle(Decoder& d, const Statement& s, Inst& in) {
                                                    : Shuffle::idx);
     const Operand& to = s.operands.at(0);
     in.d = d.dest(to, 4);
-    if (!to.second.empty()) {
-        Operand second = to;
-        second.name = to.second;
-        in.flags = 1;
-        in.target = d.dest_predicate(second);
-    }
+    in.flags = decode_second(d, to, in);
     in.a = d.source(s.operands.at(1), 4);
     in.b = d.source(s.operands.at(2), Type::u32);
     in.c = d.source(s.operands.at(3), Type::u32);
@@ -168,12 +171,7 @@ void decode_match(Decoder& d, const Statement& s, Inst& in) {
     in.mode = s.has("all");
     const Operand& to = s.operands.at(0);
     in.d = d.dest(to, 4);
-    if (!to.second.empty()) {
-        Operand second = to;
-        second.name = to.second;
-        in.flags = 1;
-        in.target = d.dest_predicate(second);
-    }
+    in.flags = decode_second(d, to, in);
     in.a = d.source(s.operands.at(1), type);
     in.e = d.source(s.operands.at(2), Type::u32);
 }
@@ -242,9 +240,7 @@ void add_warp_operations(Operations& ops) {
             });
         };
         in.d = d.dest(s.operands.at(0), 4);
-        Operand second = s.operands[0];
-        second.name = second.second;
-        in.target = d.dest_predicate(second);
+        if (!decode_second(d, s.operands[0], in)) d.refuse("elect names a predicate, too");
         in.e = d.source(s.operands.at(1), Type::u32);
     };
 }

@@ -12,6 +12,7 @@
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/source_kernel.h"
 #include "runtime/error.h"
+#include "runtime/function_executable.h"
 
 namespace megjit::cuda {
 
@@ -22,39 +23,17 @@ using runtime::Shape;
 using runtime::Type;
 using Prepared = std::shared_ptr<const runtime::Executable>;
 
-// An Executable from a function (stream, inputs, outputs, workspace). `aliases`: output 0 may lie
-// on input 0. `parts`: by input.
-template <class Run>
-class FunctionExecutable final : public runtime::Executable {
-public:
-    FunctionExecutable(Run run, size_t workspace, bool aliases, std::vector<Part> parts)
-        : run_(std::move(run)),
-          workspace_(workspace),
-          aliases_(aliases),
-          parts_(std::move(parts)) {}
-    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
-                 void* workspace) const override {
-        run_(dynamic_cast<CudaStream&>(stream), inputs, outputs, workspace);
-    }
-    size_t workspace_bytes() const override { return workspace_; }
-    bool may_alias(int out, int in) const override { return aliases_ && out == 0 && in == 0; }
-    std::optional<Part> part(int in) const override {
-        if (static_cast<size_t>(in) >= parts_.size()) return {};
-        return parts_[static_cast<size_t>(in)];
-    }
-
-private:
-    Run run_;
-    size_t workspace_ = 0;
-    bool aliases_ = false;
-    std::vector<Part> parts_;
-};
-
+// From a function (CudaStream, inputs, outputs, workspace); the rest as
+// runtime::function_executable has it.
 template <class Run>
 Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
                     std::vector<runtime::Executable::Part> parts = {}) {
-    return std::make_shared<const FunctionExecutable<Run>>(std::move(run), workspace, aliases,
-                                                           std::move(parts));
+    return runtime::function_executable(
+        [run = std::move(run)](runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                               void* scratch) {
+        run(dynamic_cast<CudaStream&>(stream), inputs, outputs, scratch);
+    },
+        workspace, aliases, std::move(parts));
 }
 // Of an op without elements.
 inline Prepared nothing_to_do() {

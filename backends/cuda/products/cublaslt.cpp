@@ -243,13 +243,7 @@ std::string key_of(const Library& library, const OpCall& call, const CardDescrip
 }  // namespace
 
 const Library* Library::find(std::string* why_not) {
-    const runtime::FoundLibrary& found = runtime::find_library(runtime::NvidiaLibrary::cublaslt);
-    if (!found) {
-        *why_not = found.why_not;
-        return nullptr;
-    }
-    static const Library library(found);
-    return &library;
+    return runtime::made_of<Library>(runtime::NvidiaLibrary::cublaslt, why_not);
 }
 
 Library::Library(const runtime::FoundLibrary& found) : found_(found) {

@@ -10,13 +10,7 @@ using runtime::cat;
 using runtime::DeviceError;
 
 const Library* Library::find(std::string* why_not) {
-    const runtime::FoundLibrary& found = runtime::find_library(runtime::NvidiaLibrary::cudnn);
-    if (!found) {
-        *why_not = found.why_not;
-        return nullptr;
-    }
-    static const Library library(found);
-    return &library;
+    return runtime::made_of<Library>(runtime::NvidiaLibrary::cudnn, why_not);
 }
 
 Library::Library(const runtime::FoundLibrary& found) : found_(found) {
