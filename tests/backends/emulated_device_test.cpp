@@ -14,7 +14,7 @@ namespace megjit::emulated { namespace {
 
 using namespace runtime;
 
-class EmulatedDeviceTest : public testing::Test {
+class EmulatedDeviceTest : public ::testing::Test {
 protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
@@ -147,7 +147,7 @@ TEST_F(EmulatedDeviceTest, AChildOfAForkIsToldThatItCannotUseIt) {
             } catch (const DeviceError&) { _exit(7); }
             _exit(0);
         },
-        testing::ExitedWithCode(7), "");
+        ::testing::ExitedWithCode(7), "");
 }
 
 }}  // namespace megjit::emulated
