@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 
@@ -25,11 +26,13 @@ struct FakeCompiler : KernelCompiler {
     int* compiled;
     std::string fails = "";  // what compile throws
     std::chrono::milliseconds takes{0};  // to compile
+    std::function<bool()> until = [] { return true; };  // it has not ended before
     explicit FakeCompiler(int* compiled) : compiled(compiled) {}
     std::string_view name() const override { return "MLIR"; }
     std::string version_key() const override { return "1"; }
     std::string compile(const KernelIR& kernel) override {
-        std::this_thread::sleep_for(takes);
+        do std::this_thread::sleep_for(takes);
+        while (!until());
         if (!fails.empty()) throw runtime::DeviceError(fails);
         ++*compiled;
         return "object of " + print(kernel);
@@ -219,7 +222,10 @@ TEST_F(ServiceTest, AFailureIsToldOnceWithADumpThatReproducesIt) {
 }
 
 TEST_F(ServiceTest, StopsWithoutWaitingForWhatIsLeft) {
-    const auto service = this->service("", 30ms);
+    auto service = std::make_unique<KernelService>();
+    auto compiler = std::make_unique<FakeCompiler>(&compiled_);
+    compiler->until = [service = service.get()] { return service->is_stopped(); };
+    service->add(std::move(compiler));
     KernelRequests requests;
     for (int i = 0; i < 50; ++i) requests.push_back(service->request(kernel_that_adds(i + 1)));
     service->stop(1s);
