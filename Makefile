@@ -101,7 +101,7 @@ fuzz-files: build
 	cd build/fuzz && ./graph_file_fuzz -runs=$(FUZZ_FILES) -seed=$(FUZZ_SEED) -max_len=8192 -timeout=10 -rss_limit_mb=2048 corpus
 	cd build/fuzz && ../../$(PY) ../../tests/python/files/fuzzing.py --runs $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
-# The C++ tests under sanitizers; `make sanitize SANITIZERS=asan_ubsan` for two in one build.
+# The C++ tests under sanitizers. `make sanitize SANITIZERS=asan_ubsan`: two in one build, of the five programs that test what a host computes.
 SANITIZERS ?= asan ubsan tsan
 sanitize: setup-tests
 	for kind in $(SANITIZERS); do \

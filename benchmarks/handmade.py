@@ -1,13 +1,14 @@
 """Compiles the C files in c/ when they are needed; the kernels of limits and of fusion by hand."""
 
 import ctypes
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 # The flags of the hand-fused target; with `fast` the compiler may use its vector math library too.
-PLAIN = ["-O3", "-march=native"]
+PLAIN = ["-O3", "-march=" + os.environ.get("HANDMADE_ARCH", "native")]
 FAST = [*PLAIN, "-ffast-math", "-mprefer-vector-width=512"]
 
 

@@ -29,6 +29,27 @@ LONGEST_ANSWER = 900  # seconds until a worker counts as stuck
 DISTURBED = 0.05
 
 
+# One bound of the instruction set for ours and for the peers alike (`--isa`).
+BOUNDS = {
+    "avx2": {
+        "MEGJIT_ISA": "avx2",
+        "ATEN_CPU_CAPABILITY": "avx2",  # PyTorch's kernels and torch.compile's
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+        "HANDMADE_ARCH": "x86-64-v3",
+    },
+    "avx512": {
+        "MEGJIT_ISA": "avx512",
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+        "XLA_FLAGS": "--xla_cpu_max_isa=AVX512",
+        "HANDMADE_ARCH": "x86-64-v4",
+    },
+}
+
+
 class WorkerError(Exception):
     pass
 
@@ -36,12 +57,18 @@ class WorkerError(Exception):
 class Worker:
     """A process that holds one implementation of one case and answers one command at a time."""
 
-    def __init__(self, python: str, module: str, case: Case, implementation: str, cache: Path, log):
+    def __init__(self, python: str, module: str, case: Case, implementation: str, cache: Path, bounds: dict, log):
         environment = {
             **os.environ,
+            **bounds,
             "OMP_NUM_THREADS": "2",
             "MKL_NUM_THREADS": "2",
-            "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads=2",
+            "XLA_FLAGS": " ".join(
+                [
+                    "--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads=2",
+                    bounds.get("XLA_FLAGS", ""),
+                ]
+            ),
             "JAX_PLATFORMS": "cpu",
             "CUDA_VISIBLE_DEVICES": "",
             "MEGJIT_CACHE_DIR": str(cache / "megjit"),
@@ -172,7 +199,7 @@ class Harness:
         python = self.options.ours if name.startswith("megjit") else sys.executable
         cache = cache or self.warm_cache(name)
         cache.mkdir(parents=True, exist_ok=True)
-        return Worker(python, module, case, name, cache, self.log)
+        return Worker(python, module, case, name, cache, BOUNDS.get(self.options.isa, {}), self.log)
 
     def warm_cache(self, name: str) -> Path:
         return Path(self.folder.name) / "warm" / name
@@ -305,6 +332,7 @@ def about(options) -> dict:
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],
         "quick": options.quick,
+        "isa": options.isa or "the machine's",
         "versions": {**versions(sys.executable), **versions(options.ours)},
     }
 
@@ -315,6 +343,7 @@ def arguments():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cases that begin so")
     parser.add_argument("--implementations", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--list", action="store_true", help="print names and questions, and stop")
+    parser.add_argument("--isa", choices=BOUNDS, help="a bound of the instruction set, for all alike")
     parser.add_argument("--json", default="build/bench.json", help="where all numbers go")
     parser.add_argument("--log", default=None, help="where the workers' stderr goes")
     parser.add_argument("--ours", default=".venv/bin/python", help="the Python that has megengine")

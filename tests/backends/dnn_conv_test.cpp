@@ -11,10 +11,6 @@ struct ConvCase {
     Attrs attrs() const { return {stride, padding, dilation, groups}; }
 };
 
-int64_t at(const Ints& values, int axis) {
-    return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)];
-}
-
 // Everything as 3-d: missing axes in front of the spatial ones have extent 1.
 Values naive_conv(const Values& x, const Values& w, const ConvCase& c) {
     const int dims = c.x.rank() - 2;
@@ -93,7 +89,7 @@ TEST_P(ConvTest, AgreesWithPlainLoopsAndItsGradientsAreItsAdjoints) {
     }
 }
 
-const std::vector<ConvCase> kCases = {
+const std::vector<ConvCase> kConvCases = {
     {"plain3x3", {2, 16, 9, 9}, {32, 16, 3, 3}, {1}, {1}},
     {"odd_channels", {2, 3, 13, 11}, {5, 3, 3, 3}, {1}, {1}},
     {"stride2", {2, 16, 15, 14}, {16, 16, 3, 3}, {2}, {1}},
@@ -119,7 +115,7 @@ const std::vector<ConvCase> kCases = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Conv, ConvTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases),
+                         ::testing::Combine(::testing::ValuesIn(kConvCases),
                                             ::testing::Values(Layout::row_major,
                                                               Layout::channels_last)),
                          [](const auto& info) {

@@ -57,7 +57,7 @@ TEST_P(MatmulTest, AgreesWithPlainLoops) {
     expect_near(y, naive_matmul(x, w, ta, tb, y.type.shape), tolerance);
 }
 
-const std::vector<MatmulCase> kCases = {
+const std::vector<MatmulCase> kMatmulCases = {
     {"plain", {}, {}, 7, 5, 9},
     {"square", {}, {}, 64, 64, 64},
     {"row", {}, {}, 1, 33, 17},
@@ -76,7 +76,7 @@ const std::vector<MatmulCase> kCases = {
 
 INSTANTIATE_TEST_SUITE_P(
     Matmul, MatmulTest,
-    ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Bool(), ::testing::Bool(),
+    ::testing::Combine(::testing::ValuesIn(kMatmulCases), ::testing::Bool(), ::testing::Bool(),
                        ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::i32)),
     [](const auto& info) {
         return std::get<0>(info.param).name + (std::get<1>(info.param) ? "_ta" : "") +

@@ -12,10 +12,6 @@ struct PoolCase {
     Attrs attrs() const { return adaptive() ? Attrs{kernel} : Attrs{kernel, stride, padding}; }
 };
 
-int64_t at(const Ints& values, int axis) {
-    return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)];
-}
-
 // Calls visit(output index, input indices of its window) for every window, in row-major order.
 template <class Visit>
 Shape each_window(const PoolCase& c, const Visit& visit) {
@@ -114,7 +110,7 @@ TEST_P(PoolTest, AverageIsTheMeanAndItsGradientTheAdjoint) {
     }
 }
 
-const std::vector<PoolCase> kCases = {
+const std::vector<PoolCase> kPoolCases = {
     {"halves", {2, 3, 8, 8}, {2}, {2}, {0}},
     {"stem", {2, 17, 13, 11}, {3}, {2}, {1}},
     {"overlapping", {1, 5, 9, 40}, {3, 4}, {1}, {1, 2}},
@@ -130,7 +126,7 @@ const std::vector<PoolCase> kCases = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Pool, PoolTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases),
+                         ::testing::Combine(::testing::ValuesIn(kPoolCases),
                                             ::testing::Values(Layout::row_major,
                                                               Layout::channels_last)),
                          [](const auto& info) {

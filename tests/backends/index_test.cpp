@@ -156,7 +156,7 @@ TEST(Index, OneHotPutsAOneAtEachLabel) {
 
 // --- ops whose result has a shape that depends on values ------------------------------------
 
-runtime::TensorRef tensor(const Values& values) {
+runtime::TensorRef tensor_of(const Values& values) {
     const runtime::TensorRef t = runtime::empty_tensor(device(), values.type);
     for (int64_t i = 0; i < values.type.numel(); ++i)
         store_any(t->data(), values.type.dtype, i, values[i]);
@@ -172,7 +172,7 @@ runtime::Tensors compute(const char* op, const std::vector<Values>& inputs,
                          const Attrs& attrs = {}) {
     runtime::Tensors tensors;
     device();
-    for (const Values& input : inputs) tensors.push_back(tensor(input));
+    for (const Values& input : inputs) tensors.push_back(tensor_of(input));
     return runtime::compute(runtime::find_op(op), attrs, tensors);
 }
 

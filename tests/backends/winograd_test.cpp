@@ -28,11 +28,11 @@ Attrs attrs_of(const Problem& p) {
             int64_t{1}};
 }
 
-TensorRef random_tensor(const Shape& shape, unsigned seed) {
+TensorRef random_floats(const Shape& shape, unsigned seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     TensorRef tensor =
-        runtime::empty_tensor(testing::device(), {.dtype = DType::f32, .shape = shape});
+        runtime::empty_tensor(megjit::testing::device(), {.dtype = DType::f32, .shape = shape});
     for (int64_t i = 0; i < shape.numel(); ++i) tensor->as<float>()[i] = normal(random);
     return tensor;
 }
@@ -44,12 +44,12 @@ TensorRef in(Layout layout, const TensorRef& x) {
 class WinogradTest : public ::testing::TestWithParam<Problem> {
 protected:
     void SetUp() override {
-        testing::device();
+        megjit::testing::device();
         const Problem p = GetParam();
-        x_ = random_tensor({p.n, p.ic, p.h, p.w}, 1), w_ = random_tensor({p.oc, p.ic, 3, 3}, 2);
+        x_ = random_floats({p.n, p.ic, p.h, p.w}, 1), w_ = random_floats({p.oc, p.ic, 3, 3}, 2);
         const std::vector<Type> types{in(Layout::channels_last, x_)->type(), w_->type()};
         const OpCall call{runtime::find_op("conv"), attrs_, types};
-        packed_ = in(testing::device().packed_layout(call, infer(call), 1), w_);
+        packed_ = in(megjit::testing::device().packed_layout(call, infer(call), 1), w_);
         ASSERT_GT(packed_->type().bytes(), 2 * w_->type().bytes()) << "not packed for Winograd";
     }
     // In float64.
@@ -103,8 +103,8 @@ TEST_P(WinogradTest, IsTheConvolution) {
 
 TEST_P(WinogradTest, AddsAndRectifies) {
     const std::vector<double> want = expected();
-    const TensorRef plain = run(), bias = random_tensor({1, GetParam().oc, 1, 1}, 3),
-                    addend = random_tensor(plain->shape(), 4);
+    const TensorRef plain = run(), bias = random_floats({1, GetParam().oc, 1, 1}, 3),
+                    addend = random_floats(plain->shape(), 4);
     const TensorRef got = run({bias, addend}, "bias add relu");
     const int64_t spatial = plain->shape()[2] * plain->shape()[3];
     for (int64_t i = 0; i < plain->type().numel(); ++i) {

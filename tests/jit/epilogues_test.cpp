@@ -41,13 +41,13 @@ std::vector<TensorRef> inputs_of(const Graph& graph) {
     return inputs;
 }
 
-constexpr std::string_view kLinear =
+constexpr std::string_view kBiasedProduct =
     "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n%2: f32[3] = input 2\n"
     "%3: f32[4, 3] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n%4: f32[4, 3] = add %3 %2\nreturn %4\n";
 
 TEST_F(FuseEpilogues, ABiasBecomesAStepOfTheProduct) {
     EXPECT_EQ(
-        after(kLinear),
+        after(kBiasedProduct),
         "%0: f32[4, 8] = input 0\n%1: f32[8, 3] = input 1\n%2: f32[3] = input 2\n"
         "%3: f32[4, 3] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"bias\"}\nreturn %3\n");
 }
@@ -118,7 +118,7 @@ TEST_F(FuseEpilogues, Float16IsRoundedAsOftenAsBefore) {
 }
 
 TEST_F(FuseEpilogues, ReluIsLeftOutWhereResultsAreExact) {
-    const std::string relu = std::string(kLinear.substr(0, kLinear.find("return"))) +
+    const std::string relu = std::string(kBiasedProduct.substr(0, kBiasedProduct.find("return"))) +
                              "%5: f32[4, 3] = relu %4\nreturn %5\n";
     const auto text = [&](bool exact) {
         return print(run_pipeline(parse_graph(relu), {.opt_level = 3, .exact = exact}));

@@ -3,17 +3,12 @@
 #include <random>
 
 #include "jit/passes/passes.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
 using FuseReductions = World;
 
-size_t kernels_in(const Graph& graph) {
-    size_t count = 0;
-    for (const Node& node : graph.nodes()) count += node.kind == NodeKind::fused;
-    return count;
-}
 size_t ops_in(const Graph& graph) {
     size_t count = 0;
     for (const Node& node : graph.nodes())

@@ -19,10 +19,6 @@ std::string refusal(const std::function<void()>& edit) {
     } catch (const runtime::UserError& error) { return error.what(); }
 }
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
 // y = relu(x + w)
 struct Sum {
     Sum() {

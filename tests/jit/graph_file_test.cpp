@@ -48,10 +48,6 @@ std::string refusal(std::string_view bytes) {
     }
 }
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
 TEST_F(GraphFile, ReadingUndoesWriting) {
     const Model model = scaled();
     const Model again = from_bytes(to_bytes(model), "model.mge");

@@ -12,6 +12,12 @@ inline size_t count(const Graph& graph, std::string_view op) {
     return found;
 }
 
+inline size_t kernels_in(const Graph& graph) {
+    size_t found = 0;
+    for (const Node& node : graph.nodes()) found += node.kind == NodeKind::fused;
+    return found;
+}
+
 // By slot: small numbers of both signs, others for each slot.
 inline std::vector<TensorRef> inputs_for(const Graph& graph) {
     std::vector<TensorRef> inputs;

@@ -1,16 +1,9 @@
 #include "jit/passes/passes.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
 using JoinSlices = World;
-
-size_t count(const Graph& graph, std::string_view op) {
-    size_t found = 0;
-    for (const Node& node : graph.nodes())
-        found += node.kind == NodeKind::op && node.op->name == op;
-    return found;
-}
 
 // Rows 0, 1 and 2 of a [3, 2] tensor, in the order in which a tape adds them.
 constexpr std::string_view kRows =

@@ -2,7 +2,7 @@
 
 #include "codegen/expand_math.h"
 #include "jit/pipeline.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
@@ -20,12 +20,6 @@ std::string after(Graph (*pass)(const Graph&), std::string_view text) {
 }
 
 Graph simplify_and_drop(const Graph& graph) { return drop_dead(simplify(graph)); }
-
-size_t kernels_in(const Graph& graph) {
-    size_t count = 0;
-    for (const Node& node : graph.nodes()) count += node.kind == NodeKind::fused;
-    return count;
-}
 
 TEST_F(FoldConstants, ReplacesTheSumOfTwoConstants) {
     EXPECT_EQ(after([](const Graph& g) { return drop_dead(fold_constants(g)); },

@@ -44,4 +44,8 @@ inline std::vector<float> values_of(const TensorRef& tensor) {
     return {view.as<float>(), view.as<float>() + tensor->type().numel()};
 }
 
+inline bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
 }  // namespace megjit::jit

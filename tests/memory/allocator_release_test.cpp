@@ -11,7 +11,7 @@ namespace megjit::memory { namespace {
 
 using runtime::OutOfMemory;
 
-constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kMega = size_t{1} << 20;
 
 // Pages that nobody may touch, as on a GPU; what was given back must have been lent.
 class UntouchablePages final : public PageSource {
@@ -36,7 +36,7 @@ TEST(DeviceMemory, IsNeverTouched) {
     size_t mapped = 0;
     {
         CachingAllocator a(std::make_unique<UntouchablePages>(mapped));
-        for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, 3 * kMiB})
+        for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, 3 * kMega})
             a.release(a.allocate(bytes), bytes);
         a.trim();
         EXPECT_EQ(a.stats().in_use, 0);
@@ -49,13 +49,13 @@ TEST(Release, GivesBackTheHolesOfARegion) {
     size_t mapped = 0;
     CachingAllocator a(std::make_unique<UntouchablePages>(mapped));
     std::vector<void*> blocks;
-    for (int i = 0; i < 5; ++i) blocks.push_back(a.allocate(kMiB / 4));
-    a.release(blocks[1], kMiB / 4);
-    a.release(blocks[3], kMiB / 4);
+    for (int i = 0; i < 5; ++i) blocks.push_back(a.allocate(kMega / 4));
+    a.release(blocks[1], kMega / 4);
+    a.release(blocks[3], kMega / 4);
     a.trim();
-    EXPECT_EQ(mapped, 3 * kMiB / 4);
+    EXPECT_EQ(mapped, 3 * kMega / 4);
     EXPECT_EQ(a.stats().reserved, mapped);
-    for (const int i : {0, 2, 4}) a.release(blocks[i], kMiB / 4);
+    for (const int i : {0, 2, 4}) a.release(blocks[i], kMega / 4);
     a.trim();
     EXPECT_EQ(mapped, 0);
 }
@@ -63,15 +63,15 @@ TEST(Release, GivesBackTheHolesOfARegion) {
 // Before this, an allocation failed when the free bytes under the cap lay in several holes.
 TEST(Release, DefragmentsBeforeItFails) {
     CachingAllocator a;
-    a.set_cap(16 * kMiB);
+    a.set_cap(16 * kMega);
     std::vector<void*> blocks;
-    for (int i = 0; i < 16; ++i) blocks.push_back(a.allocate(kMiB));
-    for (int i = 0; i < 16; i += 2) a.release(blocks[i], kMiB);
-    void* const large = a.allocate(8 * kMiB);
-    EXPECT_LE(a.stats().peak_reserved, 16 * kMiB);
+    for (int i = 0; i < 16; ++i) blocks.push_back(a.allocate(kMega));
+    for (int i = 0; i < 16; i += 2) a.release(blocks[i], kMega);
+    void* const large = a.allocate(8 * kMega);
+    EXPECT_LE(a.stats().peak_reserved, 16 * kMega);
     EXPECT_THROW(a.allocate(1), OutOfMemory);
-    a.release(large, 8 * kMiB);
-    for (int i = 1; i < 16; i += 2) a.release(blocks[i], kMiB);
+    a.release(large, 8 * kMega);
+    for (int i = 1; i < 16; i += 2) a.release(blocks[i], kMega);
 }
 
 TEST(Release, RandomUseKeepsTheBooksInOrder) {
@@ -82,7 +82,7 @@ TEST(Release, RandomUseKeepsTheBooksInOrder) {
             std::mt19937 random(seed);
             std::map<void*, size_t> blocks;
             for (int i = 0; i < 2000; ++i) {
-                const size_t bytes = 1 + random() % (random() % 4 == 0 ? 3 * kMiB : 200'000);
+                const size_t bytes = 1 + random() % (random() % 4 == 0 ? 3 * kMega : 200'000);
                 if (random() % 2 == 0) {
                     EXPECT_TRUE(blocks.emplace(a.allocate(bytes), bytes).second) << "seed " << seed;
                 } else if (!blocks.empty()) {
@@ -102,14 +102,14 @@ TEST(Release, RandomUseKeepsTheBooksInOrder) {
 TEST(Growth, TakesNoMoreThanItMay) {
     size_t mapped = 0;
     CachingAllocator a(std::make_unique<UntouchablePages>(mapped));
-    a.set_growth({.least = 8 * kMiB, .overhead = 64 * kMiB, .factor = 2});
-    void* const first = a.allocate(kMiB);
-    EXPECT_EQ(mapped, 8 * kMiB);
+    a.set_growth({.least = 8 * kMega, .overhead = 64 * kMega, .factor = 2});
+    void* const first = a.allocate(kMega);
+    EXPECT_EQ(mapped, 8 * kMega);
     std::vector<void*> blocks;
-    while (mapped == 8 * kMiB) blocks.push_back(a.allocate(kMiB));
-    EXPECT_EQ(mapped, 24 * kMiB);
-    for (void* p : blocks) a.release(p, kMiB);
-    a.release(first, kMiB);
+    while (mapped == 8 * kMega) blocks.push_back(a.allocate(kMega));
+    EXPECT_EQ(mapped, 24 * kMega);
+    for (void* p : blocks) a.release(p, kMega);
+    a.release(first, kMega);
 }
 
 }}  // namespace megjit::memory

@@ -391,31 +391,48 @@ Prepared prepare_coordinates(const OpCall& call, std::span<const Type> outputs) 
 
 // --- one_hot --------------------------------------------------------------------------------
 
-template <class L>
-void check_labels(const L* label, int64_t n, int64_t classes) {
+using LabelAt = int64_t (*)(const void* labels, int64_t index);
+
+// Null for what is no label.
+LabelAt label_reader(DType dtype) {
+    return with_real(dtype, []<class L>(std::type_identity<L>) -> LabelAt {
+        if constexpr (!std::is_integral_v<L>) return nullptr;
+        else
+            return [](const void* labels, int64_t i) {
+                return static_cast<int64_t>(static_cast<const L*>(labels)[i]);
+            };
+    });
+}
+
+uint64_t bits_of_one(DType dtype) {
+    return with_any(dtype, []<class T>(std::type_identity<T>) {
+        const T one = narrow_to<T>(1.0f);
+        uint64_t bits = 0;
+        std::memcpy(&bits, &one, sizeof one);
+        return bits;
+    });
+}
+
+void check_labels(LabelAt label_at, const void* labels, int64_t n, int64_t classes) {
     for (int64_t i = 0; i < n; ++i)
-        if (static_cast<int64_t>(label[i]) < 0 || static_cast<int64_t>(label[i]) >= classes)
-            runtime::refuse_label(static_cast<int64_t>(label[i]), classes);
+        if (const int64_t label = label_at(labels, i); label < 0 || label >= classes)
+            runtime::refuse_label(label, classes);
 }
 
 Prepared prepare_one_hot(const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = call.inputs[0].numel(), classes = call.integer("num_classes");
-    return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) -> Prepared {
-        return with_real(call.inputs[0].dtype, [&]<class L>(std::type_identity<L>) -> Prepared {
-            if constexpr (!std::is_integral_v<L>) return {};
-            else
-                return executable([=](void* const* in, void* const* out, void*) {
-                    const L* label = static_cast<const L*>(in[0]);
-                    check_labels(label, n, classes);
-                    T* y = static_cast<T*>(out[0]);
-                    const T one = narrow_to<T>(1.0f);
-                    parallel_for(n, std::max<int64_t>(1, 65536 / classes), 1,
-                                 [=](int64_t lo, int64_t hi) {
-                        std::fill(y + lo * classes, y + hi * classes, T{});
-                        for (int64_t i = lo; i < hi; ++i)
-                            y[i * classes + static_cast<int64_t>(label[i])] = one;
-                    });
-                });
+    const LabelAt label_at = label_reader(call.inputs[0].dtype);
+    if (!label_at) return {};
+    return with_bytes(size_of(outputs[0].dtype), [&]<class T>(std::type_identity<T>) {
+        return executable([=, one = static_cast<T>(bits_of_one(outputs[0].dtype))](
+                              void* const* in, void* const* out, void*) {
+            check_labels(label_at, in[0], n, classes);
+            T* y = static_cast<T*>(out[0]);
+            parallel_for(n, std::max<int64_t>(1, 65536 / classes), 1,
+                         [=, labels = in[0]](int64_t lo, int64_t hi) {
+                std::fill(y + lo * classes, y + hi * classes, T{});
+                for (int64_t i = lo; i < hi; ++i) y[i * classes + label_at(labels, i)] = one;
+            });
         });
     });
 }

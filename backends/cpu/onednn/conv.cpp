@@ -173,13 +173,13 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     return prepare(call, Convolution(p), role);
 }
 
-Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem problem = runtime::conv_problem(call, outputs);
     const Type &x = problem.x, &w = problem.w, &y = problem.y;
     check_weights(call, Role::forward, w);
     if (y.numel() == 0) return make_zeros(outputs);
     if (dnn::is_winograd(w.layout) && takes_winograd(problem)) return prepare_winograd(problem);
-    if (!is_packed_for_groups(problem)) return dnn::unpacking(call, outputs, prepare_epilogue);
+    if (!is_packed_for_groups(problem)) return dnn::unpacking(call, outputs, prepare_conv_epilogue);
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0)
         return dnn::epilogue_after(make_zeros(outputs), problem.steps, result, 1);
@@ -199,7 +199,7 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
                                    bias);
 }
 
-Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
+Layout packed_conv_weights(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem problem = runtime::conv_problem(call, outputs);
     const Type& w = problem.w;
     if (w.dtype != runtime::DType::f32 || problem.x.numel() == 0 || w.numel() == 0 ||
@@ -216,10 +216,10 @@ Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
 
 void register_conv_kernels() {
     register_kernel("conv", prepare_conv<Role::forward>);
-    register_kernel("conv_epilogue", prepare_epilogue);
+    register_kernel("conv_epilogue", prepare_conv_epilogue);
     register_kernel("conv_backward_data", prepare_conv<Role::data>);
     register_kernel("conv_backward_filter", prepare_conv<Role::filter>);
-    for (const char* op : {"conv", "conv_epilogue"}) register_packing(op, packed_weights);
+    for (const char* op : {"conv", "conv_epilogue"}) register_packing(op, packed_conv_weights);
 }
 
 }  // namespace megjit::cpu

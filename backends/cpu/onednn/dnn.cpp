@@ -30,10 +30,7 @@ Prepared make_zeros(std::span<const Type> outputs) {
 namespace dnn {
 namespace {
 
-constexpr size_t kAlign = 64;
 constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias, an addend
-
-size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 void check(dnnl_status_t status, std::string_view op) {
     if (status == dnnl_success) return;

@@ -58,6 +58,9 @@ Prepared make_kernel(Run run, size_t workspace = 0) {
     return std::make_shared<const KernelExecutable<Run>>(std::move(run), workspace);
 }
 
+// Parts of a workspace begin on cache lines.
+inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // Results of `bytes` zeros each: what sums over empty axes give.
 Prepared make_zeros(std::span<const runtime::Type> outputs);
 

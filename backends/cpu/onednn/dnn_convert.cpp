@@ -49,8 +49,6 @@ void transpose_each(const T* from, T* to, int64_t batch, int64_t rows, int64_t c
     });
 }
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 // Where one operand goes on its way: storage type -> float32 -> other layout, each step in its own
 // buffer.
 struct Route {

@@ -34,8 +34,6 @@ Packings& packings() {
     return instance;
 }
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 Packing packing_of(Layout layout) {
     Packings& known = packings();
     std::lock_guard lock(known.mutex);

@@ -135,12 +135,12 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     return dnn::make(call, [m] { return m.create(dnn::attributes()); }, m.operands());
 }
 
-Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_matmul_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0) return make_zeros(outputs);
     if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1]))
-        return dnn::unpacking(call, outputs, prepare_epilogue);
+        return dnn::unpacking(call, outputs, prepare_matmul_epilogue);
     const Matrices m(p, call.inputs[1]);
     const int columns = m.c.get_ndims() - 1;
     if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), p.steps, m.c, columns);
@@ -150,7 +150,7 @@ Prepared prepare_epilogue(const OpCall& call, std::span<const Type> outputs) {
     }, m.operands(), m.c, columns);
 }
 
-runtime::Layout packed_weights(const OpCall& call, std::span<const Type> outputs) {
+runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> outputs) {
     const Type& w = call.inputs[1];
     const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (w.dtype != DType::f32 || w.rank() != 2 || !p.batch.empty() || outputs[0].numel() == 0 ||
@@ -167,8 +167,9 @@ runtime::Layout packed_weights(const OpCall& call, std::span<const Type> outputs
 
 void register_matmul_kernels() {
     register_kernel("matmul", prepare_matmul);
-    register_kernel("matmul_epilogue", prepare_epilogue);
-    for (const char* op : {"matmul", "matmul_epilogue"}) register_packing(op, packed_weights);
+    register_kernel("matmul_epilogue", prepare_matmul_epilogue);
+    for (const char* op : {"matmul", "matmul_epilogue"})
+        register_packing(op, packed_matmul_weights);
 }
 
 }  // namespace megjit::cpu
