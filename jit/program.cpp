@@ -316,8 +316,8 @@ void Program::start_profile() {
                    .bytes = bytes_moved(graph(), node)};
             if (node.kind == NodeKind::op)
                 times =
-                    &StepTimes::instance().row({*node.op, node.attrs, graph().types(node.inputs)},
-                                               graph().types(node.outputs));
+                    &StepTimes::of(device_).row({*node.op, node.attrs, graph().types(node.inputs)},
+                                                graph().types(node.outputs));
         }
         profile_.steps.push_back(std::move(row));
         times_.push_back(times);
@@ -327,13 +327,14 @@ void Program::start_profile() {
 
 void Program::note_times() {
     runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
+    StepTimes& times = StepTimes::of(device_);
     stream.synchronize();
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const auto& [begin, end] = clock_.steps[i];
         const runtime::Stream& on = layout_.steps[i].is_transfer ? transfers : stream;
         const double seconds = on.seconds_between(begin, end);
         profile_.steps[i].seconds += seconds;
-        if (times_[i]) StepTimes::instance().note(*times_[i], seconds);
+        if (times_[i]) times.note(*times_[i], seconds);
     }
     profile_.seconds += stream.seconds_between(clock_.begin, clock_.end);
     ++profile_.runs;

@@ -29,14 +29,21 @@ double median_of(const std::deque<double>& runs) {
 
 }  // namespace
 
-double modelled_seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs) {
+double modelled_seconds(const runtime::Speeds& speeds, const runtime::OpCall& call,
+                        std::span<const runtime::Type> outputs) {
     const runtime::Cost cost = runtime::cost_of(call, outputs);
-    return std::max(cost.flops * kSecondsPerFlop, cost.bytes * kSecondsPerByte) + kSecondsPerCall;
+    return std::max(cost.flops / speeds.flops, cost.bytes / speeds.bytes) + kSecondsPerCall;
 }
 
-StepTimes& StepTimes::instance() {
-    static StepTimes times;
-    return times;
+StepTimes& StepTimes::of(const runtime::Device& device) {
+    static runtime::LeafMutex mutex;
+    static std::map<std::string, StepTimes, std::less<>> tables;
+    const std::string_view name = device.name().substr(0, device.name().find(':'));
+    const std::lock_guard lock(mutex);
+    const auto known = tables.find(name);
+    return known != tables.end()
+               ? known->second
+               : tables.try_emplace(std::string(name), device.speeds()).first->second;
 }
 
 StepTimes::Row& StepTimes::row(const runtime::OpCall& call,
@@ -44,7 +51,7 @@ StepTimes::Row& StepTimes::row(const runtime::OpCall& call,
     const std::lock_guard lock(mutex_);
     return rows_
         .try_emplace(key_of(call),
-                     Row{.op = call.op.name, .modelled = modelled_seconds(call, outputs)})
+                     Row{.op = call.op.name, .modelled = modelled_seconds(speeds_, call, outputs)})
         .first->second;
 }
 
@@ -61,7 +68,7 @@ void StepTimes::clear() {
 
 StepTimes::Snapshot StepTimes::snapshot() const {
     const std::lock_guard lock(mutex_);
-    Snapshot now;
+    Snapshot now(speeds_);
     for (const auto& [key, row] : rows_) {
         if (row.runs.size() < kLeastRuns) continue;
         const double median = now.medians_[key] = median_of(row.runs);
@@ -75,7 +82,7 @@ StepTimes::Snapshot StepTimes::snapshot() const {
 
 double StepTimes::Snapshot::seconds(const runtime::OpCall& call,
                                     std::span<const runtime::Type> outputs) const {
-    const double modelled = modelled_seconds(call, outputs);
+    const double modelled = modelled_seconds(speeds_, call, outputs);
     if (medians_.empty()) return modelled;
     if (const auto known = medians_.find(key_of(call)); known != medians_.end())
         return known->second;

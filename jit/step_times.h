@@ -1,6 +1,6 @@
 // jit/step_times.h -- StepTimes: what ops really took. Profiled programs note their steps; plans of
-// recomputation for functions that are profiled ask. One table for the process: an op's time is a
-// matter of its attributes and types, not of the function it stands in.
+// recomputation for functions that are profiled ask. One table a device: an op's time is a matter
+// of its attributes and types, not of the function it stands in.
 #pragma once
 
 #include <deque>
@@ -14,16 +14,14 @@
 
 namespace megjit::jit {
 
-// As a CPU core and its memory relate (runtime::Speeds).
-inline constexpr double kSecondsPerFlop = 1 / runtime::Speeds{}.flops,
-                        kSecondsPerByte = 1 / runtime::Speeds{}.bytes;
-
 // By flops and bytes of the op registry.
-double modelled_seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
+double modelled_seconds(const runtime::Speeds& speeds, const runtime::OpCall& call,
+                        std::span<const runtime::Type> outputs);
 
 class StepTimes {
 public:
-    static StepTimes& instance();
+    static StepTimes& of(const runtime::Device& device);  // its queues share one
+    explicit StepTimes(const runtime::Speeds& speeds) : speeds_(speeds) {}
 
     // The row of such calls. It stays where it is.
     struct Row;
@@ -33,6 +31,7 @@ public:
     // What is known at one moment: a plan compares costs that do not change while it is made.
     class Snapshot {
     public:
+        explicit Snapshot(const runtime::Speeds& speeds) : speeds_(speeds) {}
         // The median of the runs; of calls that have not run, what the model says times how the
         // model has erred: on this op, else on all that have run. So measured and modelled seconds
         // can be added.
@@ -44,6 +43,7 @@ public:
             double measured = 0, modelled = 0;
             double value() const { return modelled > 0 ? measured / modelled : 1; }
         };
+        runtime::Speeds speeds_;
         std::unordered_map<std::string, double> medians_;
         std::unordered_map<std::string, Ratio> by_op_;
         Ratio all_;
@@ -52,6 +52,7 @@ public:
     void clear();  // of what is known; rows stay
 
 private:
+    const runtime::Speeds speeds_;
     mutable runtime::LeafMutex mutex_;
     std::map<std::string, Row> rows_;  // by key_of
 };

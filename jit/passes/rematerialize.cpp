@@ -106,9 +106,8 @@ private:
             step.cost = times_.seconds({*node.op, node.attrs, types}, graph_.types(node.outputs));
             if (repeats_ == Repeats::cheap) {
                 step.repeatable =
-                    step.repeatable && cost.flops * kSecondsPerFlop <= cost.bytes * kSecondsPerByte;
-                if (node.op->is_elementwise())
-                    step.cost = bytes_in_a_kernel(node) * kSecondsPerByte;
+                    step.repeatable && cost.flops / speeds_.flops <= cost.bytes / speeds_.bytes;
+                if (node.op->is_elementwise()) step.cost = bytes_in_a_kernel(node) / speeds_.bytes;
             }
             step.in_place = node.op->is_elementwise();
             if (step.in_place && outputs_.contains(node.outputs[0]))
@@ -166,9 +165,10 @@ private:
     const Graph& graph_;
     const PipelineOptions& options_;
     Repeats repeats_;
+    const runtime::Speeds speeds_ = graph_.device().speeds();
     const StepTimes::Snapshot times_ = options_.measured_costs && repeats_ == Repeats::anything
-                                           ? StepTimes::instance().snapshot()
-                                           : StepTimes::Snapshot{};
+                                           ? StepTimes::of(graph_.device()).snapshot()
+                                           : StepTimes::Snapshot(speeds_);
     std::vector<bool>
         stays_inside_;  // by value of the graph: made and read by element-wise nodes alone
     std::vector<uint32_t> storage_;  // by value of the graph

@@ -14,20 +14,20 @@ namespace megjit::jit { namespace {
 
 class MeasuredTimes : public World {
 protected:
-    void SetUp() override { StepTimes::instance().clear(); }
-    void TearDown() override { StepTimes::instance().clear(); }
+    static StepTimes& times() { return StepTimes::of(runtime::host_device()); }
+    void SetUp() override { times().clear(); }
+    void TearDown() override { times().clear(); }
 
     static void note(std::string_view op, const Type& type, std::initializer_list<double> runs) {
-        StepTimes::Row& row =
-            StepTimes::instance().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
-        for (double seconds : runs) StepTimes::instance().note(row, seconds);
+        StepTimes::Row& row = times().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        for (double seconds : runs) times().note(row, seconds);
     }
     static double seconds(std::string_view op, const Type& type) {
-        return StepTimes::instance().snapshot().seconds({runtime::find_op(op), {}, {&type, 1}},
-                                                        {&type, 1});
+        return times().snapshot().seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
     }
     static double modelled(std::string_view op, const Type& type) {
-        return modelled_seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        return modelled_seconds(runtime::host_device().speeds(),
+                                {runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
     }
 
     static inline const Type kSmall{.shape = {8, 16, 4, 4}}, kLarge{.shape = {64, 16, 4, 4}};
@@ -80,7 +80,7 @@ TEST_F(MeasuredTimes, WhatIsSlowIsKept) {
     note("exp", type, {1.0, 1.0, 1.0});
     note("sin", type, {0.01, 0.01, 0.01});
     EXPECT_EQ(computed_again(), "sin");
-    StepTimes::instance().clear();
+    times().clear();
     note("exp", type, {0.01, 0.01, 0.01});
     note("sin", type, {1.0, 1.0, 1.0});
     EXPECT_EQ(computed_again(), "exp");
@@ -97,6 +97,21 @@ TEST_F(MeasuredTimes, ProfiledProgramsNoteTheirSteps) {
         }
         EXPECT_EQ(seconds("exp", type) != modelled("exp", type), is_profiled);
     }
+}
+
+TEST_F(MeasuredTimes, DevicesHaveTablesOfTheirOwnAndQueuesOfOneShare) {
+    runtime::discover_devices();
+    if (runtime::all_devices().size() < 3) GTEST_SKIP() << "there are no two GPUs";
+    const Type type{.shape = {4}};
+    const runtime::OpCall call{runtime::find_op("exp"), {}, {&type, 1}};
+    StepTimes &first = StepTimes::of(runtime::find_device("gpu0:0")),
+              &second = StepTimes::of(runtime::find_device("gpu1:0"));
+    EXPECT_EQ(&first, &StepTimes::of(runtime::find_device("gpu0:1")));
+    for (int run = 0; run < 3; ++run) first.note(first.row(call, {&type, 1}), 5.0);
+    EXPECT_EQ(first.snapshot().seconds(call, {&type, 1}), 5.0);
+    EXPECT_LT(second.snapshot().seconds(call, {&type, 1}), 5.0);
+    EXPECT_LT(seconds("exp", type), 5.0);
+    first.clear();
 }
 
 }}  // namespace megjit::jit

@@ -82,10 +82,11 @@ void locate(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, uint32_t alignm
     }
     const auto from = static_cast<uint64_t>(low), to = static_cast<uint64_t>(high) + bytes;
     Launch& launch = w.block->launch;
-    std::byte* base = nullptr;
+    uint64_t base = 0;  // what turns an address of this space into the host's
     const auto space = static_cast<Space>(in.mode);
     if (space == Space::shared) {
-        if (low >= 0 && to <= w.block->shared_bytes) base = w.block->shared;
+        if (low >= 0 && to <= w.block->shared_bytes)
+            base = reinterpret_cast<uint64_t>(w.block->shared);
     } else if (space == Space::local) {
         if (low >= 0 && to <= launch.code.local_bytes) {
             for (int i = 0; i < kLanes; ++i)
@@ -99,10 +100,11 @@ void locate(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, uint32_t alignm
                                static_cast<uint64_t>(std::popcount(m)) * std::max(bytes, kSector));
         const Extent& extent = launch.extents[in.extent];
         if (from >= extent.begin && to <= extent.end && from < to)
-            base = reinterpret_cast<std::byte*>(extent.to_host);
+            base = static_cast<uint64_t>(extent.to_host);
     }
     if (base) {
-        for (int i = 0; i < kLanes; ++i) places.at[i] = base + address[i];
+        for (int i = 0; i < kLanes; ++i)
+            places.at[i] = reinterpret_cast<std::byte*>(base + static_cast<uint64_t>(address[i]));
         return;
     }
     each_lane(m, [&](int i) {
