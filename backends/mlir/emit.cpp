@@ -101,6 +101,17 @@ Value has_work(Frame& f) {
     return some;
 }
 
+// From this many instructions on the results of one are waited for longer than the next vector's
+// work takes: two registers go through the body together.
+constexpr int kLongChain = 24;
+
+VectorTarget widened(VectorTarget target, const KernelIR& kernel) {
+    const bool pays =
+        kernel.reduced == 0 && kernel.rank == 1 && kernel.program.size() >= kLongChain;
+    if (pays) target.width *= 2;
+    return target;
+}
+
 }  // namespace
 
 void emit_elements(Frame& frame) { ElementEmitter(frame).emit(); }
@@ -115,7 +126,7 @@ OwningOpRef<ModuleOp> emit(MLIRContext& context, const KernelIR& kernel, VectorT
     auto function = LLVM::LLVMFuncOp::create(b, kKernelSymbol, type);
     Block* entry = function.addEntryBlock(b);
     b.setInsertionPointToStart(entry);
-    Frame frame(b, kernel, target, entry->getArguments());
+    Frame frame(b, kernel, widened(target, kernel), entry->getArguments());
     frame.branch(has_work(frame), [&] {
         frame.read_operands();
         if (kernel.reduced == 0) emit_elements(frame);

@@ -18,12 +18,56 @@ using codegen::RowPlan;
 using codegen::RowWalk;
 
 constexpr int64_t kVectorsAtOnce = 4;  // of short walks that reduce nothing
+constexpr size_t kWorthKeeping = 8;  // instructions
+
+// A value of elements that a walk leaves in an output, for the next one, which stores that output,
+// to take from there: it is not computed twice.
+struct Kept {
+    size_t maker = 0, taker = 0;  // walks
+    int value = -1;  // -1: there is none
+    size_t output = 0;
+    std::vector<int> elements = {};  // that the taker still computes
+};
+
+// The output may lie on an input: the taker reads no element of an input.
+Kept kept_value(const codegen::KernelIR& kernel, const RowPlan& plan) {
+    size_t last = plan.walks.size();
+    while (last-- > 1 && plan.walks[last].outputs.empty()) {}
+    if (last == 0 || last >= plan.walks.size()) return {};
+    const RowWalk &maker = plan.walks[last - 1], &taker = plan.walks[last];
+    if (!taker.reductions.empty() || !maker.outputs.empty()) return {};
+    Kept kept{.maker = last - 1, .taker = last};
+    for (const int id : taker.elements)
+        if (kernel.program[id].type == runtime::ScalarType::f32 &&
+            std::ranges::find(maker.elements, id) != maker.elements.end())
+            kept.value = id;
+    const auto fits = [&](size_t k) {
+        return kernel.outputs[k].dtype == runtime::DType::f32 &&
+               kernel.outputs[k].inner == codegen::Inner::contiguous;
+    };
+    const auto output = std::ranges::find_if(taker.outputs, fits);
+    if (kept.value < 0 || output == taker.outputs.end()) return {};
+    kept.output = *output;
+    std::vector<bool> needed(static_cast<size_t>(kernel.program.size()));
+    for (const size_t k : taker.outputs) needed[static_cast<size_t>(kernel.results[k])] = true;
+    for (size_t n = taker.elements.size(); n-- > 0;) {
+        const int id = taker.elements[n];
+        if (!needed[static_cast<size_t>(id)] || id == kept.value) continue;
+        const runtime::ScalarInst& inst = kernel.program[id];
+        if (inst.op == runtime::ScalarOp::input) return {};
+        kept.elements.insert(kept.elements.begin(), id);
+        for (int k = 0; k < runtime::arity_of(inst.op); ++k)
+            needed[static_cast<size_t>(inst.args[k])] = true;
+    }
+    return taker.elements.size() - kept.elements.size() < kWorthKeeping ? Kept{} : kept;
+}
 
 class RowEmitter {
 public:
     explicit RowEmitter(Frame& frame)
         : f_(frame),
           plan_(codegen::row_plan_of(frame.kernel)),
+          kept_(kept_value(frame.kernel, plan_)),
           vectors_(static_cast<size_t>(plan_.lanes / frame.target.width)) {}
 
     void emit() {
@@ -49,10 +93,25 @@ private:
         for (const size_t k : plan_.outputs) f_.store_lane0(k, bases, values_);
     }
 
+    bool takes_kept(const RowWalk& walk) const {
+        return kept_.value >= 0 && &walk == &plan_.walks[kept_.taker];
+    }
+    const std::vector<int>& elements_of(const RowWalk& walk) const {
+        return takes_kept(walk) ? kept_.elements : walk.elements;
+    }
+
     Values emit_piece(const RowWalk& walk, const Run& run, const Piece& piece) {
         Values values = values_;
-        f_.evaluate(walk.elements, run.bases, piece, values);
+        if (takes_kept(walk))
+            values[static_cast<size_t>(kept_.value)] = f_.stored(kept_.output, run.bases, piece);
+        f_.evaluate(elements_of(walk), run.bases, piece, values);
         f_.store(walk.outputs, run.bases, piece, values);
+        if (kept_.value >= 0 && &walk == &plan_.walks[kept_.maker]) {
+            Values own = values;
+            own[static_cast<size_t>(f_.kernel.results[kept_.output])] =
+                values[static_cast<size_t>(kept_.value)];
+            f_.store({kept_.output}, run.bases, piece, own);
+        }
         return values;
     }
 
@@ -60,7 +119,7 @@ private:
         const int64_t width = f_.target.width;
         for_runs(f_, bases, {}, [&](const Run& run, const Values&) {
             Value rest = f_.index(0);
-            if (walk.is_short()) {
+            if (elements_of(walk).size() <= codegen::kShortBody) {
                 rest = whole(run.length, kVectorsAtOnce * width);
                 f_.loop(f_.index(0), rest, kVectorsAtOnce * width, {},
                         [&](Value at, const Values&) {
@@ -213,6 +272,7 @@ private:
 
     Frame& f_;
     const RowPlan plan_;
+    const Kept kept_;
     const size_t vectors_;  // that hold the lanes of a row
     Values values_;  // per instruction: values of the row so far
     Values reduced_;  // per reduction: its result, once it is known

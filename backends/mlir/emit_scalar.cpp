@@ -1,8 +1,11 @@
 #include "backends/mlir/emit_scalar.h"
 
+#include <numeric>
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace megjit::mlir_backend {
 
@@ -111,19 +114,31 @@ Value ScalarEmitter::fenced(Value x) {
 Value ScalarEmitter::truncated(Value x) {
     const VectorType i32 = vector_of(b_.getI32Type());
     if (!target_.truncates) return arith::FPToSIOp::create(b_, i32, x);
-    const bool is_wide = target_.width == 16;
-    SmallVector<Value> operands = {x};
-    if (is_wide) {
-        const Value all = arith::ConstantOp::create(b_, b_.getI16IntegerAttr(-1));
-        const Value current_rounding = arith::ConstantOp::create(b_, b_.getI32IntegerAttr(4));
-        operands.append({ints(0, b_.getI32Type()), all, current_rounding});
-    }
-    return LLVM::CallIntrinsicOp::create(
-               b_, i32,
-               b_.getStringAttr(is_wide ? "llvm.x86.avx512.mask.cvttps2dq.512"
-                                        : "llvm.x86.avx.cvtt.ps2dq.256"),
-               operands)
-        .getResult(0);
+    const bool is_wide = target_.native == 16;
+    const auto one = [&](Value lanes) {
+        SmallVector<Value> operands = {lanes};
+        const Type result = VectorType::get({target_.native}, b_.getI32Type());
+        if (is_wide) {
+            const Value nothing =
+                arith::ConstantOp::create(b_, cast<TypedAttr>(b_.getZeroAttr(result)));
+            const Value all = arith::ConstantOp::create(b_, b_.getI16IntegerAttr(-1));
+            const Value current_rounding = arith::ConstantOp::create(b_, b_.getI32IntegerAttr(4));
+            operands.append({nothing, all, current_rounding});
+        }
+        return LLVM::CallIntrinsicOp::create(
+                   b_, result,
+                   b_.getStringAttr(is_wide ? "llvm.x86.avx512.mask.cvttps2dq.512"
+                                            : "llvm.x86.avx.cvtt.ps2dq.256"),
+                   operands)
+            .getResult(0);
+    };
+    if (target_.width == target_.native) return one(x);
+    SmallVector<int64_t> places(static_cast<size_t>(target_.width));
+    std::iota(places.begin(), places.end(), 0);
+    const ArrayRef<int64_t> all(places), low = all.take_front(all.size() / 2),
+                                         high = all.drop_front(all.size() / 2);
+    return vector::ShuffleOp::create(b_, one(vector::ShuffleOp::create(b_, x, x, low)),
+                                     one(vector::ShuffleOp::create(b_, x, x, high)), all);
 }
 
 Value ScalarEmitter::emit_f32(ScalarOp op, ArrayRef<Value> v) {

@@ -10,7 +10,8 @@
 namespace megjit::mlir_backend {
 
 struct VectorTarget {
-    int width = 4;  // lanes of 32 bits
+    int width = 4;  // lanes of 32 bits in a value: one register of the machine, or two
+    int native = 4;  // lanes in a register
     bool truncates = false;  // x86: one instruction gives INT32_MIN for what no i32 holds
     bool is_aligned = false;  // contiguous vectors in memory begin at multiples of their size
 };

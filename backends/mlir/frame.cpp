@@ -362,6 +362,16 @@ void Frame::store_lane0(size_t k, const Values& at, const Values& values) {
                           alignment(dtype));
 }
 
+Value Frame::stored(size_t k, const Values& at, const Piece& piece) {
+    const DType dtype = kernel.outputs[k].dtype;
+    const VectorType type = scalars.storage_vector(dtype);
+    const Value place =
+        offset_by(scalars.storage_type(dtype), at[kernel.inputs.size() + k], piece.at);
+    const Value mask = mask_of(piece);
+    if (!mask) return LLVM::LoadOp::create(b, type, place, vector_alignment(dtype));
+    return LLVM::MaskedLoadOp::create(b, type, place, mask, zeros(type), vector_alignment(dtype));
+}
+
 // ---- the stack
 // -------------------------------------------------------------------------------------
 

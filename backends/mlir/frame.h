@@ -85,6 +85,8 @@ public:
     void store(llvm::ArrayRef<size_t> outputs, const Values& bases, const Piece& piece,
                const Values& values);
     void store_lane0(size_t output, const Values& bases, const Values& values);
+    // What was stored there before, of a contiguous output of 32 bits.
+    mlir::Value stored(size_t output, const Values& bases, const Piece& piece);
 
     // ---- the stack: vectors, by number ----
     mlir::Value room(mlir::VectorType type, int64_t vectors);

@@ -72,7 +72,8 @@ struct Machine::State {
         host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
         host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
         target = must(host.createTargetMachine(), "making a code generator for this CPU");
-        vectors = {.width = isa >= runtime::Isa::avx512 ? 16 : 8, .truncates = true};
+        const int lanes = isa >= runtime::Isa::avx512 ? 16 : 8;
+        vectors = {.width = lanes, .native = lanes, .truncates = true};
         version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ",
                       std::hash<std::string>()(host.getFeatures().getString()));
         jit = must(llvm::orc::LLJITBuilder()
@@ -131,7 +132,7 @@ void Machine::optimize(llvm::Module& module) {
         if (function.isDeclaration()) continue;
         function.addFnAttr("target-cpu", target.getTargetCPU());
         function.addFnAttr("target-features", target.getTargetFeatureString());
-        function.addFnAttr("prefer-vector-width", std::to_string(32 * state_->vectors.width));
+        function.addFnAttr("prefer-vector-width", std::to_string(32 * state_->vectors.native));
         function.addFnAttr("no-trapping-math", "true");
         function.setDoesNotThrow();
     }

@@ -24,14 +24,16 @@ ExpParts<V> exp_parts(V x, V lo) {
     return {fma(r * r, q, r), to_int(n)};
 }
 
+// Adding 1.5 * 2^23 rounds to an integer, which then stands in the lowest bits.
 template <class V>
 V exp(V x) {
-    x = select(x < -105.0, lit(x, -105), select(x > 100.0, lit(x, 100), x));
-    const V n = round_even(x * kLog2e);
+    const V below = select(x > 100.0, lit(x, 100), x);
+    x = select(below < -105.0, lit(x, -105), below);
+    const V shifted = fma(x, lit(x, kLog2e), lit(x, 0x1.8p23f)), n = shifted - 0x1.8p23;
     V r = fma(n, lit(x, -kLn2), x);  // exact
     r = fma(n, lit(x, -kLn2Lo), r);
     const V q = poly(r, {0.5f, 1.6666521e-01f, 4.166639e-02f, 8.368679e-03f, 1.3941872e-03f});
-    return scale(fma(r * r, q, r) + 1.0, to_int(n));
+    return scale(fma(r * r, q, r) + 1.0, bits_of(shifted) - 0x4B400000);
 }
 
 template <class V>

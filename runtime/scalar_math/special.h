@@ -5,7 +5,7 @@
 
 namespace megjit::runtime::math {
 
-// erf for |x| < 0.9
+// erf for |x| < 1
 template <class V>
 V erf_small(V x) {
     const V z = x * x;
@@ -15,15 +15,19 @@ V erf_small(V x) {
                x);
 }
 
+// Beyond, 1 - 2^log2(erfc(x)), with the logarithm as a polynomial. Adding 1.5 * 2^23 leaves the
+// exponent of the power of two in the lowest bits: it is in [-26, -2], where nothing is denormal.
 template <class V>
 V erf(V x) {
     const V ax = abs(x);
-    // 1 - exp(log(erfc(x))), with the logarithm as a polynomial
     const V a = select(ax > 4.0, lit(x, 4), ax);
-    const V l = poly(a - 2.0, {5.364941e+00f, 4.41816e+00f, 9.2375207e-01f, 1.647608e-02f,
-                               -3.5570094e-03f, 7.2876556e-04f, -1.4937518e-04f, 1.648758e-05f});
-    const V large = 1.0 - exp<V>(-l);
-    return select(ax < 0.9, erf_small(x), with_sign(large, x));
+    const V l = poly(a - 2.0, {-7.739974e+00f, -6.3740573e+00f, -1.3326941e+00f, -2.3783414e-02f,
+                               5.1159589e-03f, -1.0272233e-03f, 2.6747942e-04f});
+    const V shifted = l + 0x1.8p23;
+    const V power = poly(l - (shifted - 0x1.8p23), {1.0f, 6.9314724e-01f, 2.4022204e-01f,
+                                                    5.5503e-02f, 9.6732676e-03f, 1.340633e-03f});
+    const V large = 1.0 - float_of(bits_of(power) + shl(bits_of(shifted), ilit(x, 23)));
+    return select(ax >= 1.0, with_sign(large, x), erf_small(x));  // NaN is the second's
 }
 
 // exp(-x^2) P(t) / (1 + 2x) with t = (x - 2) / (x + 2); after Shepherd and Laframboise 1981,

@@ -101,6 +101,30 @@ TEST(CompiledReductions, ServeRowsOfEveryLength) {
     }
 }
 
+// What exp gives may wait in the output for the sum, and the output may lie on the input.
+TEST(CompiledReductions, ASoftmaxOfEveryLengthMayLieOnItsInput) {
+    Case c;
+    c.kernel = expand_math(
+        parse_kernel("kernel rank=2 reduced=1 lanes=last\nin f32 contiguous\n%0: f32 = input 0\n"
+                     "%1: f32 = input 1\n%2: f32 = sub %0 %1\n%3: f32 = exp %2\n%4: f32 = input 2\n"
+                     "%5: f32 = div %3 %4\nreduce max %0\nreduce sum %3\nout f32 %5\n"));
+    ASSERT_EQ(fault_of(c.kernel), "");
+    const KernelFn fn = compile(c.kernel);
+    for (int64_t length = 1; length <= 300; ++length) {
+        c.launch.strides = {length, 1, length, 1};
+        Case row = with_extents(c, {3, length}, static_cast<uint64_t>(length));
+        const auto expected = row.expected(), got = run(fn, row);
+        ASSERT_EQ(fault_of(row, 0, got[0], expected[0]), "") << "length " << length;
+        std::vector<char>& input = row.inputs[0];
+        void* in_place = input.data();
+        fn(row.input_pointers().data(), &in_place, row.launch.extents.data(),
+           row.launch.strides.data(), 0, 3);
+        input.resize(row.output_bytes(0) + 1);
+        input.back() = 0;
+        ASSERT_EQ(fault_of(row, 0, input, expected[0]), "") << "in place, length " << length;
+    }
+}
+
 TEST(CompiledReductions, ServeEveryNumberOfColumns) {
     Case c;
     c.kernel =
