@@ -86,6 +86,13 @@ def device_of(physical: str) -> Device:
     return device
 
 
+def shown_name(device: Device) -> str:
+    """For texts: the default place is xpux, where that means it, by whatever name it was made the default."""
+    if device == _default and device == "xpux":
+        return "xpux:0"
+    return device.logical_name
+
+
 def get_default_device() -> str:
     """The name given to `set_default_device`, "xpux" at first."""
     return _default
