@@ -31,14 +31,11 @@ build-tests: setup-tests build
 test-cpp: build-tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
-# Then what judges kernels once more, at AVX2, and what computes once more on an emulated accelerator.
-ON_GPU = test_ops_battery.py test_functional_ops.py test_autodiff.py test_trace.py test_capture_battery.py test_without_host.py \
-	test_module_training.py test_optimizer.py test_dtr.py test_fault_injection.py test_dump.py test_network.py test_random.py \
-	test_eight_threads.py quantization
+# Then what judges kernels once more, at AVX2, and what must hold on a GPU, on an emulated one.
 test-python: setup-tests build
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
-	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) $(ON_GPU)
+	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) -m gpu .
 
 # Every cuDNN graph of the networks in tests/cudnn, planned for three cards by the full library (517 MB), without a card.
 test-cudnn: build-tests

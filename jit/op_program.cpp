@@ -78,7 +78,7 @@ std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
     for (size_t i = 0; i < call.inputs.size(); ++i)
         node.inputs.push_back(graph.add_input(call.inputs[i], static_cast<int>(i)));
     graph.outputs = graph.add(std::move(node), runtime::infer(call));
-    const PipelineOptions options{.opt_level = 3, .device = &device};
+    const PipelineOptions options{.opt_level = 3, .splits_epilogues = true, .device = &device};
     graph = drop_dead(fuse(fold_constants(expand(graph, options)), options));
     for (const Node& made : graph.nodes())
         if (made.op == &call.op) return nullptr;

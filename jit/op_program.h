@@ -1,5 +1,6 @@
 // jit/op_program.h -- one op as generated kernels of the simpler ops that it is made of.
-// For devices that have no kernel of their own for it.
+// For devices that have no kernel of their own for it; a product with steps behind it becomes the
+// plain one and a kernel of the steps.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include "runtime/dispatch.h"
 #include "runtime/error.h"
+#include "runtime/nvtx.h"
 #include "runtime/rematerializer.h"
 
 namespace megjit::jit {
@@ -32,10 +33,11 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
     const BufferPlan buffers = plan_buffers(prepared_, options.donatable, options.check);
     plan_ = report_of(prepared_, buffers, recorded, options);
     layout_ = lay_out(prepared_, buffers);
-    if (!device_.stream().stops_at_failure()) find_waits();
+    if (!device_.stream().stops_at_failure()) find_parts();
+    parts_.push_back({layout_.steps.size()});
     if (is_profiled_) start_profile();
-    is_whole_ = !is_profiled_ && !layout_.host_bytes &&
-                std::ranges::find(waits_for_checks_, true) == waits_for_checks_.end();
+    is_repeated_ = !is_profiled_ && !layout_.host_bytes;
+    past_.resize(layout_.host_bytes ? layout_.steps.size() : 0);
 }
 
 Program::~Program() {
@@ -101,9 +103,9 @@ void Program::resolve_operands() {
     operands_ = std::move(operands);
 }
 
-// Which steps overwrite an input while an operation that checks values may still fail.
-void Program::find_waits() {
-    waits_for_checks_.resize(layout_.steps.size());
+// A part begins where a step overwrites an input while an operation that checks values may still
+// fail.
+void Program::find_parts() {
     bool may_fail = false;
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const ProgramLayout::Step& step = layout_.steps[i];
@@ -116,8 +118,10 @@ void Program::find_waits() {
                           (operand.place == memory::Place::kOutput &&
                            layout_.results[operand.source].is_donated);
         }
-        waits_for_checks_[i] = overwrites && may_fail;
-        if (waits_for_checks_[i]) may_fail = false;
+        if (overwrites && may_fail) {
+            parts_.push_back({i});
+            may_fail = false;
+        }
         may_fail |= node.op && node.op->checks_values;
     }
 }
@@ -235,33 +239,51 @@ inline void Program::enqueue(const ProgramLayout::Step& step, runtime::Stream& s
 // Where work runs later: an error must tell what failed.
 void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream) {
     const Node& node = prepared_.node(step.node);
-    stream.name_next(name_of(node), node.where);
+    const std::string& name = name_of(node);
+    const runtime::NvtxRange range(name);
+    stream.name_next(name, node.where);
     enqueue(step, stream);
 }
 
 // Transfers run beside the work, between what they depend on and what depends on them.
-void Program::enqueue_steps() {
+void Program::enqueue_steps(size_t first, size_t last) {
     runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
     const bool is_inline = stream.is_inline();
-    Clock* clock = is_profiled_ ? &clock_ : nullptr;
-    if (clock) clock->begin = stream.record_time();
-    std::vector<runtime::Ticket> past(is_inline ? 0 : layout_.steps.size());
-    for (size_t i = 0; i < layout_.steps.size(); ++i) {
+    for (size_t i = first; i < last; ++i) {
         const ProgramLayout::Step& step = layout_.steps[i];
         const bool is_beside = step.is_transfer && !is_inline;
         runtime::Stream& on = is_beside ? transfers : stream;
         if (is_beside) transfers.wait(stream, stream.record());
         else if (!is_inline && step.waits_for != memory::kNone)
-            stream.wait(transfers, past[step.waits_for]);
-        if (!waits_for_checks_.empty() && waits_for_checks_[i]) stream.synchronize();
-        if (clock) clock->steps[i].first = on.record_time();
+            stream.wait(transfers, past_[step.waits_for]);
+        if (is_profiled_) clock_.steps[i].first = on.record_time();
         if (is_inline) enqueue(step, stream);
         else enqueue_named(step, on);
-        if (clock) clock->steps[i].second = on.record_time();
-        if (is_beside) past[i] = transfers.record();
+        if (is_profiled_) clock_.steps[i].second = on.record_time();
+        if (is_beside) past_[i] = transfers.record();
     }
-    if (layout_.host_bytes && !is_inline) stream.wait(transfers, transfers.record());
-    if (clock) clock->end = stream.record_time();
+}
+
+void Program::enqueue_parts() {
+    runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
+    const bool has_transfers = layout_.host_bytes && !stream.is_inline();
+    if (is_profiled_) {
+        clock_.begin = clock_.begin_of_transfers = stream.record_time();
+        if (has_transfers) {
+            transfers.wait(stream, stream.record());
+            clock_.begin_of_transfers = transfers.record_time();
+        }
+    }
+    size_t first = 0;
+    for (Part& part : parts_) {
+        if (first > 0) stream.synchronize();
+        const auto queue = [&] { enqueue_steps(first, part.last); };
+        if (is_repeated_) stream.repeat(part.kept, queue);
+        else queue();
+        first = part.last;
+    }
+    if (has_transfers) stream.wait(transfers, transfers.record());
+    if (is_profiled_) clock_.end = stream.record_time();
 }
 
 std::vector<TensorRef> Program::outputs_of(const Call& call) {
@@ -281,6 +303,7 @@ std::vector<TensorRef> Program::outputs_of(const Call& call) {
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     std::lock_guard lock(mutex_);
+    const runtime::NvtxRange range(function_);
     if (graph().prologue) bind(inputs);
     // Everything that can fail for want of memory comes before the first kernel.
     if (operands_.empty()) {
@@ -291,8 +314,7 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     take_inputs(call);
     take_results(call);
     patch(call);
-    if (is_whole_) device_.stream().repeat(kept_, [this] { enqueue_steps(); });
-    else enqueue_steps();
+    enqueue_parts();
     if (is_profiled_) note_times();
     // What lies on an input keeps the old value if the run fails, and is not lost then.
     const runtime::Ticket done = device_.stream().record();
@@ -319,6 +341,7 @@ void Program::start_profile() {
                     &StepTimes::of(device_).row({*node.op, node.attrs, graph().types(node.inputs)},
                                                 graph().types(node.outputs));
         }
+        row.is_transfer = step.is_transfer;
         profile_.steps.push_back(std::move(row));
         times_.push_back(times);
     }
@@ -331,12 +354,16 @@ void Program::note_times() {
     stream.synchronize();
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const auto& [begin, end] = clock_.steps[i];
-        const runtime::Stream& on = layout_.steps[i].is_transfer ? transfers : stream;
-        const double seconds = on.seconds_between(begin, end);
-        profile_.steps[i].seconds += seconds;
-        if (times_[i]) times.note(*times_[i], seconds);
+        StepProfile& row = profile_.steps[i];
+        const runtime::Stream& on = row.is_transfer ? transfers : stream;
+        row.last_seconds = on.seconds_between(begin, end);
+        row.last_begin =
+            on.seconds_between(row.is_transfer ? clock_.begin_of_transfers : clock_.begin, begin);
+        row.seconds += row.last_seconds;
+        if (times_[i]) times.note(*times_[i], row.last_seconds);
     }
-    profile_.seconds += stream.seconds_between(clock_.begin, clock_.end);
+    profile_.last_seconds = stream.seconds_between(clock_.begin, clock_.end);
+    profile_.seconds += profile_.last_seconds;
     ++profile_.runs;
 }
 

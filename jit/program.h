@@ -21,11 +21,14 @@ struct StepProfile {
     size_t step = 0;  // of MemoryPlan::steps; a copy: the one that it is made for
     std::string backend = {};  // compiler of the kernel; empty: an operation of the device
     size_t bytes = 0;  // read and written by one run
-    double seconds = 0;
+    bool is_transfer = false;  // runs beside the others, on the copy stream
+    double seconds = 0;  // of all runs
+    double last_begin = 0, last_seconds = 0;  // of the last one; it begins at 0
 };
 struct Profile {
     uint64_t runs = 0;
     double seconds = 0;  // of them all; less than the steps' where transfers ran beside the others
+    double last_seconds = 0;  // of the last one
     std::vector<StepProfile> steps = {};
 };
 
@@ -57,7 +60,7 @@ private:
     void allocate_arenas();
     void resolve_operands();
     void start_profile();
-    void find_waits();
+    void find_parts();
     void bind(std::span<const TensorRef> inputs);
     const TensorRef& input(const Call& call, size_t slot) const;
     void take_inputs(Call& call);
@@ -67,7 +70,8 @@ private:
     runtime::Ref<runtime::Storage> copy_of(const Type& type, const void* data);
     void enqueue(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream);
-    void enqueue_steps();
+    void enqueue_steps(size_t first, size_t last);
+    void enqueue_parts();
     void note_times();
     std::vector<TensorRef> outputs_of(const Call& call);
     const TensorRef& constant(uint32_t value);
@@ -79,11 +83,15 @@ private:
     runtime::Device& device_;
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_;
-    // By step: it overwrites what the caller keeps if the run fails, and what was queued before may
-    // fail.
-    std::vector<bool> waits_for_checks_;
-    bool is_whole_ = false;  // it runs as one: on one stream, without a wait or a look at the clock
-    std::unique_ptr<runtime::Stream::Kept> kept_;
+    // Steps that run as one. Between two parts the host waits: the second overwrites what the
+    // caller keeps if the run fails, and the first may fail.
+    struct Part {
+        size_t last = 0;  // the step behind it
+        std::unique_ptr<runtime::Stream::Kept> kept = {};
+    };
+    std::vector<Part> parts_;
+    bool is_repeated_ = false;  // parts are on one stream, without a look at the clock
+    std::vector<runtime::Ticket> past_;  // by step: of a transfer
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     void* arena_ = nullptr;
     std::shared_ptr<std::byte[]> host_arena_;
@@ -92,6 +100,7 @@ private:
     // When the last profiled run and its steps began and ended.
     struct Clock {
         runtime::Ticket begin = 0, end = 0;
+        runtime::Ticket begin_of_transfers = 0;  // the same moment, on their stream
         std::vector<std::pair<runtime::Ticket, runtime::Ticket>> steps;
     };
 

@@ -12,6 +12,7 @@
 #include "runtime/operand_layouts.h"
 #include "runtime/ops/known.h"
 #include "runtime/parallel.h"
+#include "runtime/product_rules.h"
 #include "runtime/rematerializer.h"
 #include "runtime/user_line.h"
 
@@ -26,6 +27,7 @@ struct PreparedCall {
     Device* device = nullptr;
     // That the executable was made for: oneDNN's run with others, but in as many parts.
     int threads = 0;
+    ProductRules rules = {};
     Attrs attrs;
     std::vector<Type> inputs = {}, outputs = {};
     std::shared_ptr<const Executable> executable = {};  // null for views
@@ -45,11 +47,15 @@ public:
         if (!attrs.empty()) hash = hash_value(attrs, hash);
         PreparedCall& slot = slots_[hash % kSlots];
         if (slot.hash == hash && slot.op == &op && slot.device == &device &&
-            slot.threads == thread_count() && same(slot.attrs, attrs) &&
-            same_types(slot.inputs, inputs))
+            slot.threads == thread_count() && slot.rules == product_rules() &&
+            same(slot.attrs, attrs) && same_types(slot.inputs, inputs))
             return slot;
-        PreparedCall fresh{
-            .hash = hash, .op = &op, .device = &device, .threads = thread_count(), .attrs = attrs};
+        PreparedCall fresh{.hash = hash,
+                           .op = &op,
+                           .device = &device,
+                           .threads = thread_count(),
+                           .rules = product_rules(),
+                           .attrs = attrs};
         for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
         const OpCall call{op, fresh.attrs, fresh.inputs};
         fresh.outputs = infer(call);

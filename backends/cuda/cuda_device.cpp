@@ -95,10 +95,14 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
         if (auto executable = found->second(*this, call, outputs)) return executable;
     if (auto bound = codegen::kernel_of(call, outputs))
         return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
-    if (call.op.expand)
-        if (auto executable = services_.expand(*this, call)) return executable;
+    const auto expanded = [&] { return call.op.expand ? services_.expand(*this, call) : nullptr; };
+    const bool has_steps = call.op.epilogue && call.op.expand;  // which the libraries do at once
+    if (!has_steps)
+        if (auto executable = expanded()) return executable;
     std::string why;
-    if (auto product = product_kernel(*gpu_, call, outputs, &why)) return product;
+    if (auto product = product_kernel(*this, call, outputs, &why)) return product;
+    if (has_steps)
+        if (auto executable = expanded()) return executable;
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", to_string(call.inputs)),
                 .why = why,
                 .fix = "compute it on the CPU: x.to('cpu0')"},

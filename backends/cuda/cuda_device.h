@@ -27,7 +27,8 @@ struct Services {
 };
 
 // One queue of one GPU. Ops are served by, in this order: kernels of ours that registered for
-// them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries.
+// them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries. Only
+// products with steps behind them are the libraries' first.
 class CudaDevice final : public runtime::Device {
 public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)

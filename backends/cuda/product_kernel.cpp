@@ -2,11 +2,15 @@
 
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/products/product.h"
+#include "runtime/error.h"
+#include "runtime/product_rules.h"
 
 namespace megjit::cuda {
 namespace {
 
 using runtime::Executable;
+using runtime::OpCall;
+using runtime::Type;
 
 std::vector<Address> addresses(void* const* pointers, size_t count) {
     std::vector<Address> list(count);
@@ -17,7 +21,10 @@ std::vector<Address> addresses(void* const* pointers, size_t count) {
 class ProductKernel final : public Executable {
 public:
     ProductKernel(std::unique_ptr<Product> product, size_t inputs, size_t outputs)
-        : product_(std::move(product)), inputs_(inputs), outputs_(outputs) {}
+        : product_(std::move(product)),
+          remark_(product_->describe()),
+          inputs_(inputs),
+          outputs_(outputs) {}
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
         const std::vector<Address> in = addresses(inputs, inputs_),
@@ -28,21 +35,25 @@ public:
             [&](LibraryStream& library) { product_->enqueue(library, in, out, scratch); });
     }
     size_t workspace_bytes() const override { return product_->workspace_bytes(); }
+    std::string_view remark() const override { return remark_; }
 
 private:
     std::unique_ptr<Product> product_;
+    std::string remark_;
     size_t inputs_, outputs_;
 };
 
 // The library's plan says what it needs; a kernel of the host computes.
 class HostProduct final : public Executable {
 public:
-    // `seconds`: what a card would take.
-    HostProduct(Gpu& gpu, std::shared_ptr<const Executable> kernel, size_t workspace, size_t inputs,
-                size_t outputs, double seconds)
+    // `product` may be null. `seconds`: what a card would take.
+    HostProduct(Gpu& gpu, std::shared_ptr<const Executable> kernel, const Product* product,
+                size_t inputs, size_t outputs, double seconds)
         : card_(*gpu.driver().emulation()),
           kernel_(std::move(kernel)),
-          workspace_(std::max(workspace, kernel_->workspace_bytes())),
+          workspace_(
+              std::max(product ? product->workspace_bytes() : 0, kernel_->workspace_bytes())),
+          remark_(product ? product->describe() : ""),
           inputs_(inputs),
           outputs_(outputs),
           seconds_(seconds) {}
@@ -61,6 +72,7 @@ public:
         });
     }
     size_t workspace_bytes() const override { return workspace_; }
+    std::string_view remark() const override { return remark_; }
 
 private:
     void* on_host(void* published) const {
@@ -68,21 +80,83 @@ private:
     }
     const CudaDriver::Emulation& card_;
     std::shared_ptr<const Executable> kernel_;
-    size_t workspace_, inputs_, outputs_;
+    size_t workspace_;
+    std::string remark_;
+    size_t inputs_, outputs_;
     double seconds_;
 };
 
+// Runs products of one call on the device's stream, on memory of its own, and reads the clock.
+class Stopwatch {
+public:
+    Stopwatch(CudaDevice& device, const OpCall& call, std::span<const Type> outputs)
+        : device_(device) {
+        for (const Type& type : call.inputs) in_.push_back(allocate(type.bytes()));
+        for (const Type& type : outputs) out_.push_back(allocate(type.bytes()));
+    }
+    ~Stopwatch() {
+        for (const auto& [memory, bytes] : taken_) device_.allocator().release(memory, bytes);
+    }
+    Stopwatch(const Stopwatch&) = delete;
+
+    double milliseconds(const Product& product) {
+        constexpr int kRuns = 5;
+        const Address workspace = allocate(product.workspace_bytes());
+        auto& stream = dynamic_cast<CudaStream&>(device_.stream());
+        const auto run = [&] {
+            stream.run_library(&product, in_, out_, workspace, [&](LibraryStream& library) {
+                product.enqueue(library, in_, out_, workspace);
+            });
+        };
+        run();  // what the library does once is no part of it
+        const runtime::Ticket begin = stream.record_time();
+        for (int i = 0; i < kRuns; ++i) run();
+        const runtime::Ticket end = stream.record_time();
+        stream.synchronize(end);
+        return 1e3 * stream.seconds_between(begin, end) / kRuns;
+    }
+
+private:
+    Address allocate(size_t bytes) {
+        if (bytes == 0) return 0;
+        taken_.emplace_back(runtime::allocate(device_, bytes), bytes);
+        return reinterpret_cast<Address>(taken_.back().first);
+    }
+    CudaDevice& device_;
+    std::vector<std::pair<void*, size_t>> taken_;
+    std::vector<Address> in_, out_;
+};
+
+// Where there is no memory for a search, the library's first proposal is taken.
+std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<const Type> outputs,
+                              double emulated_seconds, std::string* why_not) {
+    const runtime::ProductRules rules = runtime::product_rules();
+    const CardDescription& card = device.gpu().description();
+    ProductOptions options{.tf32 = rules.tf32, .deterministic = rules.deterministic};
+    if (rules.timed) try {
+            std::optional<Stopwatch> watch;
+            options.milliseconds = [&](const Product& product) {
+                if (device.gpu().driver().emulation()) return 1e3 * emulated_seconds;
+                if (!watch) watch.emplace(device, call, outputs);
+                return watch->milliseconds(product);
+            };
+            return make_product(call, outputs, card, options, why_not);
+        } catch (const runtime::OutOfMemory&) { options.milliseconds = nullptr; }
+    return make_product(call, outputs, card, options, why_not);
+}
+
 }  // namespace
 
-std::shared_ptr<const Executable> product_kernel(Gpu& gpu, const runtime::OpCall& call,
-                                                 std::span<const runtime::Type> outputs,
+std::shared_ptr<const Executable> product_kernel(CudaDevice& device, const OpCall& call,
+                                                 std::span<const Type> outputs,
                                                  std::string* why_not) {
-    auto product = make_product(call, outputs, gpu.description(), {}, why_not);
-    if (gpu.driver().emulation())
+    Gpu& gpu = device.gpu();
+    const double seconds = gpu.speeds().seconds(runtime::cost_of(call, outputs));
+    auto product = plan(device, call, outputs, seconds, why_not);
+    if (gpu.driver().emulation() && (product || !call.op.expand))
         return std::make_shared<const HostProduct>(
-            gpu, runtime::host_device().prepare(call, outputs),
-            product ? product->workspace_bytes() : 0, call.inputs.size(), outputs.size(),
-            gpu.speeds().seconds(runtime::cost_of(call, outputs)));
+            gpu, runtime::host_device().prepare(call, outputs), product.get(), call.inputs.size(),
+            outputs.size(), seconds);
     if (!product) return nullptr;
     return std::make_shared<const ProductKernel>(std::move(product), call.inputs.size(),
                                                  outputs.size());

@@ -3,15 +3,15 @@
 
 #include <string>
 
-#include "backends/cuda/gpu.h"
-#include "runtime/device.h"
+#include "backends/cuda/cuda_device.h"
 
 namespace megjit::cuda {
 
-// Null, with the reason, where no library serves the op. On an emulated card the library plans, and
-// the host's kernels compute, between the kernels of the stream; there they also serve ops that
-// nothing else does.
-std::shared_ptr<const runtime::Executable> product_kernel(Gpu& gpu, const runtime::OpCall& call,
+// By the rules of runtime/product_rules.h. Null, with the reason, where no library serves the op.
+// On an emulated card the library plans, and the host's kernels compute, between the kernels of the
+// stream; there they also serve ops that nothing else does: refused, but made of no simpler ones.
+std::shared_ptr<const runtime::Executable> product_kernel(CudaDevice& device,
+                                                          const runtime::OpCall& call,
                                                           std::span<const runtime::Type> outputs,
                                                           std::string* why_not);
 

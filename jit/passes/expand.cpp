@@ -1,6 +1,7 @@
 // An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can
 // put them into one kernel with what stands around them. The op itself says when that is no good (a
-// few long rows, which the eager kernel shares among threads better).
+// few long rows, which the eager kernel shares among threads better). Steps behind a product stay
+// with it, but where the device has none that takes them.
 #include <unordered_map>
 
 #include "jit/passes/passes.h"
@@ -64,8 +65,9 @@ bool pays(const Graph& graph, const Node& node) {
     return lines && (picks ? lines->expand || lines->is_elementwise() : lines == &ops::full());
 }
 
-bool expand_node(const Node& node, Rewriter& rewrite) {
+bool expand_node(const Node& node, Rewriter& rewrite, bool splits_epilogues) {
     if (node.kind != NodeKind::op || !node.op->expand || !pays(rewrite.from, node)) return false;
+    if (node.op->epilogue && !splits_epilogues) return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node);
@@ -82,7 +84,8 @@ bool expand_node(const Node& node, Rewriter& rewrite) {
 Graph expand(const Graph& graph, const PipelineOptions& options) {
     Rewriter rewrite(graph);
     for (const Node& node : graph.nodes())
-        if (!options.fuse_reduce || !expand_node(node, rewrite)) rewrite.copy(node);
+        if (!options.fuse_reduce || !expand_node(node, rewrite, options.splits_epilogues))
+            rewrite.copy(node);
     return drop_dead(rewrite.finish());  // results of the expansion that nobody reads
 }
 

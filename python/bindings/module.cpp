@@ -5,6 +5,7 @@
 #include "runtime/debug.h"
 #include "runtime/isa.h"
 #include "runtime/parallel.h"
+#include "runtime/product_rules.h"
 #include "runtime/rematerializer.h"
 
 namespace megjit::python {
@@ -54,6 +55,9 @@ void bind_system(nb::module_& m) {
           nb::arg("name"),
           "Physical name of the place that is meant; every CPU is \"cpu0:0\". ValueError for a "
           "malformed name, RuntimeError without the device.");
+    m.def("compute_capability", [](const std::string& name) {
+        return device_named(name).target().gpu_arch;
+    }, nb::arg("device"), "Of an NVIDIA GPU: 90 is 9.0; 0 of a CPU.");
     m.def("set_default_device", &set_default_device);
     m.def("synchronize", [] {
         const runtime::WithoutHostLock release;
@@ -111,6 +115,11 @@ void bind_system(nb::module_& m) {
     });
     m.def("thread_count", &runtime::thread_count);
     m.def("set_thread_count", &runtime::set_thread_count);
+    m.def("set_product_rules",
+          [](bool tf32, bool deterministic, bool timed) {
+        runtime::set_product_rules({tf32, deterministic, timed});
+    }, nb::arg("tf32"), nb::arg("deterministic"), nb::arg("timed"),
+          "How a device's libraries may compute products from now on.");
     m.def("isa", [] { return std::string(runtime::name_of(runtime::isa())); });
     m.def("machine_isa", [] { return std::string(runtime::name_of(runtime::machine_isa())); });
     m.def("backends", [] {

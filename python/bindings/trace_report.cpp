@@ -136,11 +136,15 @@ nb::list profiles_of(const TraceFunction& function, bool of_all_versions) {
             row["backend"] = step.backend;
             row["bytes"] = step.bytes;
             row["seconds"] = step.seconds;
+            row["is_transfer"] = step.is_transfer;
+            row["last_begin"] = step.last_begin;
+            row["last_seconds"] = step.last_seconds;
             steps.append(row);
         }
         nb::dict segment;
         segment["runs"] = profile.runs;
         segment["seconds"] = profile.seconds;
+        segment["last_seconds"] = profile.last_seconds;
         segment["steps"] = steps;
         result.append(segment);
     }

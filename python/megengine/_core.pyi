@@ -734,6 +734,9 @@ def find_device(name: str) -> str:
     Physical name of the place that is meant; every CPU is "cpu0:0". ValueError for a malformed name, RuntimeError without the device.
     """
 
+def compute_capability(device: str) -> int:
+    """Of an NVIDIA GPU: 90 is 9.0; 0 of a CPU."""
+
 def set_default_device(arg: str, /) -> None: ...
 
 def synchronize() -> None:
@@ -761,6 +764,9 @@ def dtr_stats() -> dict[str, Any]: ...
 def thread_count() -> int: ...
 
 def set_thread_count(arg: int, /) -> None: ...
+
+def set_product_rules(tf32: bool, deterministic: bool, timed: bool) -> None:
+    """How a device's libraries may compute products from now on."""
 
 def isa() -> str: ...
 

@@ -1,4 +1,13 @@
-"""Switches of this process, as live properties: ``megengine.config.async_level = 0``."""
+"""Switches of this process, as live properties: ``megengine.config.async_level = 0``.
+
+Of the products (matrix products and convolutions) of a GPU, from the next one that is prepared on; a traced function keeps
+the rules that it was compiled under:
+
+benchmark_kernel: the kernels that cuDNN and cuBLASLt propose are timed, at most eight, and the fastest is taken and remembered
+on disk. Without it, the first one, or what was remembered.
+deterministic_kernel: only kernels that give the same bits in every run.
+tf32: float32 on tensor cores, which take 11 significant bits of each factor. Without it, float32 is strict.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +18,7 @@ if TYPE_CHECKING:  # the properties that are added below
     benchmark_kernel: bool
     benchmark_with_subprocess: bool
     deterministic_kernel: bool
+    tf32: bool
     async_level: int
     disable_memory_forwarding: bool
 
@@ -30,6 +40,7 @@ add_properties(
             _config.options, "benchmark_with_subprocess", bool
         ),
         "deterministic_kernel": attribute_of(_config.options, "deterministic_kernel", bool),
+        "tf32": attribute_of(_config.options, "tf32", bool),
         "async_level": attribute_of(_config.options, "async_level", _check_level),
         "disable_memory_forwarding": attribute_of(
             _config.options, "disable_memory_forwarding", bool

@@ -7,7 +7,7 @@ A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default
 import operator
 import os
 from enum import Enum
-from typing import Any, NoReturn
+from typing import NamedTuple
 
 from . import _core
 from .core._sizes import to_bytes
@@ -84,6 +84,13 @@ def device_of(physical: str) -> Device:
         logical = _default if _core.physical_name(_default) == physical else physical
         device = _devices[(physical, _default)] = Device(logical)
     return device
+
+
+def shown_name(device: Device) -> str:
+    """For texts: the default place is xpux, where that means it, by whatever name it was made the default."""
+    if device == _default and device == "xpux":
+        return "xpux:0"
+    return device.logical_name
 
 
 def get_default_device() -> str:
@@ -242,20 +249,32 @@ def coalesce_free_memory() -> None:
         _core.trim_memory(place)
 
 
-def _no_cuda(what: str) -> NoReturn:
-    raise RuntimeError(
-        f"{what}: there is no CUDA device; check megengine.is_cuda_available() first"
-    )
+class CudaDeviceProperty(NamedTuple):
+    """What a GPU says of itself."""
+
+    name: str
+    major: int  # of its compute capability
+    minor: int
+    total_memory: int  # bytes
 
 
 def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceType.CUDA) -> int:
-    """Compute capability of a GPU, 90 for 9.0. RuntimeError without one."""
-    _no_cuda("cuda_compute_capability")
+    """Compute capability of GPU number ``device``, 90 for 9.0. RuntimeError where there is no such GPU."""
+    prop = get_cuda_device_property(device, device_type)
+    return 10 * prop.major + prop.minor
 
 
-def get_cuda_device_property(device: int, device_type: DeviceType = DeviceType.CUDA) -> Any:
-    """Name, compute capability and memory of a GPU. RuntimeError without one."""
-    _no_cuda("cuda_device_property")
+def get_cuda_device_property(
+    device: int, device_type: DeviceType = DeviceType.CUDA
+) -> CudaDeviceProperty:
+    """Name, compute capability and memory of GPU number ``device``. RuntimeError where there is no such GPU,
+    ValueError for another kind of device.
+    """
+    if device_type != DeviceType.CUDA:
+        raise ValueError(f"{device_type} has no compute capability; use DeviceType.CUDA")
+    place = _core.find_device(f"gpu{operator.index(device)}")
+    info, (major, minor) = _core.devices()[place], divmod(_core.compute_capability(place), 10)
+    return CudaDeviceProperty(info.model, major, minor, info.total_bytes)
 
 
 def get_cuda_version() -> int:

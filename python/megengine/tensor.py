@@ -13,7 +13,7 @@ from .core import ops
 from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
-from .device import Device, device_of
+from .device import Device, device_of, shown_name
 
 if TYPE_CHECKING:
     from .quantization.utils import QParams
@@ -191,7 +191,7 @@ class Tensor(ArrayMethodMixin):
             values = np.array2string(self.numpy(), precision=4, suppress_small=True)
         except (ValueError, RuntimeError):  # a placeholder of a trace
             values = f"<shape {list(self._tuple_shape)}>"
-        return f"{type(self).__name__}({values}{piece}, device={self.device.logical_name})"
+        return f"{type(self).__name__}({values}{piece}, device={shown_name(self.device)})"
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return (

@@ -144,6 +144,9 @@ Grads grad_conv(const GradCall& g) {
 }
 
 Grads grad_conv_epilogue(const GradCall& g) { return grad_of_epilogue(g, ops::conv()); }
+Tensors expand_conv_epilogue(const OpCall& call, std::span<const TensorRef> inputs) {
+    return expand_epilogue(call, inputs, ops::conv());
+}
 
 Grads grad_backward_data(const GradCall& g) {
     const TensorRef &dy = g.inputs[0], &w = g.inputs[1], &ddx = g.out_grads[0];
@@ -221,6 +224,7 @@ std::vector<OpDef> conv_ops() {
          .attrs = window_attrs_and("epilogue", AttrKind::text),
          .infer = infer_conv_epilogue,
          .grad = grad_conv_epilogue,
+         .expand = expand_conv_epilogue,
          .epilogue = EpilogueSpec{ops::conv_epilogue, 1},
          .prefers_channels_last = true,
          .cost = conv_cost},

@@ -20,6 +20,8 @@ Kind kind_of(const OpCall& call, const std::string& word) {
     return static_cast<Kind>(found - std::begin(kWords));
 }
 
+Attrs attrs_of_product(const OpCall& call) { return {call.attrs.begin(), call.attrs.end() - 1}; }
+
 }  // namespace
 
 std::vector<EpilogueStep> epilogue_of(const OpCall& call) {
@@ -72,6 +74,14 @@ void check_epilogue(const OpCall& call, const Type& y) {
     }
 }
 
+Tensors expand_epilogue(const OpCall& call, std::span<const TensorRef> inputs,
+                        const OpDef& product) {
+    TensorRef y = apply(product, attrs_of_product(call), inputs.first(2), nullptr)[0];
+    for (const EpilogueStep& step : epilogue_of(call))
+        y = step.takes_operand() ? build::add(y, inputs[step.operand]) : build::op("relu", {y});
+    return {y};
+}
+
 Grads grad_of_epilogue(const GradCall& g, const OpDef& product) {
     const std::vector<EpilogueStep> steps = epilogue_of(g.call);
     TensorRef dy = g.out_grads[0];
@@ -87,7 +97,7 @@ Grads grad_of_epilogue(const GradCall& g, const OpDef& product) {
         if (step.takes_operand() && g.needs[step.operand])
             grads[step.operand] = build::reduce_to(dy, g.inputs[step.operand]->shape());
     }
-    const Attrs attrs(g.call.attrs.begin(), g.call.attrs.end() - 1);
+    const Attrs attrs = attrs_of_product(g.call);
     const OpCall call{product, attrs, g.call.inputs.first(2)};
     const Grads factors =
         product.grad({call, g.inputs.first(2), g.outputs, {&dy, 1}, g.needs.first(2)});

@@ -38,6 +38,11 @@ void check_epilogue(const OpCall& call, const Type& y);
 // attributes but the last.
 Grads grad_of_epilogue(const GradCall& g, const OpDef& product);
 
+// The same as the plain product and an op for each step: for devices whose product does not take
+// the steps (OpDef::expand).
+std::vector<TensorRef> expand_epilogue(const OpCall& call, std::span<const TensorRef> inputs,
+                                       const OpDef& product);
+
 // May that tensor be the bias along axis `channel` of a product of type y?
 bool is_bias(const Type& bias, const Type& y, int channel);
 

@@ -77,6 +77,9 @@ std::vector<Type> infer_matmul_epilogue(const OpCall& call) {
 }
 
 Grads grad_matmul_epilogue(const GradCall& g) { return grad_of_epilogue(g, ops::matmul()); }
+Tensors expand_matmul_epilogue(const OpCall& call, std::span<const TensorRef> inputs) {
+    return expand_epilogue(call, inputs, ops::matmul());
+}
 
 Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     const Type& a = call.inputs[0];
@@ -140,6 +143,7 @@ std::vector<OpDef> matmul_ops() {
          .attrs = {kTransposeA, kTransposeB, {"epilogue", AttrKind::text}},
          .infer = infer_matmul_epilogue,
          .grad = grad_matmul_epilogue,
+         .expand = expand_matmul_epilogue,
          .epilogue = EpilogueSpec{ops::matmul_epilogue, -1},
          .cost = matmul_cost}};
 }

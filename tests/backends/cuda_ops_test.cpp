@@ -1,6 +1,5 @@
 // Kernels written by hand for GPUs: the same calls on the CPU and on gpu0, a card or an emulated
-// one (the variables of tests/CMakeLists.txt name its driver). Results are the same bits, but for
-// the few ops that say otherwise.
+// one (tests/CMakeLists.txt). Results are the same bits, but for the few ops that say otherwise.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "backends/cuda/product_kernel.h"
 #include "tests/backends/cuda_testing.h"
 
 namespace megjit::cuda { namespace {
@@ -498,6 +498,20 @@ TEST_F(CudaOps, MultipliesIntegers) {
     }
     agree("matmul", {int64_t{0}, int64_t{0}},
           {some({DType::i32, {3, 0}}), some({DType::i32, {0, 2}})});
+}
+
+// cuBLASLt does relu last: the plain product runs, and a kernel of the steps.
+TEST_F(CudaOps, GeneratesTheStepsThatTheLibraryRefuses) {
+    const Attrs attrs{int64_t{0}, int64_t{1}, std::string("relu bias add")};
+    const std::vector<Values> inputs{some({DType::f32, {2, 5, 7}}), some({DType::f32, {6, 7}}),
+                                     some({DType::f32, {6}}), some({DType::f32, {2, 5, 6}})};
+    std::vector<Type> types;
+    for (const Values& input : inputs) types.push_back(input.type);
+    const OpCall call{find_op("matmul_epilogue"), attrs, types};
+    std::string why;
+    EXPECT_FALSE(product_kernel(dynamic_cast<CudaDevice&>(gpu()), call, infer(call), &why));
+    EXPECT_NE(why, "");
+    agree("matmul_epilogue", attrs, inputs, 1e-5);
 }
 
 TEST_F(CudaOps, Normalizes) {

@@ -35,8 +35,11 @@ protected:
         }();
         (void)once;
     }
-    void SetUp() override {
-        if (all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    void SetUp() override { skip_without(1); }
+    static void skip_without(int gpus) {
+        try {
+            gpu(gpus - 1);
+        } catch (const UserError& error) { GTEST_SKIP() << error.what(); }
     }
 
     static Device& gpu(int index = 0) { return find_device(cat("gpu", index, ":0")); }

@@ -5,6 +5,7 @@ Measured with -n 2 on two busy cores: 102 s, against 182 s with two threads in e
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +19,55 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_modifyitems(items):
-    if not int(os.environ.get("MEGJIT_EMULATED_GPUS") or 0):
-        return
+# What must hold on a GPU, too: `pytest -m gpu` on a card, or on an emulated one (MEGJIT_EMULATED_GPUS=1), as `make test` does.
+# gpu0 is the default device then. Other runs see no card.
+GPU_TESTS = {
+    "test_ops_battery.py", "test_functional_ops.py", "test_autodiff.py", "test_trace.py", "test_capture_battery.py",
+    "test_without_host.py", "test_module_training.py", "test_optimizer.py", "test_dtr.py", "test_fault_injection.py",
+    "test_dump.py", "test_network.py", "test_random.py", "test_eight_threads.py", "quantization", "test_gpu.py",
+}  # fmt: skip
+
+
+def _is_on_gpu(config):
+    return config.option.markexpr == "gpu" or int(os.environ.get("MEGJIT_EMULATED_GPUS") or 0) > 0
+
+
+def _is_in_gpu_tests(path):
+    here = Path(__file__).parent
+    return path.is_relative_to(here) and path != here and path.relative_to(here).parts[0] in GPU_TESTS
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With -m gpu nothing else is even imported."""
+    if config.option.markexpr == "gpu" and collection_path.suffix == ".py" and not _is_in_gpu_tests(collection_path):
+        return True
+    return None
+
+
+def pytest_configure(config):
+    if not _is_on_gpu(config):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def _why_no_gpu():
+    import megengine as mge  # not before pytest_configure
+
+    try:
+        mge.tensor(0, device="gpu0")
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(config, items):
     for item in items:
-        if mark := item.get_closest_marker("host"):
+        if _is_in_gpu_tests(item.path):
+            item.add_marker(pytest.mark.gpu)
+    is_on_gpu = _is_on_gpu(config)
+    why_not = _why_no_gpu() if is_on_gpu else "run `pytest -m gpu`"
+    for item in items:
+        if is_on_gpu and (mark := item.get_closest_marker("host")):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+        if why_not and item.get_closest_marker("gpu") and (is_on_gpu or item.path.name == "test_gpu.py"):
+            item.add_marker(pytest.mark.skip(reason=why_not))

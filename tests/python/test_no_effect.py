@@ -32,7 +32,6 @@ ALLOWED = {
     "core/tensor/utils.py:astensor1d": ("reference", "the operand says its dtype and place"),
     "data/transform/meta_transform.py:Transform.apply": ("input", _ABSTRACT),
     "data/dataloader.py:*_fetcher": ("parallel_stream batch_size place_holder", _INTERFACE),
-    "device.py:get_cuda_*": ("device device_type", _REFUSED),
     "distributed/functional.py:remote_recv": ("inp", "orders operations where they are recorded apart; here they run in order"),
     "distributed/helper.py:param_pack_concat": ("offsets", "follow from the tensors"),
     "distributed/helper.py:AllreduceCallback.__call__": ("param", "a callback of GradManager"),
@@ -144,7 +143,7 @@ X = np.ones((2, 3), "float32")
         (lambda: F.topk(Tensor(X), 2, no_sort=True), "topk: no_sort"),
         (lambda: Tensor(X, no_cache=True), "no_cache"),
         (lambda: DTRConfig(eviction_threshold=1, recomp_time_factor=2), "recomp_time_factor"),
-        (lambda: F.debug_param.set_execution_strategy("PROFILE"), "PROFILE"),
+        (lambda: F.debug_param.set_execution_strategy("OPTIMIZED"), "OPTIMIZED"),
         (lambda: mge.device.set_prealloc_config(alignment=128), "alignment"),
         (lambda: setattr(trace(abs), "check_external", False), "check_external"),
         (lambda: _config.set_option("enable_drop", 1), "enable_drop"),
@@ -153,7 +152,7 @@ X = np.ones((2, 3), "float32")
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_has_no_effect_says_so_once(use, words, nothing_told):
-    options, strategy = dict(vars(_config.options)), F.debug_param.get_execution_strategy()
+    options, strategy = dict(vars(_config.options)), F.debug_param._others
     try:
         with pytest.warns(UserWarning, match=f"{words}.* has no effect here"):
             use()
@@ -162,7 +161,7 @@ def test_what_has_no_effect_says_so_once(use, words, nothing_told):
             use()
     finally:
         vars(_config.options).update(options)
-        F.debug_param._strategy = strategy
+        F.debug_param._others = strategy
 
 
 def test_values_that_are_usual_warn_of_nothing(nothing_told):

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import megengine as mge
 from megengine import _core
 
@@ -53,3 +55,55 @@ print(F.conv2d(mge.tensor(x), mge.tensor(w)).numpy()[0, 0, 0, 0], mge.device.get
 def test_a_file_of_another_kind_is_told_by_what_it_lacks():
     table = run("-m", "megengine", "info", MEGJIT_CUDNN="libc.so.6")
     assert "it lacks cudnnGetVersion" in table
+
+
+@pytest.mark.skipif(not mge.device.get_cudnn_version(), reason="there is no cuDNN")
+@pytest.mark.parametrize(
+    ("setting", "dtype", "words"),
+    [
+        ("benchmark_kernel", "float16", b", by time"),
+        ("deterministic_kernel", "float16", b", deterministic"),
+        ("tf32", "float32", b", tf32"),
+    ],
+)
+def test_rules_of_products_make_other_plans(setting, dtype, words, tmp_path):
+    """What cuDNN planned for the emulated card lies in the cache, with the rules in its key."""
+    script = f"""
+import numpy as np
+import megengine as mge
+import megengine.functional as F
+
+x, w = (mge.tensor(np.ones(shape, "{dtype}"), device="gpu0") for shape in ((2, 16, 8, 8), (16, 16, 3, 3)))
+plain = F.conv2d(x, w).numpy()
+mge.config.{setting} = True
+np.testing.assert_array_equal(F.conv2d(x, w).numpy(), plain)
+"""
+    run("-c", script, MEGJIT_EMULATED_GPUS="1", MEGJIT_CACHE_DIR=str(tmp_path))
+    assert any(words in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("steps", ["relu(y + b)", "y + b + r", "relu(y + b + r)"])
+def test_steps_behind_a_convolution_that_cudnn_refuses_are_generated(steps):
+    """Here it refuses all, for there is none; the emulated card computes the plain convolution in its place."""
+    script = f"""
+import numpy as np
+import megengine as mge
+from megengine.functional import conv2d, relu
+from megengine.jit import trace
+
+def f(x, w, b, r):
+    y = conv2d(x, w, padding=1)
+    return {steps}
+
+rng = np.random.default_rng(0)
+arrays = [rng.normal(size=s).astype("float32") for s in ((2, 4, 6, 6), (8, 4, 3, 3), (1, 8, 1, 1), (2, 8, 6, 6))]
+traced = trace(f, symbolic=True, opt_level=3)
+for place in ("gpu0", "gpu0", "cpu0"):
+    there = [mge.tensor(a, device=place) for a in arrays]
+    y = traced(*there)
+    if place == "gpu0":
+        assert any("conv_epilogue" in step for step in traced.memory_plan().steps), traced.memory_plan().steps
+    result = y.numpy()
+    np.testing.assert_allclose(result, f(*(mge.tensor(a, device="cpu0") for a in arrays)).numpy(), rtol=1e-4, atol=1e-4)
+"""
+    run("-c", script, MEGJIT_EMULATED_GPUS="1", MEGJIT_CUDNN="/nowhere/libcudnn.so.9")

@@ -1,6 +1,6 @@
 """Where values lie, and when they are there: on emulated devices, in processes of their own.
 
-`make test` also runs other tests with MEGJIT_EMULATED_GPUS=1, which makes gpu0 the default device.
+What one GPU must do is in test_gpu.py.
 """
 
 import os
@@ -101,6 +101,17 @@ def test_xpu_is_a_gpu_where_there_is_one():
         """,
         MGE_DEFAULT_DEVICE="xpux",
     )
+
+
+def test_the_default_place_is_shown_as_xpux_where_that_means_it():
+    run("""
+    mge.set_default_device("gpu0")
+    assert repr(mge.tensor([1.0])) == "Tensor([1.], device=xpux:0)"
+    assert repr(mge.tensor([1.0], device="gpu1")) == "Tensor([1.], device=gpu1:0)"
+    assert mge.tensor([1.0]).device.logical_name == "gpu0:0"
+    mge.set_default_device("gpu1")
+    assert repr(mge.tensor([1.0])) == "Tensor([1.], device=gpu1:0)"
+    """)
 
 
 def test_a_default_device_that_does_not_exist_stops_the_import():

@@ -1,5 +1,13 @@
 """get_profile(), and the single steps of a traced call."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -60,6 +68,70 @@ def test_a_compiled_function_that_has_not_run_has_no_profile():
     f.compile()
     with pytest.raises(RuntimeError, match="no profile"):
         f.get_profile()
+
+
+# ---- timelines
+
+
+def test_a_timeline_has_each_step_of_the_last_run_in_its_order(tmp_path):
+    f = make(profiling=True)
+    for _ in range(3):
+        f(mge.tensor(X))
+    f.save_timeline(tmp_path / "run.json")
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    steps = [event for event in events if event["ph"] == "X"]
+    assert [step["name"] for step in steps] == [" ".join(row["ops"]) for row in f.get_profile()["profiler"]["steps"]]
+    assert all(step["dur"] > 0 and "test_profile.py" in step["args"]["where"] for step in steps)
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in pairwise(steps))  # microseconds
+
+
+def test_transfers_have_a_row_of_their_own_beside_the_work(tmp_path):
+    program = f"""
+import json
+import megengine as mge, megengine.functional as F
+from megengine import autodiff, jit, optimizer
+ws = [mge.Parameter(F.ones((512, 512)) / 512) for _ in range(4)]
+gm, opt = autodiff.GradManager().attach(ws), optimizer.SGD(ws, lr=0.1)
+@jit.trace(symbolic=True, profiling=True)
+def step(x):
+    with gm:
+        for w in ws:
+            x = jit.offload(F.relu(F.matmul(x, w)))
+        gm.backward(x.sum())
+    opt.step().clear_grad()
+for _ in range(3):
+    step(F.ones((512, 512)))
+step.save_timeline({str(tmp_path / "run.json")!r})
+"""
+    subprocess.run([sys.executable, "-c", program], env=dict(os.environ, MEGJIT_EMULATED_GPUS="1", MGE_DEFAULT_DEVICE="gpu0"), check=True)
+    steps = [event for event in json.loads((tmp_path / "run.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    transfers = [step for step in steps if step["tid"] == 1]
+    assert transfers and {step["name"] for step in transfers} == {"to_host", "from_host"}
+    last = max(step["ts"] + step["dur"] for step in steps if step["tid"] == 0)
+    assert all(0 <= step["ts"] and step["ts"] + step["dur"] <= last + 1e3 for step in transfers)
+
+
+def test_a_profiler_of_nvtx_sees_the_steps_of_a_gpu(tmp_path):
+    compiler = shutil.which("c++")
+    if not compiler:
+        pytest.skip("needs a C++ compiler")
+    profiler = tmp_path / "profiler.so"
+    source = Path(__file__).parent / "fake_profiler.cpp"
+    subprocess.run([compiler, "-std=c++20", "-shared", "-fPIC", "-o", profiler, source], check=True)
+    program = """
+import megengine as mge, megengine.functional as F
+from megengine.jit import trace
+def twice(x):
+    return F.exp(x).sum()
+f = trace(twice, symbolic=True)
+for _ in range(2):
+    f(mge.tensor([1.0, 2.0])).numpy()
+"""
+    variables = {"MEGJIT_EMULATED_GPUS": "1", "MGE_DEFAULT_DEVICE": "gpu0", "NVTX_INJECTION64_PATH": str(profiler)}
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("twice")
+    assert [line.split()[0] for line in lines[1:] if line.startswith("  ")][:2] == ["exp", "reduce_sum"], lines
 
 
 # ---- single steps

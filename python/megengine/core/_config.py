@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import _core
 from .no_effect import no_effect
 
-_BY_RULE = "kernels are chosen by rule, which measures nothing"
+_HERE = "core/_config.py"
 _NO_WORKER = "eager calls have no worker that could be told so"
 
 
@@ -33,9 +34,10 @@ OPTIONS: dict[str, Option] = {
     "dtr_eviction_threshold": Option(0, "MEGENGINE_DTR_EVICTION_THRESHOLD", reader="dtr/dtr.py"),
     "dtr_evictee_minimum_size": Option(1048576, "MEGENGINE_DTR_EVICTEE_MINIMUM_SIZE", reader="dtr/dtr.py"),
     "record_computing_path": Option(0, "MEGENGINE_RECORD_COMPUTING_PATH", ignored="megengine.dtr notes the calls that it needs"),
-    "benchmark_kernel": Option(False, ignored=_BY_RULE),
-    "benchmark_with_subprocess": Option(False, ignored=_BY_RULE),
-    "deterministic_kernel": Option(False, holds="a kernel gives the same bits each time"),
+    "benchmark_kernel": Option(False, reader=_HERE),
+    "benchmark_with_subprocess": Option(False, ignored="kernels are timed in this process"),
+    "deterministic_kernel": Option(False, reader=_HERE),
+    "tf32": Option(False, reader=_HERE),
     "compute_mode": Option("default", holds="products and convolutions add in float32"),
     "conv_format": Option("default", ignored="programs choose the order of memory by themselves"),
 }  # fmt: skip
@@ -54,6 +56,14 @@ def _from_environment(name: str) -> Any:
         ) from None
 
 
+def _rule_products(options: "Options") -> None:
+    """Tells the libraries of GPUs how to compute products. A CPU's kernels are chosen by rule, strict and deterministic."""
+    asked = {"tf32": options.tf32, "benchmark_kernel": options.benchmark_kernel}
+    if any(asked.values()) and all(info.kind != "gpu" for info in _core.devices().values()):
+        no_effect("megengine.config", "it concerns products of a GPU, and there is none", **asked)
+    _core.set_product_rules(options.tf32, options.deterministic_kernel, options.benchmark_kernel)
+
+
 class Options:
     """The values of `OPTIONS` in this process, as attributes."""
 
@@ -70,6 +80,8 @@ class Options:
         if row.ignored:
             no_effect("megengine.config", row.ignored, **{name: value != row.default})
         super().__setattr__(name, value)
+        if row.reader == _HERE and len(vars(self)) == len(OPTIONS):  # all are there
+            _rule_products(self)
 
 
 options = Options()

@@ -3,6 +3,7 @@
 import os
 from enum import IntFlag
 
+from ..core import _config
 from ..core.no_effect import no_effect
 
 __all__ = [
@@ -34,37 +35,43 @@ def _parse(option: Strategy | str) -> Strategy:
     return chosen
 
 
-def _checked(strategy: Strategy) -> Strategy:
-    """Results repeat bit for bit in any case, so that REPRODUCIBLE is kept; to measure is what nobody does."""
-    no_effect(
-        "set_execution_strategy",
-        "kernels are chosen by rule",
-        PROFILE=bool(strategy & Strategy.PROFILE),
-        OPTIMIZED=bool(strategy & Strategy.OPTIMIZED),
-    )
-    return strategy
-
-
-_strategy = _checked(
-    _parse(
-        os.environ.get("MEGENGINE_EXECUTION_STRATEGY")
-        or os.environ.get("MEGENGINE_CONV_EXECUTION_STRATEGY")
-        or "HEURISTIC"
-    )
-)
+_SETTINGS = {
+    Strategy.PROFILE: "benchmark_kernel",
+    Strategy.REPRODUCIBLE: "deterministic_kernel",
+}  # of megengine.config
+_others = Strategy.HEURISTIC  # the other words, which change nothing
 
 
 def get_execution_strategy() -> Strategy:
     """The strategy in force."""
-    return _strategy
+    strategy = _others
+    for word, setting in _SETTINGS.items():
+        if getattr(_config.options, setting):
+            strategy |= word
+    return strategy
 
 
 def set_execution_strategy(option: Strategy | str) -> None:
     """Sets the strategy: "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as
-    "PROFILE_REPRODUCIBLE".
+    "PROFILE_REPRODUCIBLE": what megengine.config calls benchmark_kernel and deterministic_kernel.
     """
-    global _strategy
-    _strategy = _checked(_parse(option))
+    global _others
+    strategy = _parse(option)
+    no_effect(
+        "set_execution_strategy",
+        "no kernel is faster for being told so",
+        OPTIMIZED=bool(strategy & Strategy.OPTIMIZED),
+    )
+    _others = strategy & (Strategy.HEURISTIC | Strategy.OPTIMIZED)
+    for word, setting in _SETTINGS.items():
+        setattr(_config.options, setting, bool(strategy & word))
+
+
+if _strategy := (
+    os.environ.get("MEGENGINE_EXECUTION_STRATEGY")
+    or os.environ.get("MEGENGINE_CONV_EXECUTION_STRATEGY")
+):
+    set_execution_strategy(_strategy)
 
 
 def get_conv_execution_strategy() -> Strategy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,10 +189,35 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
 
 def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
     """One table for a whole call, whose segments run one after the other."""
-    steps = [step for segment in segments for step in segment["steps"]]
+    steps, begin = [], 0.0
+    for segment in segments:
+        steps += [{**step, "last_begin": begin + step["last_begin"]} for step in segment["steps"]]
+        begin += segment["last_seconds"]
     return {
         "runs": max(segment["runs"] for segment in segments),
         "seconds": sum(segment["seconds"] for segment in segments),
         "bytes": sum(step["bytes"] for step in steps),
         "steps": steps,
     }
+
+
+def timeline_of(profile: dict[str, Any], function: str) -> str:
+    """The last run of a merged profile in Google's Trace Event Format."""
+    names = {0: function, 1: f"{function}: transfers"}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 0, "tid": row, "name": "thread_name", "args": {"name": name}}
+        for row, name in names.items()
+    ]
+    for step in profile["steps"]:
+        events.append(
+            {
+                "ph": "X",
+                "pid": 0,
+                "tid": int(step["is_transfer"]),
+                "name": " ".join(step["ops"]),
+                "ts": 1e6 * step["last_begin"],
+                "dur": 1e6 * step["last_seconds"],
+                "args": {key: step[key] for key in ("where", "backend", "bytes")},
+            }
+        )
+    return json.dumps({"traceEvents": events})

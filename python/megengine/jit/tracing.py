@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -24,7 +26,14 @@ from .configs import (
 )
 from .dump import Dumping
 from .manual import ManualSteps, tensor_leaves
-from .report import GeneratedKernel, MemoryPlan, measured_run, merge_plans, merge_profiles
+from .report import (
+    GeneratedKernel,
+    MemoryPlan,
+    measured_run,
+    merge_plans,
+    merge_profiles,
+    timeline_of,
+)
 
 if TYPE_CHECKING:
     from .guards import Guards
@@ -396,8 +405,19 @@ class trace(ManualSteps, Dumping):
 
         Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.
         "profiler" holds "runs", total "seconds" and "bytes", and "steps": a dict each with "ops"
-        (names), "where" (the user's line), "seconds" (all runs) and "bytes" (read and written in one).
+        (names), "where" (the user's line), "seconds" (all runs), "bytes" (read and written in one),
+        "is_transfer" (it ran beside the others), and of the last run "last_begin" and "last_seconds".
         """
+        return {"profiler": merge_profiles(self._profiles())}
+
+    def save_timeline(self, path: str | os.PathLike[str]) -> None:
+        """Writes when each step of the last profiled run began and ended, by the device's clock, for the timeline of
+        Chrome or Perfetto: Google's Trace Event Format, a row for each stream. Needs what `get_profile` needs.
+        """
+        text = timeline_of(merge_profiles(self._profiles()), self._name_of_function())
+        Path(path).write_text(text, encoding="utf-8")
+
+    def _profiles(self) -> list[dict[str, Any]]:
         what = f"trace: there is no profile of {self._name_of_function()}"
         if not self._profiling:
             raise RuntimeError(f"{what}\n  fix: trace it with profiling=True")
@@ -406,4 +426,4 @@ class trace(ManualSteps, Dumping):
             raise RuntimeError(
                 f"{what}\n  why: no call has run the compiled program yet; the first one records\n  fix: call it once more"
             )
-        return {"profiler": merge_profiles(profiles)}
+        return profiles

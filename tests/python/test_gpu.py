@@ -1,0 +1,259 @@
+"""What only a GPU has, in this process, where gpu0 is the default device (conftest.py): on a card, or on an emulated one.
+
+What takes several GPUs, and what is best judged in a process of its own, is in test_places.py.
+"""
+
+import os
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine import autodiff, config, device, jit
+from megengine import module as M
+from megengine import optimizer as optim
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def both(compute, *arrays, dtype="float32"):
+    """What ``compute`` and its gradients give on the CPU, and on the GPU."""
+    results = []
+    for place in ("cpu0", "gpu0"):
+        operands = [mge.Parameter(mge.tensor(a, dtype=dtype, device=place)) for a in arrays]
+        with autodiff.GradManager().attach(operands) as gm:
+            y = compute(*operands)
+            gm.backward(y, F.ones_like(y))
+        assert y.device == place
+        results.append([t.numpy().astype("float64") for t in (y, *(x.grad for x in operands))])
+    return results
+
+
+# ---- what it says of itself
+
+
+def test_the_card_says_what_it_is():
+    prop = device.get_cuda_device_property(0)
+    assert prop.name and prop.total_memory == device.get_mem_status_bytes("gpu0")[0]
+    assert device.get_cuda_compute_capability(0) == 10 * prop.major + prop.minor >= 70
+    assert device.is_cuda_available() and device.get_device_count("gpu") >= 1
+    assert device.get_cuda_driver_version() >= 12000
+
+
+def test_a_card_that_there_is_not_is_told():
+    with pytest.raises(RuntimeError, match="gpu99 does not exist; this machine has"):
+        device.get_cuda_device_property(99)
+    with pytest.raises(ValueError, match="ROCM has no compute capability"):
+        device.get_cuda_compute_capability(0, device.DeviceType.ROCM)
+
+
+# ---- streams and events
+
+
+def test_work_of_two_streams_waits_for_what_it_reads():
+    x = mge.tensor(np.arange(1e5, dtype="float32"), device="gpu0:1")
+    for i in range(20):
+        y = (x + i).to("gpu0") * 2
+        np.testing.assert_array_equal((y.to("gpu0:1") - x).numpy(), x.numpy() + 2 * i)
+
+
+def test_profiles_are_times_of_the_card():
+    f = jit.trace(lambda x: F.matmul(x, x), symbolic=True, profiling=True)
+    x = F.ones((512, 512))
+    for _ in range(3):
+        f(x).numpy()
+    profile = f.get_profile()["profiler"]
+    (step,) = profile["steps"]
+    assert 2 * 512**3 / 1e15 < step["seconds"] / profile["runs"] < 1
+
+
+# ---- graphs
+
+
+def test_a_repeated_step_sees_other_operands():
+    """From the second run on it is a CUDA graph, whose kernels get new addresses where they changed."""
+    f = jit.trace(lambda x, y: F.exp(x - y).sum(axis=1) + F.matmul(x, y)[0], symbolic=True)
+    kept = []
+    for i in range(8):
+        x, y = normal(32, 32), normal(32, 32)
+        kept.append(f(mge.tensor(x), mge.tensor(y)))
+        np.testing.assert_allclose(kept[-1].numpy(), np.exp(x - y).sum(1) + (x @ y)[0], rtol=1e-4, atol=1e-4, err_msg=str(i))
+    first = kept[0].numpy()
+    f(mge.tensor(normal(32, 32)), mge.tensor(normal(32, 32))).numpy()
+    np.testing.assert_array_equal(kept[0].numpy(), first)
+
+
+# ---- offload
+
+
+def test_values_that_wait_on_the_host_come_back_with_their_bits():
+    def train(offloads):
+        weights = [mge.Parameter(w) for w in start]
+        gm, opt = autodiff.GradManager().attach(weights), optim.SGD(weights, lr=0.1)
+
+        @jit.trace(symbolic=True)
+        def step(x):
+            with gm:
+                for w in weights:
+                    x = F.relu(F.matmul(x, w))
+                    if offloads:
+                        x = jit.offload(x)
+                loss = (x**2).mean()
+                gm.backward(loss)
+            opt.step().clear_grad()
+            return loss
+
+        losses = [step(mge.tensor(data)).item() for _ in range(4)]
+        return losses, [w.numpy() for w in weights], step.memory_plan().transferred_bytes
+
+    start, data = [normal(256, 256) / 16 for _ in range(6)], normal(256, 256)
+    plain, moved = train(False), train(True)
+    assert moved[2] > 0 == plain[2]
+    assert plain[0] == moved[0]
+    for a, b in zip(plain[1], moved[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# ---- errors
+
+
+def test_an_index_out_of_range_is_told_and_harms_nothing():
+    x = mge.tensor([1.0, 2.0])
+    y = x[mge.tensor([7])]
+    with pytest.raises(IndexError, match="index 7 is out of range"):
+        (y + 1).numpy()
+    assert (x + 1).numpy().tolist() == [2, 3]
+
+
+def test_a_full_memory_is_told_with_what_fills_it():
+    x = F.zeros((1 << 20,))
+    x.numpy()
+    device.set_memory_cap(device.get_reserved_memory() + (6 << 20))
+    try:
+        with pytest.raises(MemoryError, match="the largest tensors alive: 4 MiB"):
+            kept = [x + i for i in range(100)]
+            del kept
+    finally:
+        device.set_memory_cap(None)
+    assert (x + 1).sum().item() == 1 << 20
+
+
+def test_a_child_of_a_fork_is_told_what_to_do():
+    x = mge.tensor([1.0])
+    x.numpy()
+    child = os.fork()
+    if child == 0:
+        try:
+            x.numpy()
+        except RuntimeError as error:
+            os._exit(7 if "before fork()" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert (x + 1).numpy() == 2
+
+
+# ---- what NVIDIA's libraries compute, against the CPU
+
+PRODUCTS = {
+    "matmul": (F.matmul, (24, 40), (40, 16)),
+    "matmul of batches": (F.matmul, (4, 24, 40), (4, 40, 16)),
+    "linear": (F.linear, (24, 40), (16, 40), (16,)),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 16, 12, 12), (32, 16, 3, 3), (1, 32, 1, 1)),
+    "strided conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), (2, 16, 12, 12), (32, 16, 3, 3)),
+    "conv2d of groups": (lambda x, w: F.conv2d(x, w, groups=4), (2, 16, 12, 12), (4, 8, 4, 3, 3)),
+    "conv3d": (F.conv3d, (2, 8, 6, 6, 6), (16, 8, 3, 3, 3)),
+    "conv_transpose2d": (lambda x, w: F.conv_transpose2d(x, w, stride=2), (2, 16, 6, 6), (16, 8, 4, 4)),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 8, 12, 12)),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1), (2, 8, 12, 12)),
+    "layer_norm": (lambda x, w, b: F.nn.layer_norm(x, (64,), True, w, b), (12, 64), (64,), (64,)),
+    "softmax": (lambda x: F.softmax(x, axis=-1) ** 2, (12, 64)),
+}
+TOLERANCE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_and_their_gradients_are_those_of_the_cpu(name, dtype):
+    compute, *shapes = PRODUCTS[name]
+    if dtype != "float32" and name == "layer_norm":
+        pytest.skip("its weights are float32")
+    operands = [normal(*shape) / 2 for shape in shapes]
+    here, there = both(compute, *operands, dtype=dtype)
+    for a, b in zip(here, there, strict=True):
+        np.testing.assert_allclose(b, a, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * max(1, np.abs(a).max()))
+
+
+def test_a_network_in_training_is_that_of_the_cpu():
+    """Biases, residuals and relu behind convolutions and matrix products, as steps of them or as kernels of their own."""
+
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.conv2 = M.Conv2d(3, 16, 3, padding=1), M.Conv2d(16, 16, 3, padding=1)
+            self.norm, self.out = M.BatchNorm2d(16), M.Linear(16, 10)
+
+        def forward(self, x):
+            x = F.relu(self.conv1(x))
+            x = F.relu(self.conv2(x) + x)
+            return self.out(F.relu(self.norm(x)).mean(axis=(2, 3)))
+
+    def train(place):
+        default = mge.get_default_device()
+        mge.set_default_device(place)
+        try:
+            rng = np.random.default_rng(1)
+            net = Net()
+            for p in net.parameters():
+                p._reset(mge.tensor(rng.normal(size=p.shape).astype("float32") / 4, device=place))
+            gm, opt = autodiff.GradManager().attach(net.parameters()), optim.Adam(net.parameters(), lr=0.01)
+
+            @jit.trace(symbolic=True, opt_level=3)
+            def step(x, label):
+                with gm:
+                    loss = F.nn.cross_entropy(net(x), label)
+                    gm.backward(loss)
+                opt.step().clear_grad()
+                return loss
+
+            x, label = rng.normal(size=(8, 3, 12, 12)).astype("float32"), rng.integers(0, 10, 8).astype("int32")
+            return [step(mge.tensor(x), mge.tensor(label)).item() for _ in range(6)]
+        finally:
+            mge.set_default_device(default)
+
+    here, there = train("cpu0"), train("gpu0")
+    np.testing.assert_allclose(there, here, rtol=1e-3)
+    assert there[-1] < there[0]
+
+
+# ---- rules of products (megengine.config)
+
+
+def plan_of(compute, *operands):
+    f = jit.trace(compute, symbolic=True)
+    f(*operands)
+    return "\n".join(f.memory_plan().steps)
+
+
+@pytest.mark.parametrize("setting", ["tf32", "deterministic_kernel", "benchmark_kernel"])
+def test_rules_of_products_are_live(setting):
+    x = mge.tensor(normal(64, 64))
+    expected = F.matmul(x, x).numpy()
+    with config._override(**{setting: True}):
+        there = F.matmul(x, x).numpy()
+    tolerance = 1e-2 if setting == "tf32" else 1e-4
+    np.testing.assert_allclose(there, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(F.matmul(x, x).numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not any(row[0] == "cuBLASLt" and row[1] for row in mge._core.nvidia_libraries()), reason="there is no cuBLASLt")
+def test_tf32_is_another_plan():
+    x = mge.tensor(normal(64, 64))
+    strict = plan_of(F.matmul, x, x)
+    assert "cuBLASLt" in strict and "tf32" not in strict
+    with config._override(tf32=True):
+        assert "64x64x64 tf32" in plan_of(F.matmul, x, x)
