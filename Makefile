@@ -7,7 +7,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -28,11 +28,16 @@ build-tests: setup-tests build
 	@cmake -DMEGJIT_TESTS=ON $(BUILD) >/dev/null
 	@tools/with_progress.sh build-tests cmake --build $(BUILD) -j $(JOBS)
 
+# The emulated GPU that tests use, beside the package.
+card: build
+	@tools/with_progress.sh card cmake --build $(BUILD) --target megjit_card -j $(JOBS)
+	@cmake --install $(BUILD) --component card --prefix "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
+
 test-cpp: build-tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
 # Then what judges kernels once more, at AVX2, and what must hold on a GPU, on an emulated one.
-test-python: setup-tests build
+test-python: setup-tests card
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
 	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) -m gpu .
@@ -82,7 +87,7 @@ FUZZ_FILES ?= 500000
 FUZZ_SEED ?= 1
 fuzz: build fuzz-programs fuzz-files
 
-fuzz-programs: build-tests
+fuzz-programs: build-tests card
 	for backend in MLIR HALIDE; do $(BUILD)/tests/graph_fuzz --backend $$backend --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED) || exit 1; done
 	for backend in NVRTC MLIR HALIDE; do MEGJIT_CUDA_DRIVER=$(BUILD)/backends/card/libmegjit_card.so \
 		$(BUILD)/tests/graph_fuzz --backend $$backend --device gpu0 --programs $$(($(FUZZ_PROGRAMS) / 20)) --seed $(FUZZ_SEED) || exit 1; done

@@ -168,12 +168,15 @@ void* FoundLibrary::address_of(const char* symbol) const {
     return address;
 }
 
+static bool is_emulated(Library library) {
+    return library == Library::driver && debug().emulated_gpus > 0;
+}
+
 std::vector<fs::path> candidates_of(Library library) {
     const Entry& known = entry(library);
     if (known.variable)
         if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
-    if (library == Library::driver && debug().emulated_gpus > 0)
-        return {plugin_path("libmegjit_card.so")};
+    if (is_emulated(library)) return {plugin_path("libmegjit_card.so")};
     const fs::path packages = package_folder().parent_path();  // ours and others
     std::vector<fs::path> paths;
     for (const std::string& file : known.files) {
@@ -192,9 +195,9 @@ FoundLibrary open_library(Library library, std::span<const fs::path> candidates)
         if (found) return found;
     }
     if (found.why_not.empty())
-        found.why_not =
-            cat("no ", candidates.size() == 1 ? candidates[0].string() : entry(library).files[0],
-                " was found; ", entry(library).fix);
+        found.why_not = cat(
+            "no ", candidates.size() == 1 ? candidates[0].string() : entry(library).files[0],
+            " was found; ", is_emulated(library) ? "`make card` builds it" : entry(library).fix);
     return found;
 }
 

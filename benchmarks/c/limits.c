@@ -18,7 +18,11 @@ void triad(const float* x, const float* y, float* z, ptrdiff_t n, ptrdiff_t call
 }
 
 // 12 independent accumulators of 16 floats hide the latency of a multiply-add.
+#ifdef __AVX512F__
 typedef float lanes __attribute__((vector_size(64)));
+#else
+typedef float lanes __attribute__((vector_size(32)));
+#endif
 
 void fma_peak(ptrdiff_t loops, ptrdiff_t calls) {
 #pragma omp parallel num_threads(2)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import emulated
 import pytest
 
 import megengine as mge
@@ -78,7 +79,7 @@ plain = F.conv2d(x, w).numpy()
 mge.config.{setting} = True
 np.testing.assert_array_equal(F.conv2d(x, w).numpy(), plain)
 """
-    run("-c", script, MEGJIT_EMULATED_GPUS="1", MEGJIT_CACHE_DIR=str(tmp_path))
+    run("-c", script, **emulated.gpus(), MEGJIT_CACHE_DIR=str(tmp_path))
     assert any(words in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -106,4 +107,4 @@ for place in ("gpu0", "gpu0", "cpu0"):
     result = y.numpy()
     np.testing.assert_allclose(result, f(*(mge.tensor(a, device="cpu0") for a in arrays)).numpy(), rtol=1e-4, atol=1e-4)
 """
-    run("-c", script, MEGJIT_EMULATED_GPUS="1", MEGJIT_CUDNN="/nowhere/libcudnn.so.9")
+    run("-c", script, **emulated.gpus(), MEGJIT_CUDNN="/nowhere/libcudnn.so.9")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 
+import emulated
 import pytest
 
 
@@ -21,7 +22,7 @@ def run(body: str, gpus: int = 2, **variables: str) -> str:
         from megengine import jit, module as M, optimizer as optim, autodiff
         """
     program = textwrap.dedent(head) + textwrap.dedent(body)
-    environment = dict(os.environ, MEGJIT_EMULATED_GPUS=str(gpus), MGE_DEFAULT_DEVICE="cpu0")
+    environment = os.environ | emulated.gpus(gpus) | {"MGE_DEFAULT_DEVICE": "cpu0"}
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=environment | variables,

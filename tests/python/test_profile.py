@@ -8,6 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import emulated
 import numpy as np
 import pytest
 
@@ -103,7 +104,7 @@ for _ in range(3):
     step(F.ones((512, 512)))
 step.save_timeline({str(tmp_path / "run.json")!r})
 """
-    subprocess.run([sys.executable, "-c", program], env=dict(os.environ, MEGJIT_EMULATED_GPUS="1", MGE_DEFAULT_DEVICE="gpu0"), check=True)
+    subprocess.run([sys.executable, "-c", program], env=os.environ | emulated.gpus() | {"MGE_DEFAULT_DEVICE": "gpu0"}, check=True)
     steps = [event for event in json.loads((tmp_path / "run.json").read_text())["traceEvents"] if event["ph"] == "X"]
     transfers = [step for step in steps if step["tid"] == 1]
     assert transfers and {step["name"] for step in transfers} == {"to_host", "from_host"}
@@ -127,7 +128,7 @@ f = trace(twice, symbolic=True)
 for _ in range(2):
     f(mge.tensor([1.0, 2.0])).numpy()
 """
-    variables = {"MEGJIT_EMULATED_GPUS": "1", "MGE_DEFAULT_DEVICE": "gpu0", "NVTX_INJECTION64_PATH": str(profiler)}
+    variables = emulated.gpus() | {"MGE_DEFAULT_DEVICE": "gpu0", "NVTX_INJECTION64_PATH": str(profiler)}
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("twice")
