@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...._disk import cache_dir
 from .meta_vision import VisionDataset
-from .utils import calculate_md5, default_root, load_raw_data_from_url, untargz
+from .utils import calculate_md5, load_raw_data_from_url, untargz
 
 
 class CIFAR10(VisionDataset):
@@ -39,7 +40,7 @@ class CIFAR10(VisionDataset):
         timeout: int = 500,
     ) -> None:
         super().__init__(
-            default_root(type(self).__name__) if root is None else root,
+            cache_dir("datasets", type(self).__name__) if root is None else root,
             order=("image", "image_category"),
         )
         self.timeout = timeout
