@@ -104,18 +104,6 @@ class GitSSHFetcher(RepoFetcherBase):
     """By ``git clone`` over SSH, with the user's keys."""
 
     @classmethod
-    def fetch(
-        cls,
-        git_host: str,
-        repo_info: str,
-        use_cache: bool = False,
-        commit: str | None = None,
-        silent: bool = True,
-    ) -> str:
-        """See RepoFetcherBase."""
-        return super().fetch(git_host, repo_info, use_cache, commit, silent)
-
-    @classmethod
     def _download(
         cls,
         git_host: str,
@@ -137,18 +125,6 @@ class GitSSHFetcher(RepoFetcherBase):
 
 class GitHTTPSFetcher(RepoFetcherBase):
     """As an archive over HTTPS, the way GitHub offers it (and GitLab, for hosts called gitlab)."""
-
-    @classmethod
-    def fetch(
-        cls,
-        git_host: str,
-        repo_info: str,
-        use_cache: bool = False,
-        commit: str | None = None,
-        silent: bool = True,
-    ) -> str:
-        """See RepoFetcherBase."""
-        return super().fetch(git_host, repo_info, use_cache, commit, silent)
 
     @classmethod
     def _download(

@@ -130,11 +130,6 @@ class CIFAR100(CIFAR10):
     _names_key = b"fine_label_names"
 
     @property
-    def meta(self) -> list[str]:
-        """Names of the fine classes."""
-        return self._names(self._names_key)
-
-    @property
     def coarse_meta(self) -> list[str]:
         """Names of the super-classes."""
         return self._names(b"coarse_label_names")
@@ -145,7 +140,3 @@ class CIFAR100(CIFAR10):
             [label for name in self.target_file for label in self._read(name)[b"coarse_labels"]],
             np.int32,
         )
-
-    def bytes2array(self, filenames: Sequence[str]) -> tuple[np.ndarray, ...]:
-        """(images, fine labels) of batch files, given by name."""
-        return super().bytes2array(filenames)
