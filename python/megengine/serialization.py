@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
+from ._disk import written_whole
 from ._files import unpickler
 from ._files.admitted import Admission, Trusted
-from ._files.container import Damaged, ModelFileError, written_whole
+from ._files.container import Damaged, ModelFileError
 from ._files.unpickler import RefusedClassError
 
 MapLocation = str | Mapping[str, str] | Callable[[str], str] | None

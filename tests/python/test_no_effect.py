@@ -37,7 +37,9 @@ ALLOWED = {
     "distributed/helper.py:AllreduceCallback.__call__": ("param", "a callback of GradManager"),
     "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
     "functional/external.py:*": ("output_shapes dump_data output_dtypes data symbol tensor_dim_mutable", _REFUSED),
+    "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
     "fx/interpreter.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
+    "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (
         "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal tgt_is_causal memory_is_causal "
         "src_is_causal padding_idx others momentum dtype sorted stable sparse_grad non_blocking",
@@ -80,11 +82,20 @@ class _Forgotten(ast.NodeVisitor):
         self.generic_visit(node)
         self.path.pop()
 
+    def visit_Assign(self, node):
+        """A function that is a row of a public table goes by the row's name."""
+        if isinstance(node.value, ast.Dict) and not ast.unparse(node.targets[0]).startswith("_"):
+            for key, function in zip(node.value.keys, node.value.values):
+                if isinstance(function, ast.Lambda) and isinstance(key, ast.Constant):
+                    function.name, function.decorator_list = key.value, []
+                    self.visit_FunctionDef(function)
+
     def visit_FunctionDef(self, node):
         args = node.args
         parameters = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
         names = {p.arg for p in parameters if p is not None and not p.arg.startswith("_")} - {"self", "cls"}
-        named = {part.id for line in node.body for part in ast.walk(line) if isinstance(part, ast.Name)}
+        body = node.body if isinstance(node.body, list) else [node.body]
+        named = {part.id for line in body for part in ast.walk(line) if isinstance(part, ast.Name)}
         is_public = not any(part.startswith("_") for part in self.path) and (
             not node.name.startswith("_") or node.name in ("__init__", "__call__")
         )

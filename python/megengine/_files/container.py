@@ -9,14 +9,11 @@ Everything that the header says is checked against the length of the file before
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import stat
 import struct
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
 import ml_dtypes
@@ -50,27 +47,6 @@ def can_hold(dtype: np.dtype) -> bool:
 
 
 # -- writing -------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def written_whole(f: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
-    """A file to write to. A path gets its new content at once, by renaming, when the block ends without an error."""
-    if not isinstance(f, (str, os.PathLike)):
-        yield f
-        return
-    path = os.path.realpath(f)
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a device or a pipe
-        with open(path, "wb") as file:
-            yield file
-        return
-    partial = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
-    try:
-        with open(partial, "wb") as file:
-            yield file
-        os.replace(partial, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(partial)
 
 
 def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:

@@ -14,13 +14,14 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from .._disk import written_whole
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
 from ..module import Module
 from ..tensor import Parameter, Tensor
 from ..version import __version__, megjit_version
 from .admitted import Admission, Trusted, name_of
-from .container import Container, Damaged, ModelFileError, can_hold, parse, write, written_whole
+from .container import Container, Damaged, ModelFileError, can_hold, parse, write
 from .values import (
     ValueReader,
     ValueWriter,

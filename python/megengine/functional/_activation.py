@@ -9,43 +9,15 @@ from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axes, normalize_axis
 from ..random.rng import default_random_state
 from ..tensor import Tensor
+from ._of_ops import unary as _unary
 
-_relu, _sigmoid = ops.relu, ops.sigmoid
-
-
-def relu(x: Tensor) -> Tensor:
-    """``max(x, 0)``."""
-    return _relu(x)
-
-
-def relu6(x: Tensor) -> Tensor:
-    """``min(max(x, 0), 6)``."""
-    return ops.relu6(x)
-
-
-def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``."""
-    return _sigmoid(x)
-
-
-def hsigmoid(x: Tensor) -> Tensor:
-    """``relu6(x + 3) / 6``."""
-    return ops.hsigmoid(x)
-
-
-def hswish(x: Tensor) -> Tensor:
-    """``x * relu6(x + 3) / 6``."""
-    return ops.hswish(x)
-
-
-def silu(x: Tensor) -> Tensor:
-    """``x * sigmoid(x)``."""
-    return ops.silu(x)
-
-
-def gelu(x: Tensor) -> Tensor:
-    """``x * P(X <= x)`` for a standard normal X (the exact form)."""
-    return ops.gelu(x)
+relu = _unary(ops.relu)
+relu6 = _unary(ops.relu6)
+sigmoid = _unary(ops.sigmoid)
+hsigmoid = _unary(ops.hsigmoid)
+hswish = _unary(ops.hswish)
+silu = _unary(ops.silu)
+gelu = _unary(ops.gelu)
 
 
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:

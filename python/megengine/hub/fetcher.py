@@ -12,15 +12,10 @@ import subprocess
 import tempfile
 import zipfile
 
+from .._disk import cache_dir
 from ..logger import get_logger
 from ..utils.http_download import HTTPDownloadError, download_from_url
-from .const import (
-    DEFAULT_BRANCH_NAME,
-    DEFAULT_CACHE_DIR,
-    ENV_MGE_HOME,
-    ENV_XDG_CACHE_HOME,
-    HTTP_READ_TIMEOUT,
-)
+from .const import DEFAULT_BRANCH_NAME, HTTP_READ_TIMEOUT
 from .exceptions import GitCheckoutError, GitPullError, InvalidGitHost, InvalidRepo
 
 HTTP_TIMEOUT = (5, HTTP_READ_TIMEOUT)  # seconds: to connect, to read
@@ -35,17 +30,9 @@ _BRANCH = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
 
-def cache_dir() -> str:
-    """Root of the package's cache: MGE_HOME, else ``megengine`` in the user's cache folder."""
-    home = os.environ.get(ENV_MGE_HOME)
-    if not home:
-        home = os.path.join(os.environ.get(ENV_XDG_CACHE_HOME) or DEFAULT_CACHE_DIR, "megengine")
-    return os.path.expanduser(home)
-
-
 def hub_dir() -> str:
     """Folder of the fetched repositories."""
-    return os.path.join(cache_dir(), "hub")
+    return cache_dir("hub")
 
 
 class RepoFetcherBase:
@@ -117,18 +104,6 @@ class GitSSHFetcher(RepoFetcherBase):
     """By ``git clone`` over SSH, with the user's keys."""
 
     @classmethod
-    def fetch(
-        cls,
-        git_host: str,
-        repo_info: str,
-        use_cache: bool = False,
-        commit: str | None = None,
-        silent: bool = True,
-    ) -> str:
-        """See RepoFetcherBase."""
-        return super().fetch(git_host, repo_info, use_cache, commit, silent)
-
-    @classmethod
     def _download(
         cls,
         git_host: str,
@@ -150,18 +125,6 @@ class GitSSHFetcher(RepoFetcherBase):
 
 class GitHTTPSFetcher(RepoFetcherBase):
     """As an archive over HTTPS, the way GitHub offers it (and GitLab, for hosts called gitlab)."""
-
-    @classmethod
-    def fetch(
-        cls,
-        git_host: str,
-        repo_info: str,
-        use_cache: bool = False,
-        commit: str | None = None,
-        silent: bool = True,
-    ) -> str:
-        """See RepoFetcherBase."""
-        return super().fetch(git_host, repo_info, use_cache, commit, silent)
 
     @classmethod
     def _download(

@@ -18,12 +18,13 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from .._disk import cache_dir, replaced
 from ..logger import get_logger
 from ..serialization import load as _load_serialized
 from ..utils.http_download import download_from_url
 from .const import DEFAULT_GIT_HOST, DEFAULT_PROTOCOL, HUBCONF, HUBDEPENDENCY
 from .exceptions import InvalidProtocol
-from .fetcher import GitHTTPSFetcher, GitSSHFetcher, cache_dir
+from .fetcher import GitHTTPSFetcher, GitSSHFetcher
 from .tools import check_module_exists, import_path, load_module
 
 __all__ = ["list", "load", "help", "load_serialized_obj_from_url", "pretrained", "import_module"]
@@ -167,7 +168,7 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     Raises RuntimeError when it does not agree or is damaged, HTTPDownloadError when it cannot be had.
     """
     folder = (
-        os.path.join(cache_dir(), "serialized")
+        cache_dir("serialized")
         if model_dir is None
         else os.path.expanduser(os.fspath(model_dir))
     )
@@ -178,14 +179,9 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         _logger.info("downloading %s to %s", url, path)
-        unchecked = f"{path}.{os.getpid()}.unchecked"
-        try:
+        with replaced(path) as unchecked:
             download_from_url(url, unchecked)
             _check_hash(unchecked, name, f"what {url} sent")
-            os.replace(unchecked, path)
-        finally:
-            if os.path.exists(unchecked):
-                os.remove(unchecked)
     else:
         _check_hash(path, name, path)
     return _load_serialized(path, map_location=_default_device())

@@ -10,11 +10,11 @@ import contextlib
 import json
 import os
 import pickle
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
+from .._disk import written_whole
 from ..core.no_effect import no_effect
 from ..tensor import Tensor
 from ..utils.naming import AutoNaming
@@ -150,23 +150,12 @@ def write_model(
 
     append: keep what the path holds and put ``data`` behind it. Raises OSError.
     """
-    if hasattr(file, "write"):
-        file.write(data)
-        return
-    path = os.path.realpath(file)
     before = b""
-    if append and os.path.exists(path):
-        with open(path, "rb") as stream:
-            before = stream.read()
-    partial = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
-    try:
-        with open(partial, "wb") as stream:
-            stream.write(before)
-            stream.write(data)
-        os.replace(partial, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(partial)
+    if append and isinstance(file, (str, os.PathLike)) and os.path.exists(file):
+        with open(file, "rb") as old:
+            before = old.read()
+    with written_whole(file) as stream:
+        stream.write(before + data)
 
 
 def save_model(

@@ -13,6 +13,7 @@ from . import init
 from .module import Module
 
 Size = int | Sequence[int]
+_PADDING_MODES = ("zeros", "reflect", "replicate")
 
 
 def _tuple_of(name: str, value: Size, rank: int) -> tuple[int, ...]:
@@ -33,6 +34,10 @@ class _ConvNd(Module):
     """
 
     _rank = 2
+    output_padding: Size
+    conv_mode: str
+    compute_mode: str
+    padding_mode: str
 
     def __init__(
         self,
@@ -44,8 +49,14 @@ class _ConvNd(Module):
         dilation: Size,
         groups: int,
         bias: bool = True,
+        *,
+        output_padding: Size | None = None,
+        conv_mode: str | None = None,
+        compute_mode: str | None = None,
+        padding_mode: str | None = None,
         **kwargs: Any,
     ) -> None:
+        """None: the layer has no such setting."""
         super().__init__(**kwargs)
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ValueError(
@@ -59,6 +70,12 @@ class _ConvNd(Module):
         self.padding = _tuple_of("padding", padding, self._rank)
         self.dilation = _tuple_of("dilation", dilation, self._rank)
         self.groups = groups
+        if output_padding is not None:
+            self.output_padding = _tuple_of("output_padding", output_padding, self._rank)
+        if padding_mode is not None and padding_mode not in _PADDING_MODES:
+            raise ValueError(f"padding_mode {padding_mode!r} is none of {', '.join(_PADDING_MODES)}")
+        modes = {"conv_mode": conv_mode, "compute_mode": compute_mode, "padding_mode": padding_mode}
+        self.__dict__.update({name: mode for name, mode in modes.items() if mode is not None})
         self.weight = Parameter(np.zeros(self._infer_weight_shape(), np.float32))
         self.bias = Parameter(np.zeros(self._infer_bias_shape(), np.float32)) if bias else None
         self.reset_parameters()
@@ -110,15 +127,6 @@ class _ConvTransposeNd(_ConvNd):
 
     def _get_fanin(self) -> int:
         return self.out_channels * math.prod(self.kernel_size)
-
-
-_PADDING_MODES = ("zeros", "reflect", "replicate")
-
-
-def _check_padding_mode(mode: str) -> str:
-    if mode not in _PADDING_MODES:
-        raise ValueError(f"padding_mode {mode!r} is none of {', '.join(_PADDING_MODES)}")
-    return mode
 
 
 def _pad_width(padding: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -16,15 +16,14 @@ __all__ = ["GELU", "LeakyReLU", "PReLU", "ReLU", "Sigmoid", "SiLU", "Softmax"]
 class Softmax(Module):
     """exp(x) / sum(exp(x)) along ``axis``; None: axis 0 of 0-, 1- and 3-D inputs, else axis 1."""
 
+    _repr_facts = "axis={0.axis}"
+
     def __init__(self, axis: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
     def forward(self, inputs: Tensor) -> Tensor:
         return F.softmax(inputs, self.axis)
-
-    def _module_info_string(self) -> str:
-        return f"axis={self.axis}"
 
 
 class Sigmoid(Module):
@@ -62,6 +61,8 @@ class PReLU(Module):
         (1, C, 1, 1). init: initial slope. Input: any shape; (N, C, ...) with one slope a channel.
     """
 
+    _repr_facts = "num_parameters={0.num_parameters}"
+
     def __init__(self, num_parameters: int = 1, init: float = 0.25, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_parameters = num_parameters
@@ -81,12 +82,11 @@ class PReLU(Module):
                 slope = slope.reshape(1, self.num_parameters, *(1,) * (rank - 2))
         return F.prelu(inputs, slope)
 
-    def _module_info_string(self) -> str:
-        return f"num_parameters={self.num_parameters}"
-
 
 class LeakyReLU(Module):
     """max(x, 0) + negative_slope * min(x, 0), elementwise."""
+
+    _repr_facts = "negative_slope={0.negative_slope}"
 
     def __init__(self, negative_slope: float = 0.01, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -94,6 +94,3 @@ class LeakyReLU(Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return F.leaky_relu(inputs, self.negative_slope)
-
-    def _module_info_string(self) -> str:
-        return f"negative_slope={self.negative_slope}"

@@ -14,12 +14,11 @@ __all__ = ["AdaptiveAvgPool2d", "AdaptiveMaxPool2d"]
 class _AdaptivePoolNd(Module):
     """oshp: output height and width, an int or two; each output covers an equal share of the input."""
 
+    _repr_facts = "oshp={0.oshp}"
+
     def __init__(self, oshp: int | tuple[int, int] | Tensor, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.oshp = oshp
-
-    def _module_info_string(self) -> str:
-        return f"oshp={self.oshp}"
 
 
 class AdaptiveMaxPool2d(_AdaptivePoolNd):

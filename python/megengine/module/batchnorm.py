@@ -25,6 +25,11 @@ class _BatchNorm(Module):
     freeze: use the running statistics in training too, and neither update nor differentiate anything.
     """
 
+    _repr_facts = (
+        "{0.num_features}, eps={0.eps}, momentum={0.momentum}, affine={0.affine}, "
+        "track_running_stats={0.track_running_stats}"
+    )
+
     _flat_state = True
     _ranks: tuple[int, ...] = (2, 3, 4, 5)  # of the inputs
 
@@ -99,12 +104,6 @@ class _BatchNorm(Module):
             inp, mean, var, weight, bias, training=training, momentum=self.momentum, eps=self.eps
         )
 
-    def _module_info_string(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
-        )
-
 
 class BatchNorm1d(_BatchNorm):
     """Batch normalization of (N, C) or (N, C, L) inputs."""
@@ -143,9 +142,6 @@ class SyncBatchNorm(_BatchNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, freeze, **kwargs)
         self.group = group
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return super().forward(inp)
 
     def _batch_norm(
         self,

@@ -8,17 +8,16 @@ Sizes are one int, or one for each spatial axis. conv_mode is "cross_correlation
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import functional as F
 from ..tensor import Tensor
 from ._conv_base import (
     Size,
-    _check_padding_mode,
     _ConvNd,
     _ConvTransposeNd,
     _pad_width,
-    _tuple_of,
 )
 from .conv_special import DeformableConv2d, LocalConv2dMixin, RegionRestrictedConv
 
@@ -63,11 +62,11 @@ class _PaddedConv(_ConvNd):
             dilation,
             groups,
             bias,
+            conv_mode=conv_mode,
+            compute_mode=compute_mode,
+            padding_mode=padding_mode,
             **kwargs,
         )
-        self.conv_mode = conv_mode
-        self.compute_mode = compute_mode
-        self.padding_mode = _check_padding_mode(padding_mode)
 
     def get_pad_witdth(self) -> tuple[tuple[int, int], ...]:
         """(before, after) for each axis, as functional.pad takes them."""
@@ -79,29 +78,23 @@ class _PaddedConv(_ConvNd):
             return inp, self.padding
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank
 
+    def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution with other weights than the module's."""
+        inp, padding = self._padded(inp)
+        windows: Any = (self.stride, padding, self.dilation)
+        if self._rank == 1:
+            windows = [sizes[0] for sizes in windows]
+        convolve: Callable[..., Tensor] = F.conv1d if self._rank == 1 else F.conv2d
+        return convolve(inp, weight, bias, *windows, self.groups, self.conv_mode, self.compute_mode)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.calc_conv(inp, self.weight, self.bias)
+
 
 class Conv1d(_PaddedConv):
     """(N, in_channels, L) to (N, out_channels, OL). weight (out, in, k); bias (1, out, 1)."""
 
     _rank = 1
-
-    def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The convolution with other weights than the module's."""
-        inp, padding = self._padded(inp)
-        return F.conv1d(
-            inp,
-            weight,
-            bias,
-            self.stride[0],
-            padding[0],
-            self.dilation[0],
-            self.groups,
-            self.conv_mode,
-            self.compute_mode,
-        )
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv(inp, self.weight, self.bias)
 
 
 class Conv2d(_PaddedConv):
@@ -109,24 +102,6 @@ class Conv2d(_PaddedConv):
 
     weight (out, in, kh, kw), with groups (groups, out / groups, in / groups, kh, kw); bias (1, out, 1, 1).
     """
-
-    def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The convolution with other weights than the module's."""
-        inp, padding = self._padded(inp)
-        return F.conv2d(
-            inp,
-            weight,
-            bias,
-            self.stride,
-            padding,
-            self.dilation,
-            self.groups,
-            self.conv_mode,
-            self.compute_mode,
-        )
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv(inp, self.weight, self.bias)
 
 
 class Conv3d(_ConvNd):
@@ -156,9 +131,9 @@ class Conv3d(_ConvNd):
             dilation,
             groups,
             bias,
+            conv_mode=conv_mode,
             **kwargs,
         )
-        self.conv_mode = conv_mode
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The convolution with other weights than the module's."""
@@ -183,7 +158,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     weight (in, out, kh, kw), with groups (groups, in / groups, out / groups, kh, kw); bias (1, out, 1, 1).
     """
 
-    output_padding: Size = 0
+    output_padding = 0
 
     def __init__(
         self,
@@ -209,11 +184,11 @@ class ConvTranspose2d(_ConvTransposeNd):
             dilation,
             groups,
             bias,
+            output_padding=output_padding,
+            conv_mode=conv_mode,
+            compute_mode=compute_mode,
             **kwargs,
         )
-        self.output_padding = _tuple_of("output_padding", output_padding, 2)
-        self.conv_mode = conv_mode
-        self.compute_mode = compute_mode
 
     def calc_conv_transpose2d(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The transposed convolution with other weights than the module's."""
@@ -238,7 +213,7 @@ class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution, (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW)."""
 
     _rank = 3
-    output_padding: Size = 0
+    output_padding = 0
 
     def __init__(
         self,
@@ -262,9 +237,9 @@ class ConvTranspose3d(_ConvTransposeNd):
             dilation,
             groups,
             bias,
+            output_padding=output_padding,
             **kwargs,
         )
-        self.output_padding = _tuple_of("output_padding", output_padding, 3)
 
     def forward(self, inp: Tensor) -> Tensor:
         return F.conv_transpose3d(

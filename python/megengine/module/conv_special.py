@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
 from ..tensor import Parameter, Tensor
-from ._conv_base import Size, _check_padding_mode, _ConvNd, _pad_width
+from ._conv_base import Size, _ConvNd, _pad_width
 
 __all__ = ["DeformableConv2d", "RegionRestrictedConv"]
 
@@ -76,10 +76,10 @@ class DeformableConv2d(_ConvNd):
             dilation,
             groups,
             bias,
+            conv_mode=conv_mode,
+            compute_mode=compute_mode,
             **kwargs,
         )
-        self.conv_mode = conv_mode
-        self.compute_mode = compute_mode
 
     def calc_conv(
         self, inp: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor | None
@@ -134,11 +134,11 @@ class RegionRestrictedConv(_ConvNd):
             dilation,
             groups,
             bias,
+            conv_mode=conv_mode,
+            compute_mode=compute_mode,
+            padding_mode=padding_mode,
             **kwargs,
         )
-        self.conv_mode = conv_mode
-        self.compute_mode = compute_mode
-        self.padding_mode = _check_padding_mode(padding_mode)
 
     def get_pad_width(self) -> tuple[tuple[int, int], ...]:
         """(before, after) for each axis, as functional.pad takes them."""

@@ -17,6 +17,8 @@ class Dropout(Module):
     Identity in eval mode.
     """
 
+    _repr_facts = "drop_prob={0.drop_prob}"
+
     def __init__(self, drop_prob: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.drop_prob = drop_prob
@@ -25,6 +27,3 @@ class Dropout(Module):
         if not self.training:
             return inputs
         return F.dropout(inputs, self.drop_prob, training=True)
-
-    def _module_info_string(self) -> str:
-        return f"drop_prob={self.drop_prob}"

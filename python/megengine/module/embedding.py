@@ -22,6 +22,8 @@ class Embedding(Module):
     ValueError for an initial_weight of another shape.
     """
 
+    _repr_facts = "{0.num_embeddings}, {0.embedding_dim}"
+
     def __init__(
         self,
         num_embeddings: int,
@@ -80,9 +82,6 @@ class Embedding(Module):
             norm_type=norm_type,
             freeze=freeze,
         )
-
-    def _module_info_string(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}"
 
 
 def _refuse(**options: Any) -> None:

@@ -14,6 +14,8 @@ __all__ = ["LocalResponseNorm"]
 class LocalResponseNorm(Module):
     """x / (k + alpha * sum of squares over kernel_size neighbouring channels) ** beta, for (N, C, H, W)."""
 
+    _repr_facts = "kernel_size={0.kernel_size}, k={0.k}, alpha={0.alpha}, beta={0.beta}"
+
     def __init__(
         self,
         kernel_size: int = 5,
@@ -30,6 +32,3 @@ class LocalResponseNorm(Module):
 
     def forward(self, inp: Tensor) -> Tensor:
         return F.local_response_norm(inp, self.kernel_size, self.k, self.alpha, self.beta)
-
-    def _module_info_string(self) -> str:
-        return f"kernel_size={self.kernel_size}, k={self.k}, alpha={self.alpha}, beta={self.beta}"

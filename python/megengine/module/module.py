@@ -45,6 +45,7 @@ class Module(Holder):
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _flat_state = False  # entries of the state dict are 1-D, whatever the tensors' shapes
     _repr_prefix = ""  # before the class name in repr
+    _repr_facts = ""  # key facts for repr, as str.format makes it of the module: "size={0.size}"
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not (isinstance(name, str) and name.strip()):
@@ -314,7 +315,7 @@ class Module(Holder):
 
     def _module_info_string(self) -> str:
         """Key facts for repr, such as sizes; "" for none."""
-        return ""
+        return self._repr_facts.format(self)
 
     def __repr__(self) -> str:
         """Class name and key facts; children indented below."""

@@ -26,6 +26,11 @@ class MultiHeadAttention(Module):
     (in, out), then their biases. Weights start uniform as xavier_uniform_, biases at zero.
     """
 
+    _repr_facts = (
+        "{0.embed_dim}, {0.num_heads}, attn_dropout={0.attn_dropout}, out_dropout={0.out_dropout}, "
+        "bias={0.bias}, kdim={0.kdim}, vdim={0.vdim}"
+    )
+
     def __init__(
         self,
         embed_dim: int,
@@ -125,10 +130,4 @@ class MultiHeadAttention(Module):
             is_causal=is_causal,
             maybe_cudnn_style_mask=maybe_cudnn_style_mask,
             training=self.training,
-        )
-
-    def _module_info_string(self) -> str:
-        return (
-            f"{self.embed_dim}, {self.num_heads}, attn_dropout={self.attn_dropout}, "
-            f"out_dropout={self.out_dropout}, bias={self.bias}, kdim={self.kdim}, vdim={self.vdim}"
         )

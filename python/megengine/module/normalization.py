@@ -42,6 +42,8 @@ class GroupNorm(_Norm):
     weight, bias: (num_channels,). ValueError when the groups do not divide the channels.
     """
 
+    _repr_facts = "groups={0.num_groups}, channels={0.num_channels}, eps={0.eps}, affine={0.affine}"
+
     def __init__(
         self,
         num_groups: int,
@@ -64,15 +66,11 @@ class GroupNorm(_Norm):
     def forward(self, x: Tensor) -> Tensor:
         return F.nn.group_norm(x, self.num_groups, self.affine, self.weight, self.bias, self.eps)
 
-    def _module_info_string(self) -> str:
-        return (
-            f"groups={self.num_groups}, channels={self.num_channels}, "
-            f"eps={self.eps}, affine={self.affine}"
-        )
-
 
 class InstanceNorm(_Norm):
     """Normalizes every channel of every sample of (N, C, ...). weight, bias: (num_channels,)."""
+
+    _repr_facts = "channels={0.num_channels}, eps={0.eps}, affine={0.affine}"
 
     def __init__(
         self, num_channels: int, eps: float = 1e-05, affine: bool = True, **kwargs: Any
@@ -85,15 +83,14 @@ class InstanceNorm(_Norm):
     def forward(self, x: Tensor) -> Tensor:
         return F.nn.instance_norm(x, self.affine, self.weight, self.bias, self.eps)
 
-    def _module_info_string(self) -> str:
-        return f"channels={self.num_channels}, eps={self.eps}, affine={self.affine}"
-
 
 class LayerNorm(_Norm):
     """Normalizes over the last axes, whose sizes are ``normalized_shape`` (an int for the last one).
 
     weight, bias: of shape normalized_shape.
     """
+
+    _repr_facts = "normalized_shape={0.normalized_shape}, eps={0.eps}, affine={0.affine}"
 
     def __init__(
         self,
@@ -112,15 +109,17 @@ class LayerNorm(_Norm):
             x, self.normalized_shape, self.affine, self.weight, self.bias, self.eps
         )
 
-    def _module_info_string(self) -> str:
-        return f"normalized_shape={self.normalized_shape}, eps={self.eps}, affine={self.affine}"
-
 
 class GeneralNorm(_Norm):
     """Normalizes over any axes: ``normalized_axis`` (int or several), of sizes ``normalized_shape``.
 
     weight, bias: of shape normalized_shape, which affine=True therefore needs (AssertionError).
     """
+
+    _repr_facts = (
+        "normalized_shape={0.normalized_shape}, normalized_axis={0.normalized_axis}, eps={0.eps}, "
+        "affine={0.affine}"
+    )
 
     _flat_state = False
 
@@ -151,12 +150,6 @@ class GeneralNorm(_Norm):
     def forward(self, x: Tensor) -> Tensor:
         return F.nn.general_norm(
             x, self.normalized_axis, self.affine, self.weight, self.bias, self.eps
-        )
-
-    def _module_info_string(self) -> str:
-        return (
-            f"normalized_shape={self.normalized_shape}, normalized_axis={self.normalized_axis}, "
-            f"eps={self.eps}, affine={self.affine}"
         )
 
 

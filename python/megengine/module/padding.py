@@ -17,6 +17,8 @@ class Pad(Module):
     pad_width: (before, after) for each axis. mode: constant (constant_val), edge or replicate, reflect.
     """
 
+    _repr_facts = "pad_width={0.pad_width}, mode={0.mode}, constant_val={0.pad_val}"
+
     def __init__(
         self,
         pad_width: Sequence[Sequence[int]],
@@ -31,6 +33,3 @@ class Pad(Module):
 
     def forward(self, src: Tensor) -> Tensor:
         return F.nn.pad(src, self.pad_width, self.mode, self.pad_val)
-
-    def _module_info_string(self) -> str:
-        return f"pad_width={self.pad_width}, mode={self.mode}, constant_val={self.pad_val}"

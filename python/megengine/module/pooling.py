@@ -14,6 +14,8 @@ __all__ = ["AvgPool2d", "MaxPool2d"]
 class _PoolNd(Module):
     """kernel_size, stride, padding: an int or one for height and one for width; stride None: the kernel."""
 
+    _repr_facts = "kernel_size={0.kernel_size}, stride={0.stride}, padding={0.padding}"
+
     def __init__(
         self,
         kernel_size: int | tuple[int, int],
@@ -25,9 +27,6 @@ class _PoolNd(Module):
         self.kernel_size = kernel_size
         self.stride = stride or kernel_size
         self.padding = padding
-
-    def _module_info_string(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxPool2d(_PoolNd):

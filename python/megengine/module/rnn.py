@@ -26,6 +26,8 @@ Hidden: TypeAlias = Any  # a state: a Tensor; of an LSTM the pair (h, c)
 class RNNCellBase(Module):
     """weight_ih (chunks * hidden, input), weight_hh (chunks * hidden, hidden), biases (chunks * hidden,)."""
 
+    _repr_facts = "{0.input_size}, {0.hidden_size}, bias={0.bias}"
+
     def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int) -> None:
         super().__init__()
         self.input_size = input_size
@@ -65,9 +67,6 @@ class RNNCellBase(Module):
     def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
         """input (batch, input_size); hx: state (batch, hidden_size), None for zeros. Returns the next state."""
         return self._advance(self._gates_of(input), hx)
-
-    def _module_info_string(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}, bias={self.bias}"
 
 
 class RNNCell(RNNCellBase):
@@ -155,6 +154,11 @@ class RNNBase(Module):
     output (time, batch, directions * hidden_size) or batch first. dropout: on the output of all layers but the
     last. cells[layer][direction] are the cells. ValueError for an input that is not 3-D.
     """
+
+    _repr_facts = (
+        "{0.input_size}, {0.hidden_size}, num_layers={0.num_layers}, bias={0.bias}, "
+        "batch_first={0.batch_first}, dropout={0.dropout}, bidirectional={0.bidirectional}, proj_size={0.proj_size}"
+    )
 
     def __init__(
         self,
@@ -254,13 +258,6 @@ class RNNBase(Module):
             input = F.transpose(input, (1, 0, 2))
         output, hx = self.apply_op(input, hx)
         return (F.transpose(output, (1, 0, 2)) if self.batch_first else output), hx
-
-    def _module_info_string(self) -> str:
-        return (
-            f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, bias={self.bias}, "
-            f"batch_first={self.batch_first}, dropout={self.dropout}, bidirectional={self.bidirectional}, "
-            f"proj_size={self.proj_size}"
-        )
 
 
 class RNN(RNNBase):

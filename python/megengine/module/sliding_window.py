@@ -15,6 +15,8 @@ __all__ = ["SlidingWindow", "SlidingWindowTranspose"]
 class SlidingWindow(Module):
     """(N, C, H, W) to (N, C, OH, OW, kh, kw): the window of each output position of a convolution."""
 
+    _repr_facts = "kernel_size={0.kernel_size}, padding={0.padding}, stride={0.stride}, dilation={0.dilation}"
+
     def __init__(
         self,
         kernel_size: Size,
@@ -32,15 +34,14 @@ class SlidingWindow(Module):
     def forward(self, inp: Tensor) -> Tensor:
         return F.sliding_window(inp, self.kernel_size, self.padding, self.stride, self.dilation)
 
-    def _module_info_string(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, padding={self.padding}, stride={self.stride}, "
-            f"dilation={self.dilation}"
-        )
-
 
 class SlidingWindowTranspose(Module):
     """(N, C, IH, IW, kh, kw) to (N, C, *output_size): overlapping windows are added up."""
+
+    _repr_facts = (
+        "output_size={0.output_size}, kernel_size={0.kernel_size}, padding={0.padding}, stride={0.stride}, "
+        "dilation={0.dilation}"
+    )
 
     def __init__(
         self,
@@ -61,10 +62,4 @@ class SlidingWindowTranspose(Module):
     def forward(self, inp: Tensor) -> Tensor:
         return F.sliding_window_transpose(
             inp, self.output_size, self.kernel_size, self.padding, self.stride, self.dilation
-        )
-
-    def _module_info_string(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, padding={self.padding}, "
-            f"stride={self.stride}, dilation={self.dilation}"
         )

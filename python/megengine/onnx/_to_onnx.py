@@ -150,29 +150,17 @@ def formula(op: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
     return put
 
 
-@formula("square")
-def _square(emit: Emitter, number: Number, x: str) -> str:
-    return emit("Mul", x, x)
-
-
-@formula("fma3")
-def _fma3(emit: Emitter, number: Number, a: str, b: str, c: str) -> str:
-    return emit("Add", emit("Mul", a, b), c)
-
-
-@formula("rsqrt")
-def _rsqrt(emit: Emitter, number: Number, x: str) -> str:
-    return emit("Reciprocal", emit("Sqrt", x))
-
-
-@formula("relu6")
-def _relu6(emit: Emitter, number: Number, x: str) -> str:
-    return emit("Clip", x, number(0), number(6))
-
-
-@formula("silu")
-def _silu(emit: Emitter, number: Number, x: str) -> str:
-    return emit("Mul", x, emit("Sigmoid", x))
+_SHORT: dict[str, Callable[..., str]] = {
+    "square": lambda emit, number, x: emit("Mul", x, x),
+    "fma3": lambda emit, number, a, b, c: emit("Add", emit("Mul", a, b), c),
+    "rsqrt": lambda emit, number, x: emit("Reciprocal", emit("Sqrt", x)),
+    "relu6": lambda emit, number, x: emit("Clip", x, number(0), number(6)),
+    "silu": lambda emit, number, x: emit("Mul", x, emit("Sigmoid", x)),
+    "logsigmoid": lambda emit, number, x: emit("Neg", emit("Softplus", emit("Neg", x))),
+    "erfc": lambda emit, number, x: emit("Sub", number(1), emit("Erf", x)),
+}
+for _op, _compute in _SHORT.items():
+    formula(_op)(_compute)
 
 
 @formula("mish")
@@ -188,11 +176,6 @@ def _gelu(emit: Emitter, number: Number, x: str) -> str:
         return emit("Gelu", x)
     below = emit("Add", emit("Erf", emit("Mul", x, number(0.5**0.5))), number(1))
     return emit("Mul", emit("Mul", x, number(0.5)), below)
-
-
-@formula("logsigmoid")
-def _logsigmoid(emit: Emitter, number: Number, x: str) -> str:
-    return emit("Neg", emit("Softplus", emit("Neg", x)))
 
 
 @formula("expm1")
@@ -217,11 +200,6 @@ def _log1p(emit: Emitter, number: Number, x: str) -> str:
 def _logaddexp(emit: Emitter, number: Number, x: str, y: str) -> str:
     distance = emit("Abs", emit("Sub", x, y))
     return emit("Add", emit("Max", x, y), emit("Softplus", emit("Neg", distance)))
-
-
-@formula("erfc")
-def _erfc(emit: Emitter, number: Number, x: str) -> str:
-    return emit("Sub", number(1), emit("Erf", x))
 
 
 @formula("atan2")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..utils.module_utils import set_expand_structure
+
 
 def _step(obj: Any, key: str) -> Any:
     if isinstance(obj, (list, tuple)):
@@ -22,11 +24,4 @@ def get_subattr(module: Any, target: str) -> Any:
 
 def assign_attr(obj: Any, module: Any, target: str) -> None:
     """Put ``obj`` at ``target`` in ``module``."""
-    path, _, key = target.rpartition(".")
-    holder = get_subattr(module, path) if path else module
-    if isinstance(holder, list):
-        holder[int(key)] = obj
-    elif isinstance(holder, dict):
-        holder[key] = obj
-    else:
-        setattr(holder, key, obj)
+    set_expand_structure(module, target, obj)

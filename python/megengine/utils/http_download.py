@@ -8,6 +8,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from .._disk import replaced
+
 CHUNK_SIZE = 1024
 HTTP_CONNECTION_TIMEOUT = 5  # seconds
 
@@ -51,17 +53,13 @@ def download_from_url(url: str, dst: str | os.PathLike[str]) -> None:
         raise ValueError(f"can download http, https and file addresses only, got {url!r}")
     target = os.fspath(dst)
     os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-    partial = f"{target}.{os.getpid()}.part"
     try:
-        _fetch(url, partial)
-        os.replace(partial, target)
+        with replaced(target) as partial:
+            _fetch(url, partial)
     except (OSError, urllib.error.URLError, EOFError) as error:
         raise HTTPDownloadError(
             f"cannot download {url}: {error}; check the network, or put the file at {target} by hand"
         ) from error
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
 def _fetch(url: str, path: str) -> None:

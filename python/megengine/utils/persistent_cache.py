@@ -16,6 +16,8 @@ import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from .._disk import cache_dir, written_whole
+
 
 class _PersistentCache:
     """Bytes by category and key, in memory."""
@@ -53,12 +55,7 @@ class PersistentCacheOnServer(_PersistentCache):
     def get_cache_dir(self) -> str:
         """Folder of the cache file."""
         explicit = os.environ.get("MGE_FASTRUN_CACHE_DIR")
-        if explicit:
-            return os.path.expanduser(explicit)
-        home = os.environ.get("MGE_HOME")
-        if not home:
-            home = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "megengine")
-        return os.path.join(os.path.expanduser(home), "persistent_cache")
+        return os.path.expanduser(explicit) if explicit else cache_dir("persistent_cache")
 
     def get_cache_file(self, cache_dir: str) -> str:
         """Path of the cache file in ``cache_dir``."""
@@ -130,14 +127,12 @@ def _read(path: str) -> dict[str, dict[str, bytes]]:
 
 
 def _write(path: str, entries: dict[str, dict[str, bytes]]) -> None:
-    partial = f"{path}.{os.getpid()}.part"
     text = {
         category: {key: base64.b64encode(value).decode() for key, value in inner.items()}
         for category, inner in entries.items()
     }
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump(text, file)
-    os.replace(partial, path)
+    with written_whole(path) as file:
+        file.write(json.dumps(text).encode())
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Operators of exported programs whose arguments differ from those of torch's functions."""
+"""Operators of exported programs whose arguments differ from those of torch's functions: a table."""
 
 from __future__ import annotations
 
@@ -6,41 +6,7 @@ from typing import Any
 
 from ... import functional as F
 from .._intercept import wrap
-from . import elementwise, images, networks, pooling, shapes
-
-
-def convolution(
-    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-):
-    rank = len(stride)
-    if transposed:
-        function = getattr(networks, f"conv_transpose{rank}d")
-        return function(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return getattr(networks, f"conv{rank}d")(input, weight, bias, stride, padding, dilation, groups)
-
-
-def max_pool2d_with_indices(input, *settings):
-    return pooling.max_pool2d(input, *settings), None
-
-
-def max_pool3d_with_indices(input, *settings):
-    return pooling.max_pool3d(input, *settings), None
-
-
-def batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True
-):
-    return networks.batch_norm(
-        input, running_mean, running_var, weight, bias, training, momentum, eps
-    )
-
-
-def instance_norm(
-    input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, *ignored
-):
-    return networks.instance_norm(
-        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
-    )
+from . import elementwise, images, networks, pooling, recurrent, shapes
 
 
 def native_batch_norm(input, weight, bias, *settings):
@@ -64,73 +30,9 @@ def batch_norm_functional(
     return out, None, None, mean, var
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
-    return networks.layer_norm(input, normalized_shape, weight, bias, eps)
-
-
-def native_layer_norm(input, normalized_shape, weight, bias, eps):
-    return networks.layer_norm(input, normalized_shape, weight, bias, eps), None, None
-
-
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    return networks.group_norm(input, num_groups, weight, bias, eps)
-
-
-def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    return networks.group_norm(input, group, weight, bias, eps), None, None
-
-
-def dropout(input, p, train):
-    return images.dropout(input, p, train)
-
-
-def feature_dropout(input, p, train):
-    return images.channel_dropout(input, p, train)
-
-
-def native_dropout(input, p, train):
-    return images.dropout(input, p, train), None
-
-
-def embedding(weight, indices, *options):
-    return F.embedding(indices, weight)
-
-
-def softmax(input, dim, half_to_float=False):
-    return F.softmax(input.astype("float32") if half_to_float else input, axis=dim)
-
-
-def log_softmax(input, dim, half_to_float=False):
-    return F.logsoftmax(input.astype("float32") if half_to_float else input, axis=dim)
-
-
-def softmax_int(input, dim, dtype=None):
-    return elementwise.softmax(input, dim, dtype=dtype)
-
-
-def log_softmax_int(input, dim, dtype=None):
-    return elementwise.log_softmax(input, dim, dtype=dtype)
-
-
 def elu(input, alpha=1, scale=1, input_scale=1):
     below = alpha * F.expm1(F.minimum(input * input_scale, 0))
     return F.where(input > 0, input, below) * scale
-
-
-def adaptive_max_pool2d(input, output_size):
-    return pooling.adaptive_max_pool2d(input, output_size), None
-
-
-def constant_pad(input, pad, value=0):
-    return images.pad(input, pad, "constant", value)
-
-
-def reflection_pad(input, padding):
-    return images.pad(input, padding, "reflect")
-
-
-def replication_pad(input, padding):
-    return images.pad(input, padding, "replicate")
 
 
 def _upsample(mode: str, corners: bool):
@@ -144,13 +46,60 @@ def _upsample(mode: str, corners: bool):
     return upsample
 
 
-UPSAMPLING = {
-    "upsample_nearest1d": _upsample("nearest", False), "upsample_nearest2d": _upsample("nearest", False),
-    "upsample_nearest3d": _upsample("nearest", False), "_upsample_nearest_exact2d": _upsample("nearest-exact", False),
-    "upsample_linear1d": _upsample("linear", True), "upsample_bilinear2d": _upsample("bilinear", True),
-    "upsample_trilinear3d": _upsample("trilinear", True), "upsample_bicubic2d": _upsample("bicubic", True),
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    rank = len(stride)
+    if transposed:
+        return networks.FUNCTIONS[f"conv_transpose{rank}d"](input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return networks.FUNCTIONS[f"conv{rank}d"](input, weight, bias, stride, padding, dilation, groups)
+
+
+def _in_float32(input, wanted):
+    return input.astype("float32") if wanted else input
+
+
+OPERATORS = {
+    **recurrent.OPERATORS,
+    "convolution": convolution,
+    "max_pool2d_with_indices": lambda input, *settings: (pooling.FUNCTIONS["max_pool2d"](input, *settings), None),
+    "max_pool3d_with_indices": lambda input, *settings: (pooling.FUNCTIONS["max_pool3d"](input, *settings), None),
+    "adaptive_max_pool2d": lambda input, output_size: (pooling.adaptive_max_pool2d(input, output_size), None),
+    "_adaptive_avg_pool2d": pooling.FUNCTIONS["adaptive_avg_pool2d"],
+    "_adaptive_avg_pool3d": pooling.FUNCTIONS["adaptive_avg_pool3d"],
+    "batch_norm": lambda input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True: networks.batch_norm(
+        input, running_mean, running_var, weight, bias, training, momentum, eps),
+    "instance_norm": lambda input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, *ignored: networks.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps),
+    "_native_batch_norm_legit": native_batch_norm,
+    "_native_batch_norm_legit_no_training": native_batch_norm,
+    "_native_batch_norm_legit_functional": batch_norm_functional,
+    "layer_norm": lambda input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True: networks.layer_norm(
+        input, normalized_shape, weight, bias, eps),
+    "native_layer_norm": lambda input, normalized_shape, weight, bias, eps: (
+        networks.layer_norm(input, normalized_shape, weight, bias, eps), None, None),
+    "group_norm": lambda input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True: networks.group_norm(
+        input, num_groups, weight, bias, eps),
+    "native_group_norm": lambda input, weight, bias, N, C, HxW, group, eps: (
+        networks.group_norm(input, group, weight, bias, eps), None, None),
+    "dropout": lambda input, p, train: images.dropout(input, p, train),
+    "feature_dropout": lambda input, p, train: images.channel_dropout(input, p, train),
+    "native_dropout": lambda input, p, train: (images.dropout(input, p, train), None),
+    "embedding": lambda weight, indices, *options: F.embedding(indices, weight),
+    "_softmax": lambda input, dim, half_to_float=False: F.softmax(_in_float32(input, half_to_float), axis=dim),
+    "_log_softmax": lambda input, dim, half_to_float=False: F.logsoftmax(_in_float32(input, half_to_float), axis=dim),
+    "softmax": lambda input, dim, dtype=None: elementwise.softmax(input, dim, dtype=dtype),
+    "log_softmax": lambda input, dim, dtype=None: elementwise.log_softmax(input, dim, dtype=dtype),
+    "elu": elu,
+    "constant_pad_nd": lambda input, pad, value=0: images.pad(input, pad, "constant", value),
+    **dict.fromkeys(("reflection_pad1d", "reflection_pad2d"), lambda input, padding: images.pad(input, padding, "reflect")),
+    **dict.fromkeys(("replication_pad1d", "replication_pad2d"), lambda input, padding: images.pad(input, padding, "replicate")),
+    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"), _upsample("nearest", False)),
+    "_upsample_nearest_exact2d": _upsample("nearest-exact", False),
+    "upsample_linear1d": _upsample("linear", True),
+    "upsample_bilinear2d": _upsample("bilinear", True),
+    "upsample_trilinear3d": _upsample("trilinear", True),
+    "upsample_bicubic2d": _upsample("bicubic", True),
+    "_to_copy": lambda input, *, dtype=None, **options: shapes.to(input, dtype),
+    **dict.fromkeys(
+        ("index", "_unsafe_index"), lambda input, indices: input[tuple(slice(None) if i is None else i for i in indices)]
+    ),
 }  # fmt: skip
-
-
-def to_copy(input, *, dtype=None, **options):
-    return shapes.to(input, dtype)

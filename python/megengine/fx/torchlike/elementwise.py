@@ -1,102 +1,15 @@
-"""Element-wise functions, with the arguments of torch's."""
+"""Element-wise functions, with the arguments of torch's. What layers hold has a name of its own; the rest is in the table."""
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from ... import functional as F
 from ...core import ops
 from ...tensor import Tensor
 from .._intercept import wrap
-
-# -- arithmetic --------------------------------------------------------------------------------------
-
-
-def add(input, other, *, alpha=1):
-    return input + (other if alpha == 1 else other * alpha)
-
-
-def sub(input, other, *, alpha=1):
-    return input - (other if alpha == 1 else other * alpha)
-
-
-def rsub(input, other, alpha=1):
-    return other - (input if alpha == 1 else input * alpha)
-
-
-def mul(input, other):
-    return input * other
-
-
-def floor_divide(input, other):
-    return input // other
-
-
-def remainder(input, other):
-    return input % other
-
-
-def power(input, exponent):
-    return input**exponent
-
-
-def div(input, other, *, rounding_mode=None):
-    if rounding_mode is None:
-        return input / other
-    return input // other if rounding_mode == "floor" else trunc(input / other)
-
-
-def fmod(input, other):
-    return F.sign(input) * (F.abs(input) % abs(other))
-
-
-def addcmul(input, tensor1, tensor2, *, value=1):
-    return input + tensor1 * tensor2 * value
-
-
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    return input + tensor1 / tensor2 * value
-
-
-def lerp(input, end, weight):
-    return input + (end - input) * weight
-
-
-def reciprocal(input):
-    return 1 / input
-
-
-def rsqrt(input):
-    return 1 / F.sqrt(input)
-
-
-def trunc(input):
-    return F.sign(input) * F.floor(F.abs(input))
-
-
-def clamp(input, min=None, max=None):
-    return F.clip(input, min, max)
-
-
-def clamp_min(input, min):
-    return F.maximum(input, min)
-
-
-def clamp_max(input, max):
-    return F.minimum(input, max)
-
-
-def exp2(input):
-    return 2.0**input
-
-
-def log2(input):
-    return F.log(input) / math.log(2)
-
-
-def log10(input):
-    return F.log(input) / math.log(10)
 
 
 @wrap
@@ -105,58 +18,21 @@ def erfc(input: Tensor) -> Tensor:
     return ops.erfc(input)
 
 
-def isfinite(input):
-    return input - input == 0  # neither of infinity nor of NaN
-
-
-# -- logic and choices -------------------------------------------------------------------------------
-
-
-def bitwise_and(input, other):
-    return input & other
-
-
-def bitwise_or(input, other):
-    return input | other
-
-
-def bitwise_xor(input, other):
-    return input ^ other
-
-
-def bitwise_not(input):
-    return ~input
-
-
-def logical_and(input, other):
-    return (input != 0) & (other != 0)
-
-
-def logical_or(input, other):
-    return (input != 0) | (other != 0)
-
-
-def logical_xor(input, other):
-    return (input != 0) ^ (other != 0)
-
-
-def logical_not(input):
-    return input == 0
-
-
-def where(condition, input, other):
-    return F.where(condition, input, other)
-
-
-def masked_fill(input, mask, value):
-    return _masked_fill(input, mask, value)
-
-
 @wrap
 def _masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """``input`` with ``value`` where the mask is true, in the dtype of ``input``."""
     value = F.full((), value, dtype=input.dtype.name) if not isinstance(value, Tensor) else value
     return F.where(mask.astype("bool"), value.astype(input.dtype), input)
+
+
+def _div(input, other, *, rounding_mode=None):
+    if rounding_mode is None:
+        return input / other
+    return input // other if rounding_mode == "floor" else _trunc(input / other)
+
+
+def _trunc(input):
+    return F.sign(input) * F.floor(F.abs(input))
 
 
 # -- activations -------------------------------------------------------------------------------------
@@ -264,3 +140,56 @@ def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     return F.softmax(-cast(input, dtype), axis=dim)
+
+
+def _logical(combine):
+    """Of what is true: not 0."""
+    return lambda input, other: combine(input != 0, other != 0)
+
+
+FUNCTIONS = {
+    **{name: getattr(F, name) for name in (
+        "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",
+        "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg", "round", "sigmoid", "sign",
+        "sin", "sinh", "sqrt", "square", "tan", "tanh", "logsigmoid",
+    )},
+    # arithmetic
+    "add": lambda input, other, *, alpha=1: input + (other if alpha == 1 else other * alpha),
+    "sub": lambda input, other, *, alpha=1: input - (other if alpha == 1 else other * alpha),
+    "rsub": lambda input, other, alpha=1: other - (input if alpha == 1 else input * alpha),
+    "mul": lambda input, other: input * other,
+    "div": _div,
+    "floor_divide": lambda input, other: input // other,
+    "remainder": lambda input, other: input % other,
+    "fmod": lambda input, other: F.sign(input) * (F.abs(input) % abs(other)),
+    "pow": lambda input, exponent: input**exponent,
+    "addcmul": lambda input, tensor1, tensor2, *, value=1: input + tensor1 * tensor2 * value,
+    "addcdiv": lambda input, tensor1, tensor2, *, value=1: input + tensor1 / tensor2 * value,
+    "lerp": lambda input, end, weight: input + (end - input) * weight,
+    "reciprocal": lambda input: 1 / input,
+    "rsqrt": lambda input: 1 / F.sqrt(input),
+    "trunc": _trunc,
+    "clamp": lambda input, min=None, max=None: F.clip(input, min, max),
+    "clamp_min": lambda input, min: F.maximum(input, min),
+    "clamp_max": lambda input, max: F.minimum(input, max),
+    "exp2": lambda input: 2.0**input,
+    "log2": lambda input: F.log(input) / math.log(2),
+    "log10": lambda input: F.log(input) / math.log(10),
+    "erfc": erfc,
+    "isfinite": lambda input: input - input == 0,  # neither of infinity nor of NaN
+    # logic and choices
+    "eq": F.equal, "ne": F.not_equal, "lt": F.less, "le": F.less_equal, "gt": F.greater, "ge": F.greater_equal,
+    **dict.fromkeys(("bitwise_and", "__and__"), lambda input, other: input & other),
+    **dict.fromkeys(("bitwise_or", "__or__"), lambda input, other: input | other),
+    **dict.fromkeys(("bitwise_xor", "__xor__"), lambda input, other: input ^ other),
+    "bitwise_not": lambda input: ~input,
+    "logical_and": _logical(operator.and_), "logical_or": _logical(operator.or_), "logical_xor": _logical(operator.xor),
+    "logical_not": lambda input: input == 0,
+    "where": lambda condition, input, other: F.where(condition, input, other),
+    "masked_fill": lambda input, mask, value: _masked_fill(input, mask, value),
+    # activations
+    "relu": relu, "relu6": relu6, "silu": silu, "mish": mish, "gelu": gelu, "elu": elu, "celu": celu, "selu": selu,
+    "leaky_relu": leaky_relu, "prelu": prelu, "softplus": softplus, "softsign": softsign, "hardtanh": hardtanh,
+    "hardsigmoid": hardsigmoid, "hardswish": hardswish, "hardshrink": hardshrink, "softshrink": softshrink,
+    "tanhshrink": tanhshrink, "threshold": threshold, "softmax": softmax, "log_softmax": log_softmax, "softmin": softmin,
+}  # fmt: skip

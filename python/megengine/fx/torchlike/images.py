@@ -74,10 +74,6 @@ def _scaled_sizes(spatial: Sequence[int], scale: Any, recompute: bool | None) ->
     return [int(size) for size in exact]
 
 
-def pixel_shuffle(input, upscale_factor):
-    return F.pixel_shuffle(input, upscale_factor)
-
-
 @wrap
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """[n, c, h r, w r] as [n, c r r, h, w] for r = downscale_factor."""
@@ -112,11 +108,20 @@ def channel_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Ten
     return input * F.dropout(ones, p)
 
 
-def feature_dropout(input, p=0.5, training=True, inplace=False):
-    return channel_dropout(input, p, training)
-
-
 def stochastic_depth(input, p, mode, training=True):
     if training and p:
         raise ValueError("stochastic depth in training mode; call eval() first")
     return input
+
+
+def feature_dropout(input, p=0.5, training=True, inplace=False):
+    return channel_dropout(input, p, training)
+
+
+FUNCTIONS = {
+    "pad": pad, "interpolate": interpolate, "upsample": interpolate,
+    "pixel_shuffle": lambda input, upscale_factor: F.pixel_shuffle(input, upscale_factor),
+    "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle, "glu": glu, "dropout": dropout,
+    "dropout1d": feature_dropout, "dropout2d": feature_dropout, "dropout3d": feature_dropout,
+    "torchvision.ops.stochastic_depth.stochastic_depth": stochastic_depth,
+}  # fmt: skip

@@ -18,21 +18,9 @@ Sizes = int | Sequence[int]
 # -- linear maps -------------------------------------------------------------------------------------
 
 
-def linear(input, weight, bias=None):
-    return F.linear(input, weight, bias)
-
-
-def matmul(input, other):
-    return F.matmul(input, other)
-
-
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     product = F.matmul(mat1, mat2)
     return input * beta + (product if alpha == 1 else product * alpha)
-
-
-def outer(input, vec2):
-    return F.expand_dims(input, -1) * vec2
 
 
 def einsum(equation, *operands):
@@ -44,12 +32,6 @@ def embedding(input, weight, padding_idx=None, max_norm=None, *options, **others
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
     return F.embedding(input, weight)
-
-
-def one_hot(input, num_classes=-1):
-    if num_classes == -1:
-        raise ValueError("the number of classes depends on the values; pass num_classes")
-    return F.one_hot(input, num_classes)
 
 
 # -- convolutions ------------------------------------------------------------------------------------
@@ -216,3 +198,25 @@ def scaled_dot_product_attention(
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
     return F.matmul(weights, value)
+
+
+def one_hot(input, num_classes=-1):
+    if num_classes == -1:
+        raise ValueError("the number of classes depends on the values; pass num_classes")
+    return F.one_hot(input, num_classes)
+
+
+FUNCTIONS = {
+    "linear": lambda input, weight, bias=None: F.linear(input, weight, bias),
+    "matmul": lambda input, other: F.matmul(input, other),
+    "addmm": addmm,
+    "outer": lambda input, vec2: F.expand_dims(input, -1) * vec2,
+    "einsum": einsum,
+    "embedding": embedding,
+    "one_hot": one_hot,
+    "conv1d": conv1d, "conv2d": conv2d, "conv3d": conv3d, "conv_transpose1d": conv_transpose1d,
+    "conv_transpose2d": conv_transpose2d, "conv_transpose3d": conv_transpose3d,
+    "batch_norm": batch_norm, "layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm,
+    "instance_norm": instance_norm, "local_response_norm": local_response_norm,
+    "scaled_dot_product_attention": scaled_dot_product_attention,
+}  # fmt: skip

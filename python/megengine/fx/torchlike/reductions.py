@@ -19,80 +19,10 @@ def _axis(dim):
     return None if dim is None or dim == [] or dim == () else dim
 
 
-def sum(input, dim=None, keepdim=False, *, dtype=None):
-    return F.sum(cast(input, dtype), axis=_axis(dim), keepdims=keepdim)
-
-
-def mean(input, dim=None, keepdim=False, *, dtype=None):
-    return F.mean(cast(input, dtype), axis=_axis(dim), keepdims=keepdim)
-
-
-def prod(input, dim=None, keepdim=False, *, dtype=None):
-    return F.prod(cast(input, dtype), axis=dim, keepdims=keepdim)
-
-
-def amax(input, dim=(), keepdim=False):
-    return F.max(input, axis=_axis(dim), keepdims=keepdim)
-
-
-def amin(input, dim=(), keepdim=False):
-    return F.min(input, axis=_axis(dim), keepdims=keepdim)
-
-
-def argmax(input, dim=None, keepdim=False):
-    return F.argmax(input, axis=dim, keepdims=keepdim)
-
-
-def argmin(input, dim=None, keepdim=False):
-    return F.argmin(input, axis=dim, keepdims=keepdim)
-
-
-def any(input, dim=None, keepdim=False):
-    return F.max((input != 0).astype("int32"), axis=_axis(dim), keepdims=keepdim) > 0
-
-
-def all(input, dim=None, keepdim=False):
-    return F.min((input != 0).astype("int32"), axis=_axis(dim), keepdims=keepdim) > 0
-
-
-def max(input, dim=None, keepdim=False):
-    """Of all elements, along an axis (a pair), or of two tensors."""
-    if isinstance(dim, (Proxy, Tensor)):
-        return F.maximum(input, dim)  # type: ignore[arg-type]  # proxies stand for tensors
-    return F.max(input) if dim is None else max_along(input, dim, keepdim)
-
-
-def min(input, dim=None, keepdim=False):
-    """Of all elements, along an axis (a pair), or of two tensors."""
-    if isinstance(dim, (Proxy, Tensor)):
-        return F.minimum(input, dim)  # type: ignore[arg-type]  # proxies stand for tensors
-    return F.min(input) if dim is None else min_along(input, dim, keepdim)
-
-
-@wrap
-def max_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    """(values, indices) of the largest elements along an axis."""
-    return Pair(F.max(input, axis=dim, keepdims=keepdim), argmax(input, dim, keepdim))
-
-
-@wrap
-def min_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    """(values, indices) of the smallest elements along an axis."""
-    return Pair(F.min(input, axis=dim, keepdims=keepdim), argmin(input, dim, keepdim))
-
-
 def var(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
     return variance(input, _axis(dim), unbiased if correction is None else correction, keepdim)
-
-
-def std(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
-    return F.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
-
-
-def var_mean(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
 @wrap
@@ -121,19 +51,6 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
     return input / F.maximum(norm(input, p, dim, True), eps)
 
 
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    lengths = [F.maximum(norm(x, 2, dim), eps) for x in (x1, x2)]
-    return F.sum(x1 * x2, axis=dim) / (lengths[0] * lengths[1])
-
-
-def logsumexp(input, dim, keepdim=False):
-    return F.logsumexp(input, dim, keepdim)
-
-
-def cumsum(input, dim, *, dtype=None):
-    return F.cumsum(cast(input, dtype), axis=dim)
-
-
 # -- order -------------------------------------------------------------------------------------------
 
 
@@ -145,10 +62,65 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 
 @wrap
+def max_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
+    """(values, indices) of the largest elements along an axis."""
+    return Pair(F.max(input, axis=dim, keepdims=keepdim), F.argmax(input, axis=dim, keepdims=keepdim))
+
+
+@wrap
+def min_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
+    """(values, indices) of the smallest elements along an axis."""
+    return Pair(F.min(input, axis=dim, keepdims=keepdim), F.argmin(input, axis=dim, keepdims=keepdim))
+
+
+def _extreme(of_two, of_all, along):
+    """Of all elements, along an axis (a pair), or of two tensors."""
+
+    def extreme(input, dim=None, keepdim=False):
+        if isinstance(dim, (Proxy, Tensor)):
+            return of_two(input, dim)
+        return of_all(input) if dim is None else along(input, dim, keepdim)
+
+    return extreme
+
+
+def _total(function):
+    return lambda input, dim=None, keepdim=False, *, dtype=None: function(cast(input, dtype), axis=_axis(dim), keepdims=keepdim)
+
+
+def _truths(function):
+    """Any, or all: the largest or smallest of 0 and 1."""
+    return lambda input, dim=None, keepdim=False: function((input != 0).astype("int32"), axis=_axis(dim), keepdims=keepdim) > 0
+
+
+@wrap
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Pair:
     """(values, indices) in order along an axis."""
     return Pair(*F.sort(input, descending=descending, dim=dim))
 
 
-def argsort(input, dim=-1, descending=False, stable=False):
-    return sort(input, dim, descending).indices
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    lengths = [F.maximum(norm(x, 2, dim), eps) for x in (x1, x2)]
+    return F.sum(x1 * x2, axis=dim) / (lengths[0] * lengths[1])
+
+
+FUNCTIONS = {
+    "sum": _total(F.sum), "mean": _total(F.mean), "prod": _total(F.prod),
+    "amax": lambda input, dim=(), keepdim=False: F.max(input, axis=_axis(dim), keepdims=keepdim),
+    "amin": lambda input, dim=(), keepdim=False: F.min(input, axis=_axis(dim), keepdims=keepdim),
+    "argmax": lambda input, dim=None, keepdim=False: F.argmax(input, axis=dim, keepdims=keepdim),
+    "argmin": lambda input, dim=None, keepdim=False: F.argmin(input, axis=dim, keepdims=keepdim),
+    "any": _truths(F.max), "all": _truths(F.min),
+    "max": _extreme(F.maximum, F.max, max_along), "min": _extreme(F.minimum, F.min, min_along),
+    "var": var,
+    "std": lambda input, dim=None, unbiased=True, keepdim=False, *, correction=None: F.sqrt(
+        var(input, dim, unbiased, keepdim, correction=correction)),
+    "var_mean": lambda input, dim=None, unbiased=True, keepdim=False, *, correction=None: (
+        var(input, dim, unbiased, keepdim, correction=correction), F.mean(input, axis=_axis(dim), keepdims=keepdim)),
+    "norm": norm, "linalg_vector_norm": norm, "normalize": normalize, "cosine_similarity": cosine_similarity,
+    "logsumexp": lambda input, dim, keepdim=False: F.logsumexp(input, dim, keepdim),
+    "cumsum": lambda input, dim, *, dtype=None: F.cumsum(cast(input, dtype), axis=dim),
+    "topk": topk,
+    "sort": sort,
+    "argsort": lambda input, dim=-1, descending=False, stable=False: sort(input, dim, descending).indices,
+}  # fmt: skip

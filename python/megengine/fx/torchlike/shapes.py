@@ -31,31 +31,11 @@ def same(input, *ignored, **options):
 # -- shapes ------------------------------------------------------------------------------------------
 
 
-def size(input, dim=None):
-    return input.shape if dim is None else input.shape[dim]
-
-
-def ndim(input):
-    return input.ndim
-
-
-def numel(input):
-    return input.size
-
-
 def view(input, *shape):
     shape = _sizes(shape)
     if len(shape) == 1 and isinstance(shape[0], str):
         raise TypeError("a view as another dtype: values would be reinterpreted")
     return F.reshape(input, shape)
-
-
-def reshape(input, *shape):
-    return F.reshape(input, _sizes(shape))
-
-
-def view_as(input, other):
-    return F.reshape(input, other.shape)
 
 
 def flatten(input, start_dim=0, end_dim=-1):
@@ -71,26 +51,6 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return input.reshape(*shape[:dim], *parts, *shape[dim + 1 :])
 
 
-def transpose(input, dim0, dim1):
-    return F.swapaxes(input, dim0, dim1)
-
-
-def t(input):
-    return F.swapaxes(input, 0, -1)
-
-
-def mT(input):
-    return F.swapaxes(input, -1, -2)
-
-
-def T(input):
-    return input.T
-
-
-def permute(input, *dims):
-    return F.transpose(input, _sizes(dims))
-
-
 @wrap
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Axes at ``source`` moved to ``destination``."""
@@ -104,10 +64,6 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 def _axes(dims: Any) -> Any:
     return dims if isinstance(dims, (tuple, list)) else (dims,)
-
-
-def unsqueeze(input, dim):
-    return F.expand_dims(input, dim)
 
 
 @wrap
@@ -129,22 +85,6 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     return F.broadcast_to(input, tuple(wanted))
 
 
-def expand_as(input, other):
-    return F.broadcast_to(input, other.shape)
-
-
-def repeat(input, *repeats):
-    return F.tile(input, _sizes(repeats))
-
-
-def repeat_interleave(input, repeats, dim=None):
-    return F.repeat(input, repeats, dim)
-
-
-def roll(input, shifts, dims=None):
-    return F.roll(input, shifts, dims)
-
-
 @wrap
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Axes in reverse order."""
@@ -152,10 +92,6 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     for dim in _sizes(dims):
         index[dim] = slice(None, None, -1)
     return input[tuple(index)]
-
-
-def meshgrid(*tensors, indexing="ij"):
-    return F.meshgrid(*_sizes(tensors), indexing=indexing)
 
 
 @wrap
@@ -186,34 +122,6 @@ def _end(end: Any) -> Any:
     return None if isinstance(end, int) and end == _LAST else end
 
 
-def cat(tensors, dim=0):
-    return F.concat(tensors, axis=dim)
-
-
-def stack(tensors, dim=0):
-    return F.stack(tensors, axis=dim)
-
-
-def select(input, dim, index):
-    return input[_along(dim, index)]
-
-
-def slice_(input, dim=0, start=None, end=None, step=1):
-    return input[_along(dim, slice(start, _end(end), step))]
-
-
-def narrow(input, dim, start, length):
-    return input[_along(dim, slice(start, start + length))]
-
-
-def index_select(input, dim, index):
-    return input[_along(dim, index)]
-
-
-def index(input, indices):
-    return input[tuple(slice(None) if i is None else i for i in indices)]
-
-
 @wrap
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` at the indices."""
@@ -240,18 +148,6 @@ def slice_scatter(
 ) -> Tensor:
     """``input`` with ``src`` in a slice of an axis."""
     return _written(input, _along(dim, slice(start, _end(end), step)), src)
-
-
-def gather(input, dim, index, *, sparse_grad=False):
-    return F.gather(input, dim, index)
-
-
-def scatter(input, dim, index, src):
-    return F.scatter(input, dim, index, src)
-
-
-def copy(input, src, non_blocking=False):
-    return expand_as(type_as(src, input), input)
 
 
 @wrap
@@ -300,16 +196,6 @@ def _cast(dtype: str):
     return lambda input, *ignored, **options: input.astype(dtype)
 
 
-CASTS = {
-    "float": _cast("float32"), "double": _cast("float32"), "half": _cast("float16"), "bfloat16": _cast("bfloat16"),
-    "int": _cast("int32"), "long": _cast("int32"), "short": _cast("int16"), "bool": _cast("bool"),
-}  # fmt: skip
-
-
-def type_as(input, other):
-    return input.astype(other.dtype)
-
-
 def to(input, *args, dtype=None, **options):
     """A dtype (a name, or that of a tensor), another tensor, or devices, which are all the host here."""
     wanted = dtype or next((arg for arg in args if _is_dtype(arg)), None)
@@ -344,50 +230,6 @@ def full(size: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     return F.full(tuple(size), fill_value, dtype=dtype_name(dtype))
 
 
-def zeros(*size, dtype="float32", **options):
-    return full(_sizes(size), 0, dtype or "float32")
-
-
-def ones(*size, dtype="float32", **options):
-    return full(_sizes(size), 1, dtype or "float32")
-
-
-def full_(size, fill_value, *, dtype=None, **options):
-    return full(size, fill_value, dtype)
-
-
-def full_like(input, fill_value, *, dtype=None, **options):
-    return full(input.shape, fill_value, dtype or input.dtype)
-
-
-def fill(input, value):
-    return full_like(input, value)
-
-
-def zeros_like(input, *, dtype=None, **options):
-    return full_like(input, 0, dtype=dtype)
-
-
-def ones_like(input, *, dtype=None, **options):
-    return full_like(input, 1, dtype=dtype)
-
-
-def new_full(input, size, fill_value, *, dtype=None, **options):
-    return full(size, fill_value, dtype or input.dtype)
-
-
-def new_zeros(input, *size, dtype=None, **options):
-    return new_full(input, _sizes(size), 0, dtype=dtype)
-
-
-def new_ones(input, *size, dtype=None, **options):
-    return new_full(input, _sizes(size), 1, dtype=dtype)
-
-
-def scalar_tensor(s, *, dtype=None, **options):
-    return full((), s, dtype)
-
-
 @wrap
 def _range(start: float, end: float, step: float, dtype: Any) -> Tensor:
     if dtype is None:
@@ -399,10 +241,6 @@ def _range(start: float, end: float, step: float, dtype: Any) -> Tensor:
 def arange(start, end=None, step=1, *, dtype=None, **options):
     start, end = (0, start) if end is None else (start, end)
     return _range(start, end, step, dtype)
-
-
-def linspace(start, end, steps, *, dtype=None, **options):
-    return F.linspace(start, end, steps, dtype=dtype or "float32")
 
 
 # -- checks ------------------------------------------------------------------------------------------
@@ -420,3 +258,79 @@ _IMPURE.add(check)
 
 def nothing(*ignored, **options):
     """For hints to torch's compiler."""
+
+
+FUNCTIONS = {
+    **dict.fromkeys(
+        ("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad", "alias", "lift_fresh_copy", "to_dense"), same
+    ),
+    **dict.fromkeys(
+        ("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size",
+         "_set_grad_enabled"), nothing
+    ),
+    "_assert": check,
+    # shapes
+    "size": lambda input, dim=None: input.shape if dim is None else input.shape[dim],
+    "dim": lambda input: input.ndim,
+    "numel": lambda input: input.size,
+    "view": view,
+    "reshape": lambda input, *shape: F.reshape(input, _sizes(shape)),
+    "view_as": lambda input, other: F.reshape(input, other.shape),
+    "flatten": flatten,
+    "unflatten": unflatten,
+    "transpose": lambda input, dim0, dim1: F.swapaxes(input, dim0, dim1),
+    "t": lambda input: F.swapaxes(input, 0, -1),
+    "mT": lambda input: F.swapaxes(input, -1, -2),
+    "numpy_T": lambda input: input.T,
+    "permute": lambda input, *dims: F.transpose(input, _sizes(dims)),
+    "movedim": movedim,
+    "unsqueeze": lambda input, dim: F.expand_dims(input, dim),
+    "squeeze": squeeze,
+    "expand": expand,
+    "expand_as": lambda input, other: F.broadcast_to(input, other.shape),
+    "repeat": lambda input, *repeats: F.tile(input, _sizes(repeats)),
+    "repeat_interleave": lambda input, repeats, dim=None: F.repeat(input, repeats, dim),
+    "as_strided": as_strided,
+    "roll": lambda input, shifts, dims=None: F.roll(input, shifts, dims),
+    "flip": flip,
+    "meshgrid": lambda *tensors, indexing="ij": F.meshgrid(*_sizes(tensors), indexing=indexing),
+    # pieces
+    "cat": lambda tensors, dim=0: F.concat(tensors, axis=dim),
+    "stack": lambda tensors, dim=0: F.stack(tensors, axis=dim),
+    "select": lambda input, dim, index: input[_along(dim, index)],
+    "slice": lambda input, dim=0, start=None, end=None, step=1: input[_along(dim, slice(start, _end(end), step))],
+    "narrow": lambda input, dim, start, length: input[_along(dim, slice(start, start + length))],
+    "index_select": lambda input, dim, index: input[_along(dim, index)],
+    "gather": lambda input, dim, index, *, sparse_grad=False: F.gather(input, dim, index),
+    "scatter": lambda input, dim, index, src: F.scatter(input, dim, index, src),
+    "copy": lambda input, src, non_blocking=False: F.broadcast_to(src.astype(input.dtype), input.shape),
+    "split": split,
+    "chunk": chunk,
+    "unbind": unbind,
+    "tril": tril,
+    "triu": triu,
+    "index_put": index_put,
+    "select_scatter": select_scatter,
+    "slice_scatter": slice_scatter,
+    # dtypes
+    **{name: _cast(dtype) for name, dtype in {
+        "float": "float32", "double": "float32", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int32",
+        "short": "int16", "bool": "bool",
+    }.items()},
+    "to": to,
+    "type_as": lambda input, other: input.astype(other.dtype),
+    # new tensors
+    "full": lambda size, fill_value, *, dtype=None, **options: full(size, fill_value, dtype),
+    "zeros": lambda *size, dtype="float32", **options: full(_sizes(size), 0, dtype or "float32"),
+    "ones": lambda *size, dtype="float32", **options: full(_sizes(size), 1, dtype or "float32"),
+    "full_like": lambda input, fill_value, *, dtype=None, **options: full(input.shape, fill_value, dtype or input.dtype),
+    "zeros_like": lambda input, *, dtype=None, **options: full(input.shape, 0, dtype or input.dtype),
+    "ones_like": lambda input, *, dtype=None, **options: full(input.shape, 1, dtype or input.dtype),
+    "fill": lambda input, value: full(input.shape, value, input.dtype),
+    "new_full": lambda input, size, fill_value, *, dtype=None, **options: full(size, fill_value, dtype or input.dtype),
+    "new_zeros": lambda input, *size, dtype=None, **options: full(_sizes(size), 0, dtype or input.dtype),
+    "new_ones": lambda input, *size, dtype=None, **options: full(_sizes(size), 1, dtype or input.dtype),
+    "scalar_tensor": lambda s, *, dtype=None, **options: full((), s, dtype),
+    "arange": arange,
+    "linspace": lambda start, end, steps, *, dtype=None, **options: F.linspace(start, end, steps, dtype=dtype or "float32"),
+}  # fmt: skip

@@ -6,11 +6,13 @@ beta + (b - mean) * factor, where factor = gamma / sqrt(var + eps) for each outp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ... import functional as F
 from ...tensor import Tensor
 from ..batchnorm import _BatchNorm
+from .module import QATModule
 
 
 def folded(
@@ -59,3 +61,36 @@ def running_statistics(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
 def uses_running_statistics(bn: _BatchNorm, training: bool) -> bool:
     """Whether the normalization is a fixed affine map, which can be folded."""
     return bn.freeze or (bn.running_mean is not None and not training)
+
+
+class FoldedQAT(QATModule):
+    """What a layer and the batch normalization behind it share in quantization-aware training.
+
+    A subclass says which child the layer is, how it is applied, the shapes that set a channel's number beside the
+    elements of its weight and its bias, and how both are folded.
+    """
+
+    bn: Any
+    _bias_shape: tuple[int, ...] = (1, -1, 1, 1)
+
+    def _parts(self) -> tuple[Any, Callable[..., Tensor], tuple[int, ...]]:
+        """The layer, its function (input, weight, bias), and the shape for weights."""
+        raise TypeError(f"{type(self).__name__} does not define _parts()")
+
+    def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
+        """Rounded weight, and bias, of the layer that also normalizes."""
+        raise TypeError(f"{type(self).__name__} does not define fold_weight_bias(bn_mean, bn_var)")
+
+    def _normalized(self, inp: Tensor) -> Tensor:
+        """The normalized result, not rounded.
+
+        In training the weight is rounded as folded with the running statistics, and the batch normalizes.
+        """
+        (layer, apply, channels), bn = self._parts(), self.bn
+        if uses_running_statistics(bn, bn.training):
+            weight, bias = self.fold_weight_bias(*running_statistics(bn))
+            return apply(inp, weight, self.apply_quant_bias(bias, inp, weight))
+        factor = training_factor(bn)
+        weight = self.apply_quant_weight(layer.weight * factor.reshape(channels))
+        out = apply(inp, weight, None) / factor.reshape(self._bias_shape)
+        return bn(out if layer.bias is None else out + layer.bias)

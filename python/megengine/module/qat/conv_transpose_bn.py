@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ... import functional as F
 from ...tensor import Tensor
 from .. import conv_transpose_bn as Float
-from ..conv import ConvTranspose2d
-from ._folding import folded, running_statistics, training_factor, uses_running_statistics
-from .module import QATModule
+from ._folding import FoldedQAT, folded
 
 __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
 
 
-def _weight_channels(conv: ConvTranspose2d) -> tuple[int, ...]:
+def _weight_channels(conv: Any) -> tuple[int, ...]:
     return (1, -1, 1, 1) if conv.groups == 1 else (conv.groups, 1, -1, 1, 1)
 
 
-class _ConvTransposeBnActivation2d(Float._ConvTransposeBnActivation2d, QATModule):
+class _ConvTransposeBnActivation2d(Float._ConvTransposeBnActivation2d, FoldedQAT):
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
         """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
-        conv, channels = self.conv_transpose, _weight_channels(self.conv_transpose)
-        weight, bias = folded(
-            conv.weight, conv.bias, self.bn, (bn_mean, bn_var), channels, (1, -1, 1, 1)
-        )
+        conv, statistics = self.conv_transpose, (bn_mean, bn_var)
+        weight, bias = folded(conv.weight, conv.bias, self.bn, statistics, _weight_channels(conv), (1, -1, 1, 1))
         return self.apply_quant_weight(weight), bias
 
+    def _parts(self) -> tuple[Any, Callable[..., Tensor], tuple[int, ...]]:
+        return self.conv_transpose, self.conv_transpose.calc_conv_transpose2d, _weight_channels(self.conv_transpose)
+
     def calc_conv_transpose2d_bn_qat(self, inp: Tensor) -> Tensor:
-        """The normalized transposed convolution; the result is not rounded. Training as in ConvBn2d."""
-        conv, bn = self.conv_transpose, self.bn
-        if uses_running_statistics(bn, bn.training):
-            weight, bias = self.fold_weight_bias(*running_statistics(bn))
-            return conv.calc_conv_transpose2d(inp, weight, self.apply_quant_bias(bias, inp, weight))
-        factor = training_factor(bn)
-        weight = self.apply_quant_weight(conv.weight * factor.reshape(_weight_channels(conv)))
-        out = conv.calc_conv_transpose2d(inp, weight, None) / factor.reshape(1, -1, 1, 1)
-        return bn(out if conv.bias is None else out + conv.bias)
+        """The normalized transposed convolution; the result is not rounded."""
+        return self._normalized(inp)
 
 
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):

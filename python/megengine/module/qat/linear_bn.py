@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ... import functional as F
 from ...tensor import Tensor
 from .. import linear_bn as Float
-from ._folding import folded, running_statistics, training_factor, uses_running_statistics
-from .module import QATModule
+from ._folding import FoldedQAT, folded
 
 __all__ = ["LinearBn1d", "LinearBnRelu1d"]
 
 
-class _LinearBnActivation1d(Float._LinearBnActivation1d, QATModule):
+class _LinearBnActivation1d(Float._LinearBnActivation1d, FoldedQAT):
+    _bias_shape = (-1,)
+
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
         """Rounded weight, and bias (out_features,), of the linear layer that also normalizes."""
         linear = self.linear
-        weight, bias = folded(
-            linear.weight, linear.bias, self.bn, (bn_mean, bn_var), (-1, 1), (-1,)
-        )
+        weight, bias = folded(linear.weight, linear.bias, self.bn, (bn_mean, bn_var), (-1, 1), (-1,))
         return self.apply_quant_weight(weight), bias
 
+    def _parts(self) -> tuple[Any, Callable[..., Tensor], tuple[int, ...]]:
+        return self.linear, self.linear.calc_linear, (-1, 1)
+
     def calc_linear_bn_qat(self, inp: Tensor) -> Tensor:
-        """The normalized map; the result is not rounded. Training as in ConvBn2d."""
-        linear, bn = self.linear, self.bn
-        if uses_running_statistics(bn, bn.training):
-            weight, bias = self.fold_weight_bias(*running_statistics(bn))
-            return linear.calc_linear(inp, weight, self.apply_quant_bias(bias, inp, weight))
-        factor = training_factor(bn)
-        weight = self.apply_quant_weight(linear.weight * factor.reshape(-1, 1))
-        out = linear.calc_linear(inp, weight, None) / factor.reshape(-1)
-        return bn(out if linear.bias is None else out + linear.bias)
+        """The normalized map; the result is not rounded."""
+        return self._normalized(inp)
 
 
 class LinearBn1d(_LinearBnActivation1d):

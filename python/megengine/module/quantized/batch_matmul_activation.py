@@ -9,13 +9,12 @@ import numpy as np
 from ...core.tensor.quantized import in_dtype, real_values
 from ...tensor import Tensor
 from .. import batch_matmul_activation as Float
-from ..qat import batch_matmul_activation as QAT
-from .module import QuantizedModule, made_like, with_weights
+from .module import Plain
 
 __all__ = ["BatchMatMulActivation"]
 
 
-class BatchMatMulActivation(Float.BatchMatMulActivation, QuantizedModule):
+class BatchMatMulActivation(Float.BatchMatMulActivation, Plain):
     """BatchMatMulActivation of a quantized input, in float32 between the roundings; dtype: of the result, quantized."""
 
     def __init__(
@@ -30,11 +29,6 @@ class BatchMatMulActivation(Float.BatchMatMulActivation, QuantizedModule):
     ) -> None:
         super().__init__(batch, in_features, out_features, bias, nonlinear_mode, **kwargs)
         self.output_dtype = dtype
-
-    @classmethod
-    def from_qat_module(cls, qat_module: QAT.BatchMatMulActivation) -> BatchMatMulActivation:
-        made = made_like(cls, qat_module, qat_module)
-        return with_weights(made, qat_module, qat_module.weight, qat_module.bias)
 
     def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
         """The product, bias and activation."""

@@ -12,13 +12,12 @@ from ...functional import quantized as FQ
 from ...tensor import Tensor
 from .. import conv as Float
 from .._conv_base import Size
-from ..qat import conv as QAT
-from .module import QuantizedModule, made_like, with_weights
+from .module import Plain
 
 __all__ = ["Conv2d", "ConvRelu2d", "ConvTranspose2d", "ConvTransposeRelu2d"]
 
 
-class Conv2d(Float.Conv2d, QuantizedModule):
+class Conv2d(Float.Conv2d, Plain):
     """Conv2d of a quantized input. weight: quantized; bias: float32, rounded to the accumulator's scale when used.
 
     dtype: of the result, quantized.
@@ -55,11 +54,6 @@ class Conv2d(Float.Conv2d, QuantizedModule):
         )
         self.output_dtype = dtype
 
-    @classmethod
-    def from_qat_module(cls, qat_module: QAT.Conv2d) -> Conv2d:
-        made = made_like(cls, qat_module, qat_module)
-        return with_weights(made, qat_module, qat_module.weight, qat_module.bias)
-
     def calc_conv_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
         """The convolution, with an activation: "identity" or "relu"."""
         inp, padding = self._padded(inp)
@@ -88,7 +82,7 @@ class ConvRelu2d(Conv2d):
         return self.calc_conv_quantized(inp, "relu")
 
 
-class ConvTranspose2d(Float.ConvTranspose2d, QuantizedModule):
+class ConvTranspose2d(Float.ConvTranspose2d, Plain):
     """ConvTranspose2d of a quantized input, computed in float32 between the roundings; arguments as in Conv2d."""
 
     def __init__(
@@ -122,11 +116,6 @@ class ConvTranspose2d(Float.ConvTranspose2d, QuantizedModule):
             **kwargs,
         )
         self.output_dtype = dtype
-
-    @classmethod
-    def from_qat_module(cls, qat_module: QAT.ConvTranspose2d) -> ConvTranspose2d:
-        made = made_like(cls, qat_module, qat_module)
-        return with_weights(made, qat_module, qat_module.weight, qat_module.bias)
 
     def calc_conv_transpose2d_quantized(
         self, inp: Tensor, nonlinear_mode: str = "identity"

@@ -11,13 +11,12 @@ from ...core.tensor.quantized import QuantizedTensor, in_dtype, real_values
 from ...functional import quantized as FQ
 from ...functional.nn import linear, relu
 from ...tensor import Tensor
-from ..qat import linear as QAT
-from .module import QuantizedModule, made_like, with_weights
+from .module import Plain
 
 __all__ = ["Linear", "LinearRelu"]
 
 
-class Linear(QuantizedModule):
+class Linear(Plain):
     """Linear of a quantized input. weight: quantized (out, in); bias: float32. dtype: of the result, quantized."""
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -25,11 +24,6 @@ class Linear(QuantizedModule):
         self.weight: Any = None  # a Tensor when made from a QAT module
         self.bias: Tensor | None = None
         self.output_dtype = dtype
-
-    @classmethod
-    def from_qat_module(cls, qat_module: QAT.Linear) -> Linear:
-        made = made_like(cls, qat_module, qat_module)
-        return with_weights(made, qat_module, qat_module.weight, qat_module.bias)
 
     def calc_linear_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
         """The map, with an activation: "identity" or "relu"."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Self
 
 from ...core.tensor.quantized import convert
 from ...tensor import Tensor
 from .._structure import INTERNAL
 from ..module import Module
+from ..qat._folding import FoldedQAT, running_statistics
 from ..qat.module import QATModule
 
 __all__ = ["QuantizedModule"]
@@ -19,11 +20,8 @@ class QuantizedModule(Module):
 
     _repr_prefix = "Quantized."
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name=name)
-
     @classmethod
-    def from_qat_module(cls, qat_module: Any) -> QuantizedModule:
+    def from_qat_module(cls, qat_module: Any) -> Self:
         """The layer that computes on integers what ``qat_module`` computes on rounded numbers."""
         raise TypeError(f"{cls.__name__} does not define from_qat_module(cls, qat_module)")
 
@@ -48,6 +46,24 @@ def made_like(cls: type[QuantizedModule], layer: Module, qat_module: QATModule) 
         state.pop(name, None)
     made.output_dtype = qat_module.get_activation_dtype()
     return made
+
+
+class Plain(QuantizedModule):
+    """Made of a layer of `module.qat` as it is."""
+
+    @classmethod
+    def from_qat_module(cls, qat_module: Any) -> Self:
+        made = made_like(cls, qat_module, qat_module)
+        return made if "weight" not in vars(qat_module) else with_weights(made, qat_module, qat_module.weight, qat_module.bias)
+
+
+class Folded(QuantizedModule):
+    """One layer: the running statistics of the batch normalization are in its weight and bias."""
+
+    @classmethod
+    def from_qat_module(cls, qat_module: FoldedQAT) -> Self:
+        weight, bias = qat_module.fold_weight_bias(*running_statistics(qat_module.bn))
+        return with_weights(made_like(cls, qat_module._parts()[0], qat_module), qat_module, weight, bias)
 
 
 def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor | None) -> Any:

@@ -119,17 +119,11 @@ class _RandomFlip(Module):
 class RandomHorizontalFlip(_RandomFlip):
     """Mirrors every image (N, H, W, C) left to right with probability ``prob``."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return super().forward(inp)
-
 
 class RandomVerticalFlip(_RandomFlip):
     """Mirrors every image (N, H, W, C) top to bottom with probability ``prob``."""
 
     _vertical = True
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return super().forward(inp)
 
 
 class Resize(Module):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import operator
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 from ... import functional as F
 from ...core import ops
+from ...fx.torchlike import elementwise as torchlike
 from ...tensor import Tensor
 from ._table import COUNTERPARTS, Counterpart, counterpart, dtype_of, is_float
 
@@ -23,7 +25,11 @@ _BINARY = {
 }  # fmt: skip
 COUNTERPARTS.update({op: Counterpart(function) for op, function in _UNARY.items()})
 COUNTERPARTS.update({op: Counterpart(function, takes_numbers=True) for op, function in _BINARY.items()})
-COUNTERPARTS["Where"] = Counterpart(F.where)
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "Where": F.where, "BitwiseAnd": operator.and_, "BitwiseOr": operator.or_, "BitwiseXor": operator.xor,
+    "BitwiseNot": operator.invert, "Softsign": torchlike.softsign, "Gelu": torchlike.gelu,
+}  # fmt: skip
+COUNTERPARTS.update({op: Counterpart(function) for op, function in _OTHERS.items()})
 
 
 @counterpart("Identity", "OptionalGetElement")
@@ -117,26 +123,6 @@ def cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "
     return x.astype(like.dtype)
 
 
-@counterpart("BitwiseAnd")
-def bitwise_and(x: Tensor, y: Tensor) -> Tensor:
-    return ops.bit_and(x, y)
-
-
-@counterpart("BitwiseOr")
-def bitwise_or(x: Tensor, y: Tensor) -> Tensor:
-    return ops.bit_or(x, y)
-
-
-@counterpart("BitwiseXor")
-def bitwise_xor(x: Tensor, y: Tensor) -> Tensor:
-    return ops.bit_xor(x, y)
-
-
-@counterpart("BitwiseNot")
-def bitwise_not(x: Tensor) -> Tensor:
-    return ops.bit_not(x)
-
-
 @counterpart("BitShift")
 def bit_shift(x: Tensor, count: Tensor, *, direction: str) -> Tensor:
     """Counts from the width on shift everything out."""
@@ -169,6 +155,11 @@ def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
     return F.nn.leaky_relu(x, alpha)
 
 
+@counterpart("Mish")
+def mish(x: Tensor) -> Tensor:
+    return ops.mish(x)
+
+
 @counterpart("ThresholdedRelu")
 def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return F.where(x > alpha, x, F.zeros_like(x))
@@ -182,23 +173,6 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
 @counterpart("HardSigmoid")
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     return F.clip(x * alpha + beta, 0, 1)
-
-
-@counterpart("Softsign")
-def softsign(x: Tensor) -> Tensor:
-    return x / (1 + F.abs(x))
-
-
-@counterpart("Gelu")
-def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    if approximate == "none":
-        return F.nn.gelu(x)
-    return x * 0.5 * (1 + F.tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)))
-
-
-@counterpart("Mish")
-def mish(x: Tensor) -> Tensor:
-    return ops.mish(x)
 
 
 @counterpart("Swish")

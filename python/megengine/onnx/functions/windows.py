@@ -3,98 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ... import functional as F
 from ...core import ops
+from ...functional import _moving_window as moving
+from ...functional._moving_window import Window, padded, reduce_windows, windows_of
 from ...tensor import Tensor
 from ._table import counterpart, is_float
 
-
-@dataclass(frozen=True)
-class Window:
-    """One spatial axis: a kernel of ``size`` elements ``gap`` apart moves by ``step`` over padding and ``extent``."""
-
-    extent: int
-    size: int
-    step: int
-    gap: int
-    before: int
-    after: int
-    count: int  # of places
-
-    def positions(self) -> np.ndarray:
-        """[count, size]: which elements a window covers; below 0 or from ``extent`` on is padding."""
-        return np.arange(self.count)[:, None] * self.step - self.before + np.arange(self.size) * self.gap
-
-
-def windows_of(
-    extents: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil_mode: int = 0
-) -> list[Window]:
-    """One Window for each spatial axis."""
-    dims = len(extents)
-    strides, dilations, pads = strides or [1] * dims, dilations or [1] * dims, pads or [0] * 2 * dims
-    found = []
-    for axis, (extent, size, step, gap) in enumerate(zip(extents, kernel, strides, dilations, strict=True)):
-        span, before, after = gap * (size - 1) + 1, pads[axis], pads[axis + dims]
-        if auto_pad.startswith("SAME"):
-            width = max((-(-extent // step) - 1) * step + span - extent, 0)
-            before = width // 2 if auto_pad == "SAME_UPPER" else width - width // 2
-            after = width - before
-        elif auto_pad == "VALID":
-            before = after = 0
-        room = extent + before + after - span
-        count = (-(-room // step) if ceil_mode else room // step) + 1
-        if ceil_mode and (count - 1) * step >= extent + before:  # a window that would begin in the padding behind
-            count -= 1
-        found.append(Window(extent, size, step, gap, before, after, count))
-    return found
-
-
-def _is_even(windows: list[Window]) -> bool:
-    """Does our own pooling do it: no dilation, as much padding on both sides, nothing rounded up?"""
-    return all(
-        w.gap == 1 and w.before == w.after < w.size and w.count == (w.extent + 2 * w.before - w.size) // w.step + 1
-        for w in windows
-    )
-
-
-def _attributes(windows: list[Window], **more: Any) -> dict[str, Any]:
-    kernel, stride, padding = (tuple(getattr(w, name) for w in windows) for name in ("size", "step", "before"))
-    return {"kernel": kernel, "stride": stride, "padding": padding, **more}
-
-
 # -- pooling --------------------------------------------------------------------------------------
-
-
-def _padded(x: Tensor, windows: list[Window], fill: float) -> Tensor:
-    """With all that windows cover."""
-    after = [max(int(w.positions().max()) + 1 - w.extent, 0) for w in windows]
-    widths = (0, 0, *(w.before for w in windows)), (0, 0, *after)
-    return ops.pad(x, before=widths[0], after=widths[1], mode="constant", value=fill)
-
-
-def _along_axes(x: Tensor, windows: list[Window], fill: float, reduce: Callable[..., Any]) -> Tensor:
-    """``reduce`` over the window of each place, one axis after the other."""
-    x = _padded(x, windows, fill)
-    for axis, w in enumerate(windows, 2):
-        places = Tensor((w.positions() + w.before).astype(np.int32))
-        x = reduce(ops.index_get(x, places, axes=(axis,)), axes=(axis + 1,), keepdims=0)
-    return x
-
-
-def _covered(windows: list[Window], with_padding: bool) -> Tensor:
-    """How many elements each window covers, those of the padding too where they count."""
-    counts = np.ones((1, 1))
-    for w in windows:
-        places = w.positions()
-        low, high = (-w.before, w.extent + w.after) if with_padding else (0, w.extent)
-        counts = counts[..., None] * ((places >= low) & (places < high)).sum(1)
-    return Tensor(counts.astype(np.float32))
 
 
 @counterpart("MaxPool", counts_results=True)
@@ -107,15 +27,14 @@ def max_pool(
     if results > 1:
         y, places = _max_and_places(real, windows, storage_order)
         return y.astype(x.dtype), places
-    y = ops.max_pool(real, **_attributes(windows)) if _is_even(windows) else _along_axes(real, windows, -math.inf, ops.reduce_max)
-    return y.astype(x.dtype)
+    return moving.max_pool(real, windows).astype(x.dtype)
 
 
 def _max_and_places(x: Tensor, windows: list[Window], storage_order: int) -> tuple[Tensor, Tensor]:
     """The largest elements, and where they stand in the flattened input."""
     shape, dims = x._tuple_shape, len(windows)
     extents = shape[2:]
-    covered, flat = _padded(x, windows, -math.inf), np.zeros((1,) * 2 * dims, np.int64)
+    covered, flat = padded(x, windows, -math.inf), np.zeros((1,) * 2 * dims, np.int64)
     for axis, w in enumerate(windows):
         places = w.positions()
         covered = ops.index_get(covered, Tensor((places + w.before).astype(np.int32)), axes=(2 + 2 * axis,))
@@ -155,9 +74,7 @@ def average_pool(
     dilations: Any = None, pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
     windows = windows_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    if _is_even(windows):
-        return ops.avg_pool(x, **_attributes(windows, count_include_padding=count_include_pad))
-    return (_along_axes(x, windows, 0.0, ops.reduce_sum) / _covered(windows, bool(count_include_pad))).astype(x.dtype)
+    return moving.avg_pool(x, windows, bool(count_include_pad))
 
 
 @counterpart("LpPool")
@@ -166,7 +83,7 @@ def lp_pool(
     pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
     windows = windows_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    return F.pow(_along_axes(F.pow(F.abs(x), float(p)), windows, 0.0, ops.reduce_sum), 1 / p)
+    return F.pow(reduce_windows(F.pow(F.abs(x), float(p)), windows, 0.0, ops.reduce_sum), 1 / p)
 
 
 def _spatial(x: Tensor) -> tuple[int, ...]:

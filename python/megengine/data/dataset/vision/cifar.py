@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...._disk import cache_dir
 from .meta_vision import VisionDataset
-from .utils import calculate_md5, default_root, load_raw_data_from_url, untargz
+from .utils import calculate_md5, load_raw_data_from_url, untargz
 
 
 class CIFAR10(VisionDataset):
@@ -39,7 +40,7 @@ class CIFAR10(VisionDataset):
         timeout: int = 500,
     ) -> None:
         super().__init__(
-            default_root(type(self).__name__) if root is None else root,
+            cache_dir("datasets", type(self).__name__) if root is None else root,
             order=("image", "image_category"),
         )
         self.timeout = timeout
@@ -129,11 +130,6 @@ class CIFAR100(CIFAR10):
     _names_key = b"fine_label_names"
 
     @property
-    def meta(self) -> list[str]:
-        """Names of the fine classes."""
-        return self._names(self._names_key)
-
-    @property
     def coarse_meta(self) -> list[str]:
         """Names of the super-classes."""
         return self._names(b"coarse_label_names")
@@ -144,7 +140,3 @@ class CIFAR100(CIFAR10):
             [label for name in self.target_file for label in self._read(name)[b"coarse_labels"]],
             np.int32,
         )
-
-    def bytes2array(self, filenames: Sequence[str]) -> tuple[np.ndarray, ...]:
-        """(images, fine labels) of batch files, given by name."""
-        return super().bytes2array(filenames)

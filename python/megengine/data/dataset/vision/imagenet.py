@@ -7,8 +7,9 @@ import shutil
 import tarfile
 from typing import Any
 
+from ...._disk import cache_dir
 from .folder import ImageFolder
-from .utils import calculate_md5, default_root, require, safe_extract, untar, untargz
+from .utils import calculate_md5, require, safe_extract, untar, untargz
 
 
 class ImageNet(ImageFolder):
@@ -32,7 +33,7 @@ class ImageNet(ImageFolder):
         self, root: str | os.PathLike[str] | None = None, train: bool = True, **kwargs: Any
     ) -> None:
         self.root = (
-            default_root("ImageNet") if root is None else os.path.expanduser(os.fspath(root))
+            cache_dir("datasets", "ImageNet") if root is None else os.path.expanduser(os.fspath(root))
         )
         self.train = train
         self.devkit_dir = os.path.join(self.root, self.default_devkit_dir)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...._disk import cache_dir
 from .meta_vision import VisionDataset
-from .utils import default_root, load_raw_data_from_url
+from .utils import load_raw_data_from_url
 
 
 class MNIST(VisionDataset):
@@ -39,7 +40,7 @@ class MNIST(VisionDataset):
         self, root: str | os.PathLike[str] | None = None, train: bool = True, download: bool = True
     ) -> None:
         super().__init__(
-            default_root("MNIST") if root is None else root, order=("image", "image_category")
+            cache_dir("datasets", "MNIST") if root is None else root, order=("image", "image_category")
         )
         self._train = bool(train)
         if download:

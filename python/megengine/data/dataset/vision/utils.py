@@ -9,15 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...._disk import replaced
+
 IMG_EXT = (".jpg", ".png", ".jpeg", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-
-
-def default_root(name: str) -> str:
-    """Folder for a dataset whose root is not given: below MGE_HOME or the user's cache folder."""
-    home = os.environ.get("MGE_HOME") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "megengine"
-    )
-    return os.path.join(os.path.expanduser(home), "datasets", name)
 
 
 def require(path: str, what: str) -> str:
@@ -74,13 +68,11 @@ def load_raw_data_from_url(url: str, filename: str, target_md5: str, raw_data_di
     path = os.path.join(raw_data_dir, filename)
     if os.path.exists(path) and calculate_md5(path) == target_md5:
         return path
-    partial = path + ".unchecked"
-    download_from_url(url, partial)
-    found = calculate_md5(partial)
-    if found != target_md5:
-        os.remove(partial)
-        raise RuntimeError(f"{url} gave a file with MD5 {found}, not {target_md5}; try again later")
-    os.replace(partial, path)
+    with replaced(path) as unchecked:
+        download_from_url(url, unchecked)
+        found = calculate_md5(unchecked)
+        if found != target_md5:
+            raise RuntimeError(f"{url} gave a file with MD5 {found}, not {target_md5}; try again later")
     return path
 
 

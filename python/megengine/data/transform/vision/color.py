@@ -132,10 +132,6 @@ class ColorJitter(ColorTransform):
             make(value) for make, value in parts if value != 0
         ]
 
-    def apply(self, input: Any) -> Any:
-        """The sample with changed colours."""
-        return super().apply(input)
-
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         for transform in random.sample(self.transforms, len(self.transforms)):
             image = transform._apply_image(image)

@@ -56,10 +56,6 @@ class _Resizing(VisionTransform):
         self._from = self._image_size(parts)
         self._to = self._target(*self._from)
 
-    def apply(self, input: Any) -> Any:
-        """The resized sample."""
-        return super().apply(input)
-
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         return F.resize(image, self._to, self.interpolation)
 
@@ -221,10 +217,6 @@ class RandomResizedCrop(VisionTransform):
         self.interpolation = interpolation
         self._part = (0, 0, 1, 1)  # y, x, height, width
 
-    def apply(self, input: Any) -> Any:
-        """The cropped and resized sample."""
-        return super().apply(input)
-
     def _prepare(self, parts: Sequence[Any]) -> None:
         self._part = self._draw(*self._image_size(parts))
 
@@ -274,10 +266,6 @@ class CenterCrop(VisionTransform):
         self.output_size = _pair("output_size", output_size)
         self._corner = (0, 0)
 
-    def apply(self, input: Any) -> Any:
-        """The cropped sample."""
-        return super().apply(input)
-
     def _prepare(self, parts: Sequence[Any]) -> None:
         height, width = self._image_size(parts)
         rows, columns = self.output_size
@@ -309,10 +297,6 @@ class _RandomFlip(VisionTransform):
         self.prob = prob
         self._flipped = False
         self._edge = 0  # length of the axis that is mirrored
-
-    def apply(self, input: Any) -> Any:
-        """The sample, mirrored or as it is."""
-        return super().apply(input)
 
     def _prepare(self, parts: Sequence[Any]) -> None:
         self._flipped = np.random.random() < self.prob

@@ -1,0 +1,44 @@
+"""Files that appear whole or not at all, and the folder for what can be fetched or made again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from typing import IO
+
+
+def cache_dir(*parts: str) -> str:
+    """A folder in the package's cache: MGE_HOME, else ``megengine`` in the user's cache folder."""
+    home = os.environ.get("MGE_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "megengine")
+    return os.path.join(os.path.expanduser(home), *parts)
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A path to write to, which takes the place of ``path`` when the block ends without an error; else it is removed."""
+    target = os.path.realpath(path)
+    partial = f"{target}.{os.getpid()}.{threading.get_ident()}.part"
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(partial)
+
+
+@contextlib.contextmanager
+def written_whole(f: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
+    """A file to write to. A path gets its new content at once, by `replaced`; a device or a pipe is written as it is."""
+    if not isinstance(f, (str, os.PathLike)):
+        yield f
+        return
+    path = os.path.realpath(f)
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        with open(path, "wb") as file:
+            yield file
+        return
+    with replaced(path) as partial, open(partial, "wb") as file:
+        yield file
