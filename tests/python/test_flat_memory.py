@@ -37,8 +37,11 @@ def test_rss_of_ten_thousand_steps_stays_flat(options):
     call, array = step if options is None else trace(step, **options), np.ones((8, 16), np.float32)
     for _ in range(STEPS // 10):
         call(mge.tensor(array))
-    before, in_use = rss(), _core.memory_stats()["in_use"]
-    for _ in range(STEPS):
-        call(mge.tensor(array))
-    assert rss() - before < MB
+    in_use, growth = _core.memory_stats()["in_use"], []
+    while len(growth) < 3 and (not growth or growth[-1] >= MB):  # what leaks grows each time, pages of others once
+        before = rss()
+        for _ in range(STEPS):
+            call(mge.tensor(array))
+        growth.append(rss() - before)
+    assert growth[-1] < MB, growth
     assert _core.memory_stats()["in_use"] == in_use
