@@ -22,16 +22,13 @@ public:
                     prepared_.graph.producer(static_cast<ValueId>(operand.source)).constant,
                     device);
         }
+        for (size_t i = 0; i < layout_.outputs.size(); ++i)
+            if (layout_.outputs[i].from == ProgramLayout::Output::From::result)
+                output_of_result_.emplace(layout_.outputs[i].index, i);
     }
 
     // Does each output of the op have a place of its own?
-    bool is_sound() const {
-        using From = ProgramLayout::Output::From;
-        for (size_t i = 0; i < layout_.outputs.size(); ++i)
-            if (layout_.outputs[i].from != From::result || layout_.outputs[i].index != i)
-                return false;
-        return true;
-    }
+    bool is_sound() const { return output_of_result_.size() == layout_.outputs.size(); }
 
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
@@ -57,7 +54,7 @@ private:
                    void* workspace) const {
         switch (operand.place) {
             case memory::Place::kInput: return inputs[operand.source];
-            case memory::Place::kOutput: return outputs[operand.source];
+            case memory::Place::kOutput: return outputs[output_of_result_.at(operand.source)];
             case memory::Place::kConstant: return constants_.at(operand.source)->data();
             default: return workspace;
         }
@@ -66,6 +63,7 @@ private:
     PreparedGraph prepared_;
     ProgramLayout layout_;
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
+    std::unordered_map<uint32_t, size_t> output_of_result_;
 };
 
 }  // namespace

@@ -108,3 +108,27 @@ for place in ("gpu0", "gpu0", "cpu0"):
     np.testing.assert_allclose(result, f(*(mge.tensor(a, device="cpu0") for a in arrays)).numpy(), rtol=1e-4, atol=1e-4)
 """
     run("-c", script, **emulated.gpus(), MEGJIT_CUDNN="/nowhere/libcudnn.so.9")
+
+
+def test_batch_normalization_needs_no_cudnn():
+    script = """
+import numpy as np
+import megengine as mge
+from megengine.autodiff import GradManager
+from megengine.module import BatchNorm1d, BatchNorm2d
+
+rng = np.random.default_rng(0)
+for layer, shape in [(BatchNorm1d, (16, 32)), (BatchNorm2d, (2, 8, 5, 3))]:
+    x, dy = (rng.normal(size=shape).astype("float32") for _ in range(2))
+    results = []
+    for place in ("gpu0", "cpu0"):
+        mge.set_default_device(place)
+        bn, gm, given = layer(shape[1]), GradManager(), mge.Tensor(x)
+        with gm.attach([given, *bn.parameters()]):
+            y = bn(given)
+            gm.backward(y, mge.tensor(dy))
+        results.append([y.numpy(), given.grad.numpy(), bn.weight.grad.numpy(), bn.running_var.numpy()])
+    for got, right in zip(*results):
+        np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
+"""
+    run("-c", script, **emulated.gpus(), MEGJIT_CUDNN="/nowhere/libcudnn.so.9")

@@ -60,8 +60,8 @@ class GraphInference:
     >>> double(mge.tensor([1.0, 2.0])).numpy()
     array([2., 4.], dtype=float32)
     >>> file = io.BytesIO(); info = double.dump(file, arg_names=["x"], output_names=["y"])
-    >>> GraphInference(io.BytesIO(file.getvalue())).run(np.float32([3, 4]))
-    OrderedDict([('y', array([6., 8.], dtype=float32))])
+    >>> GraphInference(io.BytesIO(file.getvalue())).run(np.float32([3, 4]))["y"]
+    array([6., 8.], dtype=float32)
     """
 
     def __init__(
