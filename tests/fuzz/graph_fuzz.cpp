@@ -245,6 +245,19 @@ int fuzz(const Options& options) {
     return shared.failures != 0;
 }
 
+// A GPU that is in use bears no fork: a child looks.
+bool has_device(const std::string& name) {
+    return !fails_in_child([&] {
+        try {
+            runtime::find_device(name);
+            return false;
+        } catch (const runtime::UserError& error) {
+            std::cerr << error.what() << "\n";
+            return true;
+        }
+    });
+}
+
 std::optional<Options> parse(int argc, char** argv) {
     Options options;
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -271,5 +284,6 @@ int main(int argc, char** argv) {
     }
     setenv("MGB_JIT_BACKEND", options->backend.c_str(), 1);
     megjit::fuzz::start_backends();
+    if (!megjit::fuzz::has_device(options->device)) return 1;
     return megjit::fuzz::fuzz(*options);
 }

@@ -52,6 +52,31 @@ def test_a_card_that_there_is_not_is_told():
         device.get_cuda_compute_capability(0, device.DeviceType.ROCM)
 
 
+# ---- compilers
+
+
+@pytest.fixture
+def asked_for(request, monkeypatch):
+    monkeypatch.setenv("MGB_JIT_BACKEND", request.param)
+    monkeypatch.setenv("MEGJIT_COMPILE_BUDGET", "600")  # a busy machine
+    mge._core.reload_debug()
+    yield request.param
+    monkeypatch.undo()
+    mge._core.reload_debug()
+
+
+@pytest.mark.parametrize("asked_for", ["NVRTC", "MLIR", "HALIDE"], indirect=True)
+def test_kernels_come_from_the_compiler_that_was_asked_for(asked_for):
+    if asked_for not in mge._core.backends():
+        pytest.skip(f"this build has no {asked_for}")
+    f = jit.trace(lambda x, y: F.tanh(x * y + 1) * F.sigmoid(y) - F.exp(-x), symbolic=True, opt_level=3)
+    x, y = normal(4, 1000), normal(4, 1000)
+    expected = np.tanh(x * y + 1) / (1 + np.exp(-y)) - np.exp(-x)
+    np.testing.assert_allclose(f(mge.tensor(x), mge.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)
+    (kernel,) = f.kernels()
+    assert kernel.backend == asked_for
+
+
 # ---- streams and events
 
 
