@@ -50,6 +50,7 @@ ALLOWED = {
     "jit/manual.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
     "jit/partial.py:xla_trace.to_dlpack": ("take_ownership", "the receiver owns the copy in any case"),
     "module/module.py:Module.forward": ("args kwargs inputs", _ABSTRACT),
+    "module/qat/_folding.py:FoldedQAT.fold_weight_bias": ("bn_mean bn_var", _ABSTRACT),
     "module/quantized/module.py:QuantizedModule.from_qat_module": ("qat_module", _ABSTRACT),
     "module/rnn.py:RNNBase.create_cell": ("layer", _ABSTRACT),
     "module/vision/blur.py:*.get_kernel": ("inp c", _INTERFACE),

@@ -12,12 +12,23 @@ from .names import Namespace
 from .remarks import remarks_on_sharing
 from .rows import Measured, Row, link, nested, type_text
 from .text import dot, table
-from .tree import FrozenDict, FrozenList, freeze, map_leaves, map_values, values_in
+from .tree import (
+    FrozenDict,
+    FrozenList,
+    container_text,
+    freeze,
+    leaves,
+    map_leaves,
+    map_values,
+    rebuild,
+    values_in,
+)
 from .unknown import Unknown, users_line
 from .value import Value
 
 __all__ = [
     "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Unknown", "Value",
-    "copy_calls", "dot", "freeze", "link", "map_leaves", "map_values", "nested", "remarks_on_sharing", "table",
+    "container_text", "copy_calls", "dot", "freeze", "leaves", "link", "map_leaves", "map_values", "nested", "rebuild",
+    "remarks_on_sharing", "table",
     "type_text", "users_line", "values_in",
 ]  # fmt: skip

@@ -8,9 +8,11 @@ decides by thread whether a call concerns it, and calls ``original`` otherwise.
 
 from __future__ import annotations
 
+import functools
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Handler = Callable[[Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -176,3 +178,63 @@ class Exchange:
                 for attribute in self._exchanged:
                     attribute.drop(self)
                 self._exchanged.clear()
+
+
+class Interception:
+    """Functions and attributes that ask the tracer at work in their thread; other threads run as ever.
+
+    functions: their calls go to ``handler(tracer, fn, original, args, kwargs)``. attributes: as of `Exchange`.
+    """
+
+    def __init__(
+        self,
+        functions: Iterable[types.FunctionType],
+        handler: Callable[..., Any],
+        attributes: Callable[[], Iterable[tuple[type, str, Any]]],
+    ) -> None:
+        self._thread = threading.local()  # .tracer
+        self._handler = handler
+        self._redirection = Redirection(functions, self._seen)
+        self._exchange = Exchange(attributes)
+
+    def _seen(self, fn: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tracer = self.current()
+        return original(*args, **kwargs) if tracer is None else self._handler(tracer, fn, original, args, kwargs)
+
+    def current(self) -> Any:
+        """The tracer at work in this thread, or None."""
+        return getattr(self._thread, "tracer", None)
+
+    def set_current(self, tracer: Any) -> None:
+        """Make ``tracer`` the one of this thread; None for nobody."""
+        self._thread.tracer = tracer
+
+    def add(self, fn: types.FunctionType) -> None:
+        """Redirect one more function."""
+        self._redirection.add(fn)
+
+    def told(self, original: Callable[..., Any], tell: Callable[..., Any]) -> Callable[..., Any]:
+        """A method: ``original``, or while a tracer is at work ``tell(tracer, self, ...)``."""
+
+        @functools.wraps(original)
+        def method(self_: Any, /, *args: Any, **kwargs: Any) -> Any:
+            tracer = self.current()
+            return original(self_, *args, **kwargs) if tracer is None else tell(tracer, self_, *args, **kwargs)
+
+        return method
+
+    @contextmanager
+    def active(self, tracer: Any) -> Iterator[None]:
+        """``tracer`` is the one of this thread inside; with None, nobody is."""
+        before = self.current()
+        self.set_current(tracer)
+        try:
+            yield
+        finally:
+            self.set_current(before)
+
+    @contextmanager
+    def tracing(self, tracer: Any) -> Iterator[None]:
+        """Let ``tracer`` know of calls and reads in this thread."""
+        with self._redirection, self._exchange, self.active(tracer):
+            yield

@@ -35,7 +35,7 @@ class FrozenDict(dict[Any, Any]):
         return FrozenDict, (tuple(self.items()),)
 
 
-def _rebuild(tree: Any, each: Callable[[Any], Any], make_list: type, make_dict: type) -> Any:
+def rebuild(tree: Any, each: Callable[[Any], Any], make_list: type, make_dict: type) -> Any:
     """``tree`` with ``each`` of the children of its top container; the leaf itself otherwise."""
     if isinstance(tree, tuple):
         items = [each(item) for item in tree]
@@ -52,7 +52,7 @@ def _rebuild(tree: Any, each: Callable[[Any], Any], make_list: type, make_dict: 
 def map_leaves(tree: Any, fn: Callable[[Any], Any]) -> Any:
     """A new tree with ``fn(leaf)`` for each leaf. Containers become plain tuples, lists and dicts."""
     if isinstance(tree, (tuple, list, dict, slice)):
-        return _rebuild(tree, lambda item: map_leaves(item, fn), list, dict)
+        return rebuild(tree, lambda item: map_leaves(item, fn), list, dict)
     return fn(tree)
 
 
@@ -64,20 +64,36 @@ def map_values(tree: Any, fn: Callable[[Any], Any]) -> Any:
 def freeze(tree: Any) -> Any:
     """The same tree with lists and dicts that cannot be changed in place."""
     if isinstance(tree, (tuple, list, dict)):
-        return _rebuild(tree, freeze, FrozenList, FrozenDict)
+        return rebuild(tree, freeze, FrozenList, FrozenDict)
     return tree
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """Every leaf of ``tree``, from left to right."""
+    if isinstance(tree, slice):
+        tree = (tree.start, tree.stop, tree.step)
+    elif isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (tuple, list)):
+        yield tree
+        return
+    for item in tree:
+        yield from leaves(item)
 
 
 def values_in(tree: Any) -> Iterator[Any]:
     """Every value in ``tree``, from left to right, as often as it stands there."""
-    if isinstance(tree, Value):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for item in tree:
-            yield from values_in(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from values_in(item)
-    elif isinstance(tree, slice):
-        for item in (tree.start, tree.stop, tree.step):
-            yield from values_in(item)
+    return (leaf for leaf in leaves(tree) if isinstance(leaf, Value))
+
+
+def container_text(tree: Any, text: Callable[[Any], str], key_text: Callable[[Any], str] = str) -> str | None:
+    """A container as Python writes it, with ``text`` of its items; None for a leaf."""
+    if isinstance(tree, tuple):
+        return "(" + ", ".join(map(text, tree)) + ("," if len(tree) == 1 else "") + ")"
+    if isinstance(tree, list):
+        return "[" + ", ".join(map(text, tree)) + "]"
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{key_text(key)}: {text(item)}" for key, item in tree.items()) + "}"
+    if isinstance(tree, slice):
+        return f"slice({text(tree.start)}, {text(tree.stop)}, {text(tree.step)})"
+    return None

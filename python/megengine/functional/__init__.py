@@ -1,5 +1,9 @@
 """Functions on tensors."""
 
+import sys as _sys
+from collections.abc import Iterator as _Iterator
+from types import FunctionType as _FunctionType
+
 from . import debug_param as debug_param
 from . import distributed as distributed
 from . import external as external
@@ -29,3 +33,12 @@ _modules = (
     utils,
     vision,
 )
+
+
+def _recorded() -> _Iterator[_FunctionType]:
+    """The functions whose calls tracers see."""
+    for module in (_sys.modules[__name__], *_modules):
+        for name, found in vars(module).items():
+            if isinstance(found, _FunctionType) and not name.startswith("_"):
+                if found.__module__.startswith(__name__):
+                    yield found

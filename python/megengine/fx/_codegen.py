@@ -15,7 +15,7 @@ import types
 import unicodedata
 from typing import Any
 
-from .._graph import GraphError
+from .._graph import GraphError, container_text
 from .._graph.names import identifier
 from .node import Node, name_of_function
 
@@ -101,18 +101,10 @@ class _Writer:
     def text(self, tree: Any) -> str:
         if isinstance(tree, Node):
             return tree.name
-        if isinstance(tree, tuple):
-            items = ", ".join(map(self.text, tree))
-            if hasattr(tree, "_fields"):
-                return f"{self.bind(type(tree).__name__, type(tree))}({items})"
-            return f"({items},)" if len(tree) == 1 else f"({items})"
-        if isinstance(tree, list):
-            return "[" + ", ".join(map(self.text, tree)) + "]"
-        if isinstance(tree, dict):
-            return "{" + ", ".join(f"{self.text(k)}: {self.text(v)}" for k, v in tree.items()) + "}"
-        if isinstance(tree, slice):
-            return f"slice({self.text(tree.start)}, {self.text(tree.stop)}, {self.text(tree.step)})"
-        return self.constant(tree)
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return f"{self.bind(type(tree).__name__, type(tree))}({', '.join(map(self.text, tree))})"
+        text = container_text(tree, self.text, self.text)
+        return self.constant(tree) if text is None else text
 
     def constant(self, value: Any) -> str:
         if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes):

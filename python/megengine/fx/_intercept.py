@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,61 +13,26 @@ from typing import Any
 from .. import functional, random
 from .._files import admitted
 from .._graph import users_line
-from .._graph.redirect import Exchange, Redirection
-from .._graph.tree import map_leaves
+from .._graph.redirect import Interception
+from .._graph.tree import leaves
 from ..module import Module
 from ..tensor import Tensor
 from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
 
-_thread = threading.local()  # .tracer: the tracer at work in this thread
 _wrapped_names = admitted.registered_globals  # (globals, name) given to wrap
 
 
-def current() -> Any:
-    """The tracer at work in this thread, or None."""
-    return getattr(_thread, "tracer", None)
-
-
-def holds_proxy(tree: Any) -> bool:
-    """Whether a Proxy stands anywhere in the arguments."""
-    found = False
-
-    def look(leaf: Any) -> None:
-        nonlocal found
-        found = found or isinstance(leaf, Proxy)
-
-    map_leaves(tree, look)
-    return found
-
-
-def _handle(
-    fn: Callable[..., Any],
-    original: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    tracer = current()
-    if tracer is None:
-        return original(*args, **kwargs)
+def _handle(tracer: Any, fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if fn in _random_methods:  # recorded in any case: each run draws numbers of its own
         drawn = getattr(args[0], fn.__name__)
         return tracer.create_proxy("call_function", drawn, args[1:], kwargs)
-    if holds_proxy((args, kwargs)):
+    if any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs))):
         return tracer.create_proxy("call_function", fn, args, kwargs)
     return original(*args, **kwargs)
 
 
-def _functions() -> Iterator[types.FunctionType]:
-    for module in (functional, *functional._modules):
-        for name, fn in vars(module).items():
-            if isinstance(fn, types.FunctionType) and not name.startswith("_"):
-                if fn.__module__.startswith("megengine.functional"):
-                    yield fn
-
-
 _random_methods = {vars(random.RNG)[name] for name in random.__all__ if name in vars(random.RNG)}
 _random_methods.discard(vars(random.RNG)["seed"])
-_redirection = Redirection([*_functions(), *_random_methods], _handle)
 
 
 def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
@@ -87,7 +52,7 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
         return twice
     """
     if isinstance(fn_or_name, types.FunctionType):
-        _redirection.add(fn_or_name)
+        _interception.add(fn_or_name)
         admitted.register(fn_or_name)
         return fn_or_name
     caller = sys._getframe(1)
@@ -106,21 +71,14 @@ _module_call = Module.__call__
 _module_setattr = Module.__setattr__
 
 
-def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
-    tracer = current()
-    if tracer is None:
-        return _module_call(self, *args, **kwargs)
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return _module_call(self, *args, **kwargs)
-
-    return tracer.call_module(self, forward, args, kwargs)
+def _call(tracer: Any, self: Module, *args: Any, **kwargs: Any) -> Any:
+    return tracer.call_module(self, functools.partial(_module_call, self), args, kwargs)
 
 
 def _getattribute(self: Module, name: str) -> Any:
     value = object.__getattribute__(self, name)
     if isinstance(value, Tensor):
-        tracer = current()
+        tracer = _interception.current()
         if tracer is not None:
             return tracer.getattr(name, value)
     return value
@@ -150,19 +108,20 @@ _OPERATORS = [f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS)]
 
 
 def _attributes() -> Iterator[tuple[type, str, Any]]:
-    yield Module, "__call__", _call
+    yield Module, "__call__", _interception.told(_module_call, _call)
     yield Module, "__getattribute__", _getattribute
     yield Module, "__setattr__", _setattr
     for name in _OPERATORS:
         yield Tensor, name, _deferring(getattr(Tensor, name))
 
 
-_exchange = Exchange(_attributes)
+_interception = Interception([*functional._recorded(), *_random_methods], _handle, _attributes)
 
 
 def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        return _handle(fn, fn, args, kwargs)
+        tracer = _interception.current()
+        return fn(*args, **kwargs) if tracer is None else _handle(tracer, fn, fn, args, kwargs)
 
     return dispatch
 
@@ -192,10 +151,5 @@ def _names_dispatched() -> Iterator[None]:
 @contextmanager
 def tracing(tracer: Any) -> Iterator[None]:
     """Let ``tracer`` know of calls and reads in this thread."""
-    former = current()
-    try:
-        with _exchange, _redirection, _names_dispatched():
-            _thread.tracer = tracer
-            yield
-    finally:
-        _thread.tracer = former
+    with _names_dispatched(), _interception.tracing(tracer):
+        yield

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import random
-from .._graph import Call, GraphError, Value, map_values, users_line
+from .._graph import Call, GraphError, Value, container_text, map_leaves, map_values, users_line
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -59,8 +59,6 @@ def _acts(fn: Callable[..., Any]) -> bool:
 
 def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
     """``tree`` with ``fn(leaf)`` in place of each leaf, node or not."""
-    from .._graph import map_leaves
-
     return map_leaves(tree, fn)
 
 
@@ -278,12 +276,7 @@ def _text(tree: Argument) -> str:
     """Arguments with ``%`` before nodes."""
     if isinstance(tree, Node):
         return f"%{tree.name}"
-    if isinstance(tree, tuple):
-        return "(" + ", ".join(map(_text, tree)) + ("," if len(tree) == 1 else "") + ")"
-    if isinstance(tree, list):
-        return "[" + ", ".join(map(_text, tree)) + "]"
-    if isinstance(tree, dict):
-        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in tree.items()) + "}"
-    if isinstance(tree, slice):
-        return f"slice({_text(tree.start)}, {_text(tree.stop)}, {_text(tree.step)})"
+    text = container_text(tree, _text)
+    if text is not None:
+        return text
     return name_of_function(tree) if callable(tree) and hasattr(tree, "__name__") else str(tree)

@@ -9,11 +9,11 @@ from typing import Any
 
 from .. import module as M
 from .._graph import GraphError, Measured, Row, link, map_leaves, nested, type_text
-from ..utils.module_utils import kept_tensors
+from ..utils.module_utils import kept_tensors, tensors_in
 from .graph import Graph, attribute_at
 from .interpreter import Interpreter
 from .node import MODULE, Argument, Node, name_of_function
-from .passes.shape_prop import TensorMetadata, tensors_of
+from .passes.shape_prop import TensorMetadata
 
 _KINDS = {
     "placeholder": "input", "get_attr": "attribute", "call_function": "function", "call_method": "method",
@@ -33,7 +33,7 @@ class _Stopwatch(Interpreter):
         start = time.perf_counter()
         value = getattr(self, n.op)(n.target, args, kwargs)
         seconds = time.perf_counter() - start
-        types = ", ".join(type_text(x.dtype, x._tuple_shape) for x in tensors_of(value))
+        types = ", ".join(type_text(x.dtype, x._tuple_shape) for x in tensors_in(value))
         self._measured.add(n, types, seconds)
         return value
 
@@ -42,7 +42,7 @@ def _measure(graph: Graph, inputs: tuple[Any, ...], runs: int) -> Measured:
     measured, module = Measured(), graph.owning_module
     if module is None:
         raise GraphError("a graph runs in its module\n  fix: fx.GraphModule(root, graph)")
-    with kept_tensors([*module.tensors(), *tensors_of(inputs)]):
+    with kept_tensors([*module.tensors(), *tensors_in(inputs)]):
         for _ in range(runs):
             _Stopwatch(module, measured).run(*inputs)
     return measured

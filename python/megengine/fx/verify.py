@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import module as M
-from .._graph import map_leaves
+from .._graph import leaves, map_leaves
 from ..tensor import Tensor
 from .graph_module import GraphModule
 from .interpreter import Interpreter
@@ -51,15 +51,9 @@ def _fresh(args: Any) -> Any:
     return map_leaves(args, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
 
 
-def _leaves(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    map_leaves(tree, found.append)
-    return found
-
-
 def _difference(want: Any, got: Any, tolerance: float) -> str | None:
     """How two trees differ; None when they do not."""
-    wanted, gotten = _leaves(want), _leaves(got)
+    wanted, gotten = list(leaves(want)), list(leaves(got))
     if len(wanted) != len(gotten):
         return f"{len(gotten)} values instead of {len(wanted)}"
     for a, b in zip(wanted, gotten, strict=True):

@@ -7,23 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
+from ..utils.module_utils import tensors_in
 
 if TYPE_CHECKING:
     from .._core import TraceFunction
     from .guards import Guards
-
-
-def tensor_leaves(value: Any, found: list[Tensor]) -> list[Tensor]:
-    """Appends the tensors in nested lists, tuples and dicts, in order; returns the list."""
-    if isinstance(value, Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            tensor_leaves(item, found)
-    elif isinstance(value, dict):
-        for item in value.values():
-            tensor_leaves(item, found)
-    return found
 
 
 class ManualSteps:
@@ -109,7 +97,7 @@ class ManualSteps:
 
         inputs, outputs: nested lists, tuples and dicts. The results of ``execute`` do not change.
         """
-        return tensor_leaves(inputs, []), tensor_leaves(outputs, [])
+        return tensors_in(inputs), tensors_in(outputs)
 
     def convert_optimizer_state_to_tensor(self, *args: Any, **kwargs: Any) -> None:
         """Makes Tensors of states that optimizers among the arguments hold as numbers or arrays.

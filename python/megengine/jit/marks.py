@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _core
 from ..tensor import Tensor
-from .manual import tensor_leaves
+from ..utils.module_utils import tensors_in
 
 
 def keep(x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
         _core.begin_recompute()
         try:
             result = fn(*args, **kwargs)
-            tensor_leaves(result, results)
+            results = tensors_in(result)
         finally:
             _core.end_recompute(results)
         return result

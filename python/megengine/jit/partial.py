@@ -11,7 +11,7 @@ import numpy as np
 from .._core import default_random_state
 from ..tensor import Tensor
 from ..utils.dlpack import to_dlpack
-from .manual import tensor_leaves
+from ..utils.module_utils import tensors_in
 from .tracing import trace
 
 
@@ -86,7 +86,7 @@ class xla_trace(trace):
 
     def prepare_xla_inputs(self, tensors: Any) -> list[np.ndarray]:
         """The values of the tensors in nested containers, flat, as arrays."""
-        return [tensor.numpy() for tensor in tensor_leaves(tensors, [])]
+        return [tensor.numpy() for tensor in tensors_in(tensors)]
 
     def to_dlpack(self, x: Tensor, take_ownership: bool = True) -> Any:
         """A DLPack capsule of a copy of the value, which the receiver owns in any case."""

@@ -17,6 +17,7 @@ from .. import _core
 from ..core.no_effect import no_effect
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
+from ..utils.module_utils import tensors_in
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
@@ -25,7 +26,7 @@ from .configs import (
     trace_options,
 )
 from .dump import Dumping
-from .manual import ManualSteps, tensor_leaves
+from .manual import ManualSteps
 from .report import (
     GeneratedKernel,
     MemoryPlan,
@@ -309,7 +310,7 @@ class trace(ManualSteps, Dumping):
                     "  fix: pass megengine.tensor(array), or make it a keyword argument"
                 )
             else:
-                tensor_leaves(value, leaves)
+                leaves += tensors_in(value)
         if self._capture_as_const:
             leaves.extend(value for value in kwargs.values() if isinstance(value, Tensor))
         return leaves

@@ -6,14 +6,12 @@ megengine.functional ask the recorder of their thread. Nothing of this is there 
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from .. import functional
-from .._graph.redirect import Exchange, Redirection
+from .._graph.redirect import Interception
 from ..core.ops import builtin
 from ..module import Module
 from ..random import RNG
@@ -40,8 +38,6 @@ _RANDOM_METHODS = (
 
 USER_REGISTERED_FUNCTION: list[Callable[..., Any]] = []
 
-_thread = threading.local()
-
 
 def writes_in_place(method: str) -> bool:
     """Whether the Tensor method ``method`` changes its tensor."""
@@ -51,27 +47,6 @@ def writes_in_place(method: str) -> bool:
 def get_tensor_wrapable_method() -> list[str]:
     """Names of the methods of Tensor whose calls are recorded."""
     return BUILTIN_TENSOR_WRAP_METHOD + BUILTIN_ARRAY_METHOD
-
-
-def active_module_tracer() -> Any:
-    """The recorder of this thread that calls are told to, or None."""
-    return getattr(_thread, "recorder", None)
-
-
-def set_active_module_tracer(tracer: Any) -> None:
-    """Make ``tracer`` the recorder of this thread; None for nobody."""
-    _thread.recorder = tracer
-
-
-@contextlib.contextmanager
-def active(recorder: Any) -> Iterator[None]:
-    """``recorder`` is told of calls inside; with None, nobody is."""
-    before = active_module_tracer()
-    _thread.recorder = recorder
-    try:
-        yield
-    finally:
-        _thread.recorder = before
 
 
 def inserting(what: str) -> Any:
@@ -88,89 +63,36 @@ def inserting(what: str) -> Any:
 # -- functions -----------------------------------------------------------------------------------
 
 
-def _seen_function(
-    fn: Callable[..., Any],
-    original: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    recorder = active_module_tracer()
-    if recorder is None:
-        return original(*args, **kwargs)
-    return recorder.call_function(fn, original, args, kwargs)
-
-
 def _functions() -> Iterator[types.FunctionType]:
-    for module in (functional, *functional._modules):
-        for name, found in vars(module).items():
-            if isinstance(found, types.FunctionType) and not name.startswith("_"):
-                if found.__module__.startswith("megengine.functional"):
-                    yield found
+    yield from functional._recorded()
     for name in _RANDOM_METHODS:
         yield getattr(RNG, name)
     yield cast(types.FunctionType, builtin.apply)
 
 
-_redirection = Redirection(_functions(), _seen_function)
-
-
 def see_calls_of(function: types.FunctionType) -> None:
     """Record calls of ``function`` as one expr, whatever it does."""
     USER_REGISTERED_FUNCTION.append(function)
-    _redirection.add(function)
+    _interception.add(function)
 
 
 # -- methods -------------------------------------------------------------------------------------
 
 
-def _seen_method(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        recorder = active_module_tracer()
-        if recorder is None:
-            return original(self, *args, **kwargs)
-        return recorder.call_method(name, (self, *args), kwargs, original)
-
-    method.__name__ = name
-    return method
+def _method(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    return _interception.told(
+        original, lambda recorder, self, *args, **kwargs: recorder.call_method(name, (self, *args), kwargs, original)
+    )
 
 
-def _seen_iteration(self: Tensor) -> Iterator[Tensor]:
-    if active_module_tracer() is None:
-        return _TENSOR_ITER(self)
-    return iter([self[i] for i in range(len(self))])
-
-
-def _seen_init(self: Tensor, data: Any, *args: Any, **kwargs: Any) -> None:
-    recorder = active_module_tracer()
-    if recorder is not None:
-        recorder.made_from(self, data, args, kwargs)
-
-
-def _seen_call(self: Module, *args: Any, **kwargs: Any) -> Any:
-    recorder = active_module_tracer()
-    if recorder is None:
-        return _MODULE_CALL(self, *args, **kwargs)
-    return recorder.call_module(self, args, kwargs)
-
-
-def _seen_setattr(self: Module, name: str, value: Any) -> None:
-    recorder = active_module_tracer()
-    if recorder is not None:
-        recorder.check_rebinding(self, name, value)
+def _setattr(recorder: Any, self: Module, name: str, value: Any) -> None:
+    recorder.check_rebinding(self, name, value)
     _MODULE_SETATTR(self, name, value)
 
 
-def _seen_shape(self: Tensor) -> Any:
-    recorder = active_module_tracer()
-    shape = _SHAPE.fget(self)
-    return shape if recorder is None else recorder.shape_of(self, shape)
-
-
-def _seen_name(self: Tensor, name: str) -> None:
-    recorder = active_module_tracer()
+def _set_name(recorder: Any, self: Tensor, name: str) -> None:
     _NAME.fset(self, name)
-    if recorder is not None:
-        recorder.name_node(self, name)
+    recorder.name_node(self, name)
 
 
 _TENSOR_ITER = Tensor.__iter__
@@ -182,28 +104,29 @@ _NAME: Any = Tensor.name
 
 def _attributes() -> list[tuple[type, str, Any]]:
     """(class, attribute, what stands there while somebody records)."""
-    found = [
-        (Tensor, name, _seen_method(name, getattr(Tensor, name)))
-        for name in sorted(TENSOR_METHODS)
-        if hasattr(Tensor, name)
-    ]
+    told = _interception.told
+    shape = told(_SHAPE.fget, lambda recorder, self: recorder.shape_of(self, _SHAPE.fget(self)))
     return [
-        *found,
-        (Tensor, "__iter__", _seen_iteration),
-        (Tensor, "__init__", _seen_init),
-        (Tensor, "shape", property(_seen_shape)),
-        (Tensor, "name", property(_NAME.fget, _seen_name)),
+        *((Tensor, name, _method(name, getattr(Tensor, name))) for name in sorted(TENSOR_METHODS) if hasattr(Tensor, name)),
+        (Tensor, "__iter__", told(_TENSOR_ITER, lambda recorder, self: iter([self[i] for i in range(len(self))]))),
+        (Tensor, "__init__", told(
+            lambda self, *args, **kwargs: None,
+            lambda recorder, self, data, *args, **kwargs: recorder.made_from(self, data, args, kwargs),
+        )),
+        (Tensor, "shape", property(shape)),
+        (Tensor, "name", property(_NAME.fget, told(_NAME.fset, _set_name))),
         (Tensor, "T", property(lambda self: self.transpose())),
-        (Module, "__call__", _seen_call),
-        (Module, "__setattr__", _seen_setattr),
-    ]
+        (Module, "__call__", told(_MODULE_CALL, lambda recorder, self, *args, **kwargs: recorder.call_module(self, args, kwargs))),
+        (Module, "__setattr__", told(_MODULE_SETATTR, _setattr)),
+    ]  # fmt: skip
 
 
-_exchange = Exchange(_attributes)
-
-
-@contextlib.contextmanager
-def recording(recorder: Any) -> Iterator[None]:
-    """``recorder`` is told what this thread calls."""
-    with _redirection, _exchange, active(recorder):
-        yield
+_interception = Interception(
+    _functions(),
+    lambda recorder, fn, original, args, kwargs: recorder.call_function(fn, original, args, kwargs),
+    _attributes,
+)
+active_module_tracer = _interception.current
+set_active_module_tracer = _interception.set_current
+active = _interception.active
+recording = _interception.tracing

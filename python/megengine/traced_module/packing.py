@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._graph import container_text, rebuild
 from .node import Node
 from .pytree import SUPPORTED_TYPE, TreeDef, tree_flatten
 
@@ -31,13 +32,9 @@ class Packed(tuple[Any, ...]):
 def pack(tree: Any) -> Any:
     """``tree`` with registered containers taken apart, so that the nodes in them are seen."""
     kind = type(tree)
-    if kind in (list, tuple):
-        return kind([pack(item) for item in tree])
-    if kind is dict:
-        return {key: pack(item) for key, item in tree.items()}
-    if kind is slice:
-        return slice(pack(tree.start), pack(tree.stop), pack(tree.step))
-    if kind in SUPPORTED_TYPE and kind not in _NATIVE:
+    if kind in _NATIVE:
+        return rebuild(tree, pack, list, dict)
+    if kind in SUPPORTED_TYPE:
         leaves, arrangement = tree_flatten(tree)
         return Packed(arrangement, tuple(leaves))
     return tree
@@ -47,14 +44,7 @@ def unpack(tree: Any) -> Any:
     """The containers that `pack` took apart, whole again."""
     if isinstance(tree, Packed):
         return tree[0].unflatten([unpack(leaf) for leaf in tree[1]])
-    if isinstance(tree, tuple):
-        items = [unpack(item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
-    if isinstance(tree, list):
-        return [unpack(item) for item in tree]
-    if isinstance(tree, dict):
-        return {key: unpack(item) for key, item in tree.items()}
-    return tree
+    return rebuild(tree, unpack, list, dict)
 
 
 def bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
@@ -87,15 +77,9 @@ def bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
 def show(tree: Any, spec: str = "") -> str:
     if isinstance(tree, Node):
         return format(tree, spec)
-    if isinstance(tree, list):
-        return f"[{', '.join(show(item, spec) for item in tree)}]"
-    if isinstance(tree, tuple):
-        items = ", ".join(show(item, spec) for item in tree)
-        return f"({items},)" if len(tree) == 1 else f"({items})"
-    if isinstance(tree, dict):
-        return "{" + ", ".join(f"{key}: {show(item, spec)}" for key, item in tree.items()) + "}"
-    if isinstance(tree, slice):
-        return f"slice({show(tree.start, spec)}, {show(tree.stop, spec)}, {show(tree.step, spec)})"
+    text = container_text(tree, lambda item: show(item, spec))
+    if text is not None:
+        return text
     if isinstance(tree, np.ndarray):
         return f"array{tree.shape}"
     if callable(tree) and hasattr(tree, "__qualname__"):

@@ -24,6 +24,7 @@ from ..module.adaptive_pooling import _AdaptivePoolNd
 from ..module.batchnorm import _BatchNorm
 from ..module.pooling import _PoolNd
 from ..tensor import Tensor
+from .module_utils import tensors_in
 
 logger = get_logger(__name__)
 
@@ -328,13 +329,6 @@ def print_summary(**kwargs: Any) -> None:
 # -- a model -------------------------------------------------------------------------------------
 
 
-def _tensors_in(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [x for part in parts for x in _tensors_in(part)]
-
-
 def _as_inputs(inputs: Any, input_shapes: Any) -> list[Any]:
     """Arguments of the model: those given, else random numbers of the shapes."""
     if inputs is None and input_shapes is None:
@@ -370,7 +364,7 @@ class _Recorder:
         ]
 
     def _note(self, name: str, module: M.Module, inputs: Any, outputs: Any) -> None:
-        given, made = _tensors_in(inputs), _tensors_in(outputs)
+        given, made = tensors_in(inputs), tensors_in(outputs)
         if not isinstance(module, tuple(hook_modules)):
             if not any(True for _ in module.children()):  # a container's results are noted by its layers
                 _note_fields(module, given, made)
@@ -407,7 +401,7 @@ def module_stats(
     has_input = inputs is not None
     modes = [(module, module.training) for module in model.modules()]
     recorder = _Recorder(model, has_input)
-    _fields.update((id(x), (x, (1,), (1,))) for x in _tensors_in(arguments))
+    _fields.update((id(x), (x, (1,), (1,))) for x in tensors_in(arguments))
     try:
         model.eval()
         model(*arguments)

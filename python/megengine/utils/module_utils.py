@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
 from typing import Any
 
+from .._graph import leaves
+from ..tensor import Tensor
+
 
 def get_expand_structure(obj: Any, key: str) -> Any:
     """Follow a dotted ``key`` such as ``"layers.0.weight"``: attributes, list indices, dict keys.
@@ -58,6 +61,11 @@ def _child(obj: Any, step: str, key: str) -> Any:
         raise KeyError(
             f"no {step!r} in a {type(obj).__name__}, on the way of key {key!r}"
         ) from None
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """The tensors in nested lists, tuples and dicts, in order."""
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
 
 
 @contextlib.contextmanager

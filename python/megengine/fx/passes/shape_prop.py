@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..._graph import map_leaves
 from ...tensor import Tensor
+from ...utils.module_utils import tensors_in
 from ..interpreter import Interpreter
 from ..node import Node
 
@@ -24,13 +25,6 @@ def _metadata(value: Any) -> TensorMetadata | None:
     if not isinstance(value, Tensor):
         return None
     return TensorMetadata(tuple(value._tuple_shape), value.dtype, value.device.logical_name)
-
-
-def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors in a tree."""
-    found: list[Tensor] = []
-    map_leaves(value, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
-    return found
 
 
 class ShapeProp(Interpreter):
@@ -54,7 +48,7 @@ class ShapeProp(Interpreter):
         if isinstance(noted, TensorMetadata):
             noted_on: Any = n
             noted_on.shape, noted_on.dtype = noted.shape, noted.dtype
-        if tensors_of(result):
+        if tensors_in(result):
             n.meta["tensor_meta"] = noted
         n.meta["type"] = type(result)
         return result

@@ -32,6 +32,9 @@ def _filter(inp: Tensor, kernel: Tensor | _Constant, mode: str) -> Tensor:
 class ActiveBlur(Module):
     """Correlates every image with the kernel from ``get_kernel``; border pixels are mirrored."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
     def forward(self, inp: Tensor) -> Tensor:
         image = as_float(inp)
         return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
