@@ -65,6 +65,12 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
 _LEAF = object()
 
 
+class _Placed(NamedTuple):
+    """A tensor of a result that the body called as if it lay there."""
+
+    host_name: str
+
+
 class _Branch(NamedTuple):
     """A container of a result: ``make(parts)`` makes one like it."""
 
@@ -98,7 +104,7 @@ def _flatten(value: Any, found: list[Tensor]) -> Any:
     """The shape of a result: tensors are collected and replaced by a mark, all else is kept."""
     if isinstance(value, Tensor):
         found.append(value)
-        return _LEAF
+        return _Placed(value._host_name) if value._host_name else _LEAF
     if (known := _parts_of(value)) is None:
         return value
     make, parts = known
@@ -110,6 +116,10 @@ def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
         return next(tensors)
     if type(tree) is _Branch:
         return tree.make([_unflatten(part, tensors) for part in tree.parts])
+    if type(tree) is _Placed:
+        result = next(tensors)
+        result._host_name = tree.host_name
+        return result
     return tree
 
 
