@@ -74,15 +74,15 @@ def _with_stream(name: str) -> str:
 
 
 _default = os.environ.get("MGE_DEFAULT_DEVICE", "xpux")
-_devices: dict[tuple[str, str], Device] = {}  # by physical name and default
+_devices: dict[tuple[str, str], Device] = {}  # by place and default
 
 
-def device_of(physical: str) -> Device:
-    """The Device of a physical name, with the default's logical name where it is the default place."""
-    device = _devices.get((physical, _default))
+def device_of(place: str) -> Device:
+    """The Device of a place, by the default's name where that means it."""
+    device = _devices.get((place, _default))
     if device is None:
-        logical = _default if _core.physical_name(_default) == physical else physical
-        device = _devices[(physical, _default)] = Device(logical)
+        logical = _default if _core.find_device(_default) == place else place
+        device = _devices[(place, _default)] = Device(logical)
     return device
 
 
@@ -91,6 +91,17 @@ def shown_name(device: Device) -> str:
     if device == _default and device == "xpux":
         return "xpux:0"
     return device.logical_name
+
+
+def name_on_host(device: str) -> str:
+    """What the device of a tensor that the program put there is called: "cpu1"; "" for a place's own name.
+
+    All CPUs are one place. A name of it that is not the default's is kept for the program, and means nothing.
+    """
+    physical, place = _core.physical_name(device), _core.find_device(device)
+    if physical == _core.physical_name(_default):
+        return ""
+    return device if physical != place or _core.find_device(_default) == place else ""
 
 
 def get_default_device() -> str:

@@ -1,8 +1,8 @@
 """Save and load objects that hold tensors.
 
 In: any picklable object. Out: a pickle file, and the object again. Files are data, not programs:
-``load`` builds containers, numbers, NumPy arrays, tensors and the modules of this package, and
-refuses everything else unless the caller asks for code with ``allow_pickle=True``.
+``load`` builds containers, numbers, NumPy arrays, tensors, the modules of this package and objects of classes that
+the program itself has defined or imported, and refuses everything else unless the caller asks for code with ``allow_pickle=True``.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ def load(
 
     f: a path or an open binary file. map_location: where tensors go: a device ("cpu0"), a mapping of
     devices ({"gpu0": "cpu0"}) or a function from logical device name to device; None: where they were.
-    trusted: classes and functions of yours that the file may name besides, as a list, or a mapping from the names
-        in the file; restoring them runs their code.
+    trusted: classes and functions that the file may name besides, as a list, or a mapping from the names
+        in the file; restoring them runs their code. Classes that ``__main__`` or an imported module of the program defines
+        need it only where they are called to be restored; else `__new__` and `__setstate__` are what runs of theirs.
     allow_pickle: build whatever the file names, which runs code of the file's author; asking for
     another ``pickle_module`` means the same.
 
     Raises RuntimeError with the file's name for a truncated or damaged file, and RefusedClassError
-    (a RuntimeError) for classes outside of containers, numbers, arrays, tensors and our modules.
+    (a RuntimeError) for classes outside of containers, numbers, arrays, tensors, our modules and the program's.
     """
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
@@ -101,7 +102,8 @@ def _load_from(
                 raise  # an error of the author's code
             raise RuntimeError(
                 f"cannot read {name}: {type(error).__name__}: {error}; the file is truncated, damaged, or not a "
-                "file that megengine.save wrote; write or download it again; files of traced_module and fx have a load of their own"
+                "file that megengine.save wrote; write or download it again; files of traced_module and fx have a load of their own, "
+                "models of trace.dump are read by utils.network.Network.load"
             ) from error
 
 

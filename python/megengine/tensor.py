@@ -13,6 +13,8 @@ from .core import ops
 from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
+from .core.tensor.host_names import named
+from .core.tensor.shapes import in_order_of
 from .device import Device, device_of, shown_name
 
 if TYPE_CHECKING:
@@ -36,8 +38,9 @@ class Tensor(ArrayMethodMixin):
     grad: "Tensor | None" = None  # what a GradManager found, or None
     dmap_callback: Callable[[str], str] | None = None  # maps device names while loading
     _qparams: "QParams | None" = None
-    _format = "default"
+    _format = "default"  # what the program said; channels-last tensors are known by their layout
     _name: str | None = None
+    _host_name: str | None = None  # core.tensor.host_names
 
     def __new__(
         cls,
@@ -54,10 +57,13 @@ class Tensor(ArrayMethodMixin):
         if device is not None:
             if cls.dmap_callback is not None:
                 device = cls.dmap_callback(str(device))
+            named(self, str(device))
             device = _core.find_device(str(device))
         if isinstance(data, Tensor):
+            if device is None and data._host_name:
+                self._host_name = data._host_name
             if format == "default":
-                format = data._format
+                format = data.format
         elif dtype is not None:
             dtype = dtype_name(dtype)
             if dtype == "complex64":
@@ -101,7 +107,7 @@ class Tensor(ArrayMethodMixin):
     @property
     def device(self) -> Device:
         """Where the value lies; equals every name of that place."""
-        return device_of(self._device_name)
+        return Device(self._host_name) if self._host_name else device_of(self._device_name)
 
     @property
     def graph(self) -> _core.GraphEditor:
@@ -113,14 +119,20 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def format(self) -> str:
-        """Memory format tag: "default", "nchw" or "nhwc"; the shape is NCHW in any case."""
-        return self._format
+        """Order of memory: "nhwc" for channels last, else "default" or "nchw"; the shape is NCHW in any case.
+
+        Writing "nhwc" to a floating tensor of 4 or 5 axes reorders its elements. Functions that work in that order
+        (element-wise ones, convolution, pooling, concat, ...) give results in it.
+        """
+        return "nhwc" if self._layout == "channels_last" and self.ndim > 3 else self._format
 
     @format.setter
     def format(self, fmt: str) -> None:
         if fmt not in _FORMATS:
             raise ValueError(f"format: {fmt!r} is not one of {', '.join(_FORMATS)}")
-        self._format = fmt
+        if fmt != self.format and self.ndim in (4, 5):
+            self._reset(self.to_mkldnn() if fmt == "nhwc" else self.to_dense())
+        self._format = "default" if self._layout == "channels_last" else fmt
 
     @property
     def qparams(self) -> "QParams":
@@ -164,7 +176,7 @@ class Tensor(ArrayMethodMixin):
 
     def detach(self) -> "Tensor":
         """The same value, through which no gradient flows."""
-        return super().detach()
+        return in_order_of(self, super().detach())
 
     def value_id(self) -> int:
         """Number of the value that the handle holds now; in-place writes change it."""
@@ -183,7 +195,8 @@ class Tensor(ArrayMethodMixin):
         device.
         """
         target = _core.find_device(str(device))
-        return ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
+        moved = ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
+        return named(moved, str(device))
 
     def __repr__(self) -> str:
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"
@@ -201,7 +214,7 @@ class Tensor(ArrayMethodMixin):
             False,
             False,
             None,
-            self._format,
+            self.format,
         )
 
     def __getstate__(self) -> dict[str, Any]:

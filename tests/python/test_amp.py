@@ -94,12 +94,13 @@ def test_the_state_of_a_scaler_can_be_restored():
     assert other.scale_factor == 8 and other.growth_interval == 1
 
 
-def test_formats_are_tags():
+def test_a_format_is_an_order_of_memory():
     x = amp.convert_tensor_format(F.ones((1, 2, 3, 3)))
-    assert x.format == "nhwc" and x.shape == (1, 2, 3, 3)
+    assert x.format == "nhwc" and x.shape == (1, 2, 3, 3) and x.is_mkldnn
     assert F.conv2d(x, F.ones((2, 2, 1, 1))).format == "nhwc"
-    with pytest.raises(ValueError, match="4 or 5"):
-        amp.convert_tensor_format(F.ones((2, 2)))
+    x.format = "default"
+    assert x.format == "default" and not x.is_mkldnn
+    assert amp.convert_tensor_format(F.ones((2, 2))).format == "default"
 
 
 def test_a_whole_step_scaler_restores_parameters_after_an_overflow():

@@ -492,8 +492,8 @@ def test_variables_of_other_networks_are_refused(small):
     other = Network()
     foreign = other.make_input_node((2, 3), "float32")
     for refused in (
-        lambda: small.add_output(foreign),
-        lambda: small.replace_vars({small.input_vars[0]: foreign}),
+        lambda: small.remove_output(foreign),
+        lambda: small.replace_vars({foreign: small.input_vars[0]}),
         lambda: small.input_vars[0] + foreign,
         lambda: small.get_dep_oprs(foreign),
     ):
@@ -502,6 +502,17 @@ def test_variables_of_other_networks_are_refused(small):
     with pytest.raises(TypeError, match="use make_const"):
         small.replace_vars({small.input_vars[0]: mge.tensor([1.0])})
     assert unchanged(small)
+
+
+def test_variables_of_another_network_are_copied_with_what_they_are_made_of(small):
+    other = Network()
+    given = other.make_input_node((2, 3), "float32", name="given")
+    doubled, tripled = given * 2, given * 3
+    small.add_output(doubled, tripled)
+    assert [var.name for var in small.input_vars].count("given") == 1 and len(other.all_oprs) == 0
+    a, b = x_and_y()
+    results = values(again(small).infer(a, b, np.ones((2, 3), np.float32)))
+    assert results[-2].tolist() == [[2] * 3] * 2 and results[-1].tolist() == [[3] * 3] * 2
 
 
 def test_modules_compute_on_variables(small):

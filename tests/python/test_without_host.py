@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import logging
 import math
 import operator
 import os
@@ -237,3 +238,144 @@ def test_results_in_containers_do_not_record_each_time(result):
     wanted = result(Tensor([4.0]))
     assert type(got) is type(wanted) and repr(got) == repr(wanted)
     assert len(calls) < 4
+
+
+# ---- without_host="auto"
+
+LOG: list[int] = []
+logger = logging.getLogger(__name__)
+
+
+class Counts(M.Module):
+    def __init__(self, count, keep):
+        super().__init__()
+        self.fc, self.count, self.keep, self.calls, self.kept = M.Linear(1, 2), count, keep, 0, []
+
+    def forward(self, x):
+        if self.count:
+            self.calls += 1
+        if self.keep:
+            self.kept.append(1)
+        return self.fc(F.expand_dims(x, 0))
+
+
+class Quiet(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [M.Linear(1, 2), M.BatchNorm1d(2), M.Dropout(0.1)]
+
+    def forward(self, x):
+        found = []
+        for layer in self.layers:
+            x = layer(x)
+            found.append(x)
+        return F.stack(found[1:]).sum()
+
+    def describe(self):
+        print("never called")
+
+
+def _prints(x):
+    print("seen")
+    return x * 2
+
+
+def _appends(x):
+    LOG.append(1)
+    return x * 2
+
+
+def _logs(x):
+    logger.info("seen")
+    return x * 2
+
+
+def _counts(x):
+    global calls_of_counts
+    calls_of_counts += 1
+    return x * 2
+
+
+def _writes_an_item(x):
+    TABLE["other"] = 1.0
+    return x * 2
+
+
+def _saves(x):
+    np.save(os.devnull, np.ones(2))
+    return x * 2
+
+
+calls_of_counts = 0
+WEIGHT = Tensor(2.0)
+
+
+def decided(body, *make, calls=5):
+    """What "auto" made of a body: does each call run it, and the results."""
+    traced = trace(body, without_host="auto")
+    results = [traced(Tensor([float(i)]), *make) for i in range(calls)]
+    return traced._walks, results, traced.explain()
+
+
+@pytest.mark.parametrize(
+    "body, why",
+    [
+        (_prints, "print()"), (_appends, "LOG.append()"), (_logs, "logger"), (_counts, "writes calls_of_counts"), (_environment, "os.environ"),
+        (_writes_an_item, "writes an item"), (_saves, "np.save"), (lambda x: x * 2 if x.item() > -1 else x, "reads values"),
+        (lambda x: x * WEIGHT.item(), "reads values"),
+    ],
+)  # fmt: skip
+def test_auto_runs_a_body_that_acts_or_reads_in_each_call(body, why, monkeypatch, capsys):
+    monkeypatch.setenv("MEGJIT_TEST_FACTOR", "2")
+    LOG.clear()
+    walks, results, explanation = decided(body)
+    assert walks and f"each call runs the body because {'the body ' if 'reads' in why else ''}" in explanation and why in explanation
+    assert [y.item() for y in results] == [0, 2, 4, 6, 8]
+    assert capsys.readouterr().out.count("seen") == (5 if body is _prints else 0) and len(LOG) == (5 if body is _appends else 0)
+
+
+@pytest.mark.parametrize("count, keep", [(True, False), (False, True)])
+def test_auto_loses_no_effect_of_a_module(count, keep):
+    net = Counts(count, keep)
+    assert decided(lambda x: net(x))[0] is True
+    assert (net.calls, len(net.kept)) == ((5, 0) if count else (0, 5))
+
+
+def test_auto_runs_a_hook_in_each_call():
+    net, seen = M.Linear(1, 2), []
+    net.register_forward_hook(lambda module, args, result: seen.append(1))
+    assert decided(lambda x: net(F.expand_dims(x, 0)))[0] is True and len(seen) == 5
+
+
+@pytest.mark.parametrize("of_numpy", [True, False])
+def test_auto_skips_a_body_that_only_computes(of_numpy):
+    real = np.sqrt if of_numpy else math.sqrt
+    traced = trace(lambda x: x * float(real(4.0)) + sum(range(3)), without_host="auto")
+    assert [traced(Tensor([float(i)])).item() for i in range(5)] == [3, 5, 7, 9, 11]
+    assert not traced._walks and traced._guards is not None
+
+
+def test_auto_skips_a_network_and_a_training_step():
+    net = Quiet()
+    assert decided(lambda x: net(F.broadcast_to(x, (4, 1))))[0] is False
+    expected, weights = losses(step, "sgd")
+    traced = trace(step, without_host="auto")
+    got, ours = losses(traced, "sgd")
+    np.testing.assert_array_equal(got, expected)
+    assert not traced._walks and traced._guards is not None
+
+
+def test_auto_sees_what_changes():
+    global SCALE
+    traced = trace(lambda x: x * SCALE, without_host="auto")
+    assert [traced(t(1)).item() for _ in range(3)] == [2, 2, 2]
+    SCALE = 3.0
+    try:
+        assert traced(t(1)).item() == 3
+    finally:
+        SCALE = 2.0
+
+
+def test_a_wrong_without_host_is_refused():
+    with pytest.raises(ValueError, match="'auto', got 'sometimes'"):
+        trace(lambda x: x, without_host="sometimes")

@@ -1,7 +1,8 @@
 """Pickles that are read as data: containers, numbers, arrays, tensors, models of this package, what is trusted.
 
 What a pickle may name, call and change is listed here; everything else is refused. Functions of megengine may be
-named, for graphs hold them, but are not called.
+named, for graphs hold them, but are not called. So may classes of the program itself, if it has imported them: their
+objects are made without a call, and get their state. Nothing is imported because a file says so.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import os
 import pickle
 import re
 import struct
+import sys
+import sysconfig
+import types
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -100,6 +105,8 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
         if found is not None:
             return found, _is_called_by_pickles(found)
         found = _numpy_type(module, name) or self._admission.by_definition(module, name)
+        if found is None and (own := _class_of_the_program(module, name)) is not None:
+            return own, issubclass(own, enum.Enum)
         if found is None:
             raise RefusedClassError(
                 f"the file wants to build {module}.{name}, which load() does not do by itself: it could run code. "
@@ -113,7 +120,7 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
 
     def _check_call(self, called: Any, args: Any) -> None:
         """Models are built without calling their constructors, which could allocate any amount."""
-        if id(called) not in self._callable:
+        if id(called) not in self._callable and not _is_member_by_name(called, args):
             raise pickle.UnpicklingError(f"a call of {getattr(called, '__qualname__', type(called).__name__)}")
         if any(isinstance(arg, range) for arg in args):  # list(range(10**12)) must not fill the memory
             raise pickle.UnpicklingError("a range is to be expanded")
@@ -192,6 +199,34 @@ def _our_class(module: str, name: str) -> Any:
     found = getattr(importlib.import_module(module), name, None)
     defined = isinstance(found, type) and found.__module__.startswith("megengine")
     return found if defined else None
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Folders of the standard library and of installed packages."""
+    paths = sysconfig.get_paths()
+    return tuple(os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def _class_of_the_program(module: str, name: str) -> type | None:
+    """A class that ``__main__`` or an imported module of the program defines; of libraries there are too many to be harmless."""
+    holder: Any = sys.modules.get(module)
+    if module != "__main__":
+        file = getattr(holder, "__file__", None)
+        if file is None or os.path.realpath(file).startswith(_installed()) or module.split(".")[0] == "megengine":
+            return None
+    for part in name.split("."):
+        holder = vars(holder).get(part) if isinstance(holder, (type, types.ModuleType)) else None
+    defined = isinstance(holder, type) and (holder.__module__, holder.__qualname__) == (module, name)
+    return holder if defined else None
+
+
+def _is_member_by_name(called: Any, args: Any) -> bool:
+    """How some Pythons spell a member of an enum: ``getattr(Colour, "RED")``."""
+    if called is not getattr or type(args) is not tuple or len(args) != 2:
+        return False
+    kind, name = args
+    return isinstance(kind, enum.EnumMeta) and type(name) is str and name in kind.__members__
 
 
 def _is_called_by_pickles(found: type) -> bool:

@@ -253,6 +253,8 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
             grad = changed
     _core.note_grad(tensor)
     tensor.grad = grad if tensor.grad is None else tensor.grad + grad
+    if tensor._host_name:
+        tensor.grad._host_name = tensor._host_name
 
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:

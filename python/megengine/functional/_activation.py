@@ -6,7 +6,7 @@ from ..core import ops
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import normalize_axes, normalize_axis
+from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
 from ..random.rng import default_random_state
 from ..tensor import Tensor
 from ._of_ops import unary as _unary
@@ -97,4 +97,4 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     )
     if inp.dtype.name != "float32":
         mask = ops.cast(mask, dtype=inp.dtype.name)
-    return ops.mul(inp, mask)
+    return ops.mul(inp, in_order_of(inp, mask))

@@ -69,8 +69,6 @@ def _convolve(
     )
     if bias is not None:
         y = _add(y, bias)
-    if inp._format != "default":
-        y._format = inp._format
     return y
 
 

@@ -59,8 +59,6 @@ def batch_norm(
     out, mean, var = ops.batch_norm(
         inp, _channels(weight, c, 1.0, inp), _channels(bias, c, 0.0, inp), eps=float(eps)
     )
-    if inp._format != "default":
-        out._format = inp._format
     count = inp.size // c if c else 0
     if running_mean is not None:
         running_mean = _moved(running_mean, mean.detach(), momentum, 1.0, inplace)
@@ -97,10 +95,7 @@ def _normalize_by(
     scale, shift = ops.reshape(scale, shape=across), ops.reshape(shift, shape=across)
     if inp.dtype != scale.dtype:
         scale, shift = (ops.cast(t, dtype=inp.dtype.name) for t in (scale, shift))
-    y = ops.fma3(inp, scale, shift)
-    if inp._format != "default":
-        y._format = inp._format
-    return y
+    return ops.fma3(inp, scale, shift)
 
 
 def sync_batch_norm(

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import as_int, as_ints, as_pair
+from ..core.tensor.shapes import as_int, as_ints, as_pair, in_order_of
 from ..tensor import Tensor
 from ._sample import back_to_dtype, to_nchw, to_nhwc
 
@@ -42,7 +42,7 @@ def interpolate(
             f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}"
         )
     out = _out_size(inp._tuple_shape[2:], size, scale_factor)
-    return resize_axes(inp, out, kind, bool(align_corners))
+    return in_order_of(inp, resize_axes(inp, out, kind, bool(align_corners)))
 
 
 def resize_axes(inp: Tensor, out: Sequence[int], kind: str, align_corners: bool) -> Tensor:

@@ -154,12 +154,6 @@ def _pool_args(
     }
 
 
-def _keep_format(y: Tensor, inp: Tensor) -> Tensor:
-    if inp._format != "default":
-        y._format = inp._format
-    return y
-
-
 @keeps_quantized_dtype
 def max_pool2d(
     inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0
@@ -168,9 +162,7 @@ def max_pool2d(
     down.
     """
     require_tensors("max_pool2d", inp)
-    return _keep_format(
-        ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d")), inp
-    )
+    return ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d"))
 
 
 @keeps_quantized_dtype
@@ -189,25 +181,21 @@ def avg_pool2d(
             f"avg_pool2d: mode {mode!r} is neither 'average' nor 'average_count_exclude_padding'"
         )
     args = _pool_args(kernel_size, stride, padding, "avg_pool2d")
-    return _keep_format(ops.avg_pool(inp, **args, count_include_padding=kind == "average"), inp)
+    return ops.avg_pool(inp, **args, count_include_padding=kind == "average")
 
 
 @keeps_quantized_dtype
 def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Largest element of each of ``oshp`` even parts of [n, c, h, w]."""
     require_tensors("adaptive_max_pool2d", inp)
-    return _keep_format(
-        ops.adaptive_max_pool(inp, output=as_pair(oshp, "adaptive_max_pool2d: oshp")), inp
-    )
+    return ops.adaptive_max_pool(inp, output=as_pair(oshp, "adaptive_max_pool2d: oshp"))
 
 
 @keeps_quantized_dtype
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Mean of each of ``oshp`` even parts of [n, c, h, w]."""
     require_tensors("adaptive_avg_pool2d", inp)
-    return _keep_format(
-        ops.adaptive_avg_pool(inp, output=as_pair(oshp, "adaptive_avg_pool2d: oshp")), inp
-    )
+    return ops.adaptive_avg_pool(inp, output=as_pair(oshp, "adaptive_avg_pool2d: oshp"))
 
 
 def local_response_norm(

@@ -73,6 +73,13 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
 
 
 _LEAF = object()
+_MOST_TRIALS = 8  # calls with the body, after which "auto" lets it run each time
+
+
+class _Placed(NamedTuple):
+    """A tensor of a result that the body called as if it lay there."""
+
+    host_name: str
 
 
 class _Branch(NamedTuple):
@@ -108,7 +115,7 @@ def _flatten(value: Any, found: list[Tensor]) -> Any:
     """The shape of a result: tensors are collected and replaced by a mark, all else is kept."""
     if isinstance(value, Tensor):
         found.append(value)
-        return _LEAF
+        return _Placed(value._host_name) if value._host_name else _LEAF
     if (known := _parts_of(value)) is None:
         return value
     make, parts = known
@@ -120,6 +127,10 @@ def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
         return next(tensors)
     if type(tree) is _Branch:
         return tree.make([_unflatten(part, tensors) for part in tree.parts])
+    if type(tree) is _Placed:
+        result = next(tensors)
+        result._host_name = tree.host_name
+        return result
     return tree
 
 
@@ -141,7 +152,8 @@ class trace(ManualSteps, Dumping):
     opt_level: 0 as recorded; 1 arithmetic rewriting; 2 whole-graph passes; 3 also joins
     element-wise operations into generated kernels (compiler chosen by ``MGB_JIT_BACKEND``).
     symbolic_shape: ``x.shape`` is a Tensor inside the function.
-    without_host: after the first call the Python body does not run.
+    without_host: after the first call the Python body does not run; "auto": only where all that it reads is watched and
+    nothing in it acts on the outside (print, logging, append, ...), else it runs in each call, and `explain` says why.
     imperative: replay runs each operation eagerly, with the same checks.
     memory_limit: bytes, or a text such as "6GB": what a call may take for inputs, parameters, results and
     everything in between. The cheapest plan that fits is taken, by recomputing what is not kept; when
@@ -179,7 +191,7 @@ class trace(ManualSteps, Dumping):
         opt_level: int = 2,
         graph_opt_config: GraphOptimizationConfig | None = None,
         symbolic_shape: bool = True,
-        without_host: bool = False,
+        without_host: bool | str = False,
         imperative: bool = False,
         numerics: str = "fast",
         memory_limit: int | str | None = None,
@@ -190,6 +202,8 @@ class trace(ManualSteps, Dumping):
             raise ValueError(f"trace: opt_level must be 0, 1, 2 or 3, got {opt_level!r}")
         if numerics not in ("fast", "exact"):
             raise ValueError(f"trace: numerics must be 'fast' or 'exact', got {numerics!r}")
+        if without_host not in (False, True, "auto"):
+            raise ValueError(f"trace: without_host must be False, True or 'auto', got {without_host!r}")
         limit = memory_limit_bytes(memory_limit)
         self.__wrapped__ = function
         self._symbolic = symbolic or record_only or memory_limit is not None
@@ -204,7 +218,10 @@ class trace(ManualSteps, Dumping):
         self._check_external = True
         self._opt_level = 0 if imperative else opt_level
         self._graph_opt_config = graph_opt_config
-        self._without_host = without_host and not record_only  # which never runs anything
+        self._without_host = bool(without_host) and not record_only  # which never runs anything
+        # With "auto": calls that run the body first, and whether each call does.
+        self._trials = 0 if without_host == "auto" else None
+        self._walks = False
         self._imperative = imperative
         self._guards: Guards | None = None
         self._guard_reason: str | None = None
@@ -255,6 +272,8 @@ class trace(ManualSteps, Dumping):
 
     def trace_without_host(self, *args: Any, **kwargs: Any) -> Any:
         """One call without the Python body, once it was recorded and while its guards hold."""
+        if self._walks:
+            return self.trace_normal(*args, **kwargs)
         leaves = self.flatten_inputs(*args, **kwargs)
         guards = self._guards  # another thread may replace them
         if guards is not None:
@@ -263,7 +282,39 @@ class trace(ManualSteps, Dumping):
                 flat = self._function.run_direct(leaves, guards.number)
                 if flat is not None:
                     return _unflatten(guards.result_tree, iter(flat))
-        from .guards import Guards  # modules and optimizers are imported after this package
+        if self._trials is not None:
+            return self._decide(args, kwargs, leaves)
+        return self._capture(args, kwargs, leaves)
+
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
+        """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
+        from .effects import acting_part  # modules and optimizers are imported after this package
+
+        assert self._trials is not None
+        self._trials += 1
+        if self._trials == 1:
+            return self.trace_normal(*args, **kwargs)
+        if len(self._function.graphs(optimized=False)) != 1:
+            reason: str | None = "the body reads values of tensors"
+        elif self._trials > _MOST_TRIALS:
+            reason = f"it was recorded {_MOST_TRIALS - 1} times: {self._guard_reason}"
+        elif found := acting_part(self.__wrapped__, args, kwargs):
+            reason = f"the body acts on the outside: {found}"
+        else:
+            result = self._capture(args, kwargs, leaves)
+            reason = self._guard_reason if self._guards is None else None
+            self._walk_from_now_on(reason)
+            return result
+        self._walk_from_now_on(reason)
+        return self.trace_normal(*args, **kwargs)
+
+    def _walk_from_now_on(self, reason: str | None) -> None:
+        if reason is not None:
+            self._walks, self._guard_reason = True, reason
+
+    def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
+        """One call with the body, recorded for calls without it."""
+        from .guards import Guards  # as above
 
         self._guards = None
         guards = Guards(self.__wrapped__, args, kwargs, leaves)
@@ -275,7 +326,14 @@ class trace(ManualSteps, Dumping):
         except BaseException:
             self._function.abort(leaves)
             raise
-        unrepeatable = self._function.finish_capture(leaves, found, guards.number)
+        try:
+            unrepeatable = self._function.finish_capture(leaves, found, guards.number)
+        except RuntimeError:
+            if self._trials is None:
+                raise
+            # Nothing has happened but that the body ran, which does nothing that could be seen twice.
+            self._walk_from_now_on("the body reads values of tensors")
+            return self.trace_normal(*args, **kwargs)
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
         if reason is None:
             self._guards = guards
@@ -390,7 +448,8 @@ class trace(ManualSteps, Dumping):
         """Which versions were recorded and why, one line each."""
         text = self._function.explain()
         if self._guard_reason:
-            text += f"  recorded again because {self._guard_reason}\n"
+            what = "each call runs the body" if self._walks else "recorded again"
+            text += f"  {what} because {self._guard_reason}\n"
         return text
 
     def graph_text(self, optimized: bool = True) -> str:

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
 from ..core.no_effect import no_effect
+from ..core.tensor.host_names import named
 from ..tensor import Tensor
 from . import network_node
 from .comp_graph_tools import GraphInference, load_model, metadata_of
@@ -92,6 +93,19 @@ class Network:
         if var._network is not self:
             raise ValueError(f"Network: {var!r} belongs to another network")
         return var.id
+
+    def _ids_with_copies(self, vars: Sequence[VarNode]) -> list[int]:
+        """Numbers of variables; those of other networks are copied into this one, with all that they are made of."""
+        others: dict[Network, list[VarNode]] = {}
+        for var in vars:
+            if isinstance(var, VarNode) and var._network is not self:
+                others.setdefault(var._network, []).append(var)
+        numbers: dict[tuple[Network, int], int] = {}
+        for other, theirs in others.items():
+            wanted = list(dict.fromkeys(var.id for var in theirs))
+            copies = self.graph.add_model(other.graph.model(wanted, False, False, 2, True, True))
+            numbers.update(((other, old), new) for old, new in zip(wanted, copies, strict=True))
+        return [numbers[var._network, var.id] if isinstance(var, VarNode) and var._network in others else self._id_of(var) for var in vars]
 
     def _changed(self) -> None:
         self._runner = self._order = None
@@ -224,10 +238,9 @@ class Network:
         device: str | None = None,
     ) -> VarNode:
         """A new input."""
-        if device is not None:
-            _core.find_device(str(device))
         extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
-        return self._var(self.graph.add_input(extents, dtype, name or "input"))
+        var = self._var(self.graph.add_input(extents, dtype, name or "input"))
+        return var if device is None else named(var, str(device))
 
     def make_const(
         self, data: ArrayLike, name: str | None = None, device: str | None = None
@@ -239,13 +252,13 @@ class Network:
         return self._var(self.graph.add_constant(value, name or "const", False))
 
     def add_output(self, *vars: VarNode) -> None:
-        """Makes ``vars`` outputs behind the present ones."""
+        """Makes ``vars`` outputs behind the present ones; those of another network are copied, as ``replace_vars`` does."""
         outputs, kept = self.graph.roots
-        for var in vars:
-            if self._id_of(var) in outputs:
+        for var, number in zip(vars, self._ids_with_copies(vars), strict=True):
+            if number in outputs:
                 warnings.warn(f"Network.add_output: {var!r} is an output already", stacklevel=2)
             else:
-                outputs.append(var.id)
+                outputs.append(number)
         self._set_roots(outputs, kept)
 
     def remove_output(self, *vars: VarNode) -> None:
@@ -268,21 +281,22 @@ class Network:
     def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
         """What reads an old variable (a key) reads the new one, but for operators that the new one is made from.
 
-        So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well.
+        So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of another network is copied
+        with all that it is made of, its inputs too: ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``.
         """
-        pairs = [(self._id_of(old), self._id_of(new)) for old, new in repl_dict.items()]
-        self._edit("replace", pairs)
+        new = self._ids_with_copies(list(repl_dict.values()))
+        self._edit("replace", list(zip(map(self._id_of, repl_dict), new, strict=True)))
 
     def replace_oprs(self, repl_dict: dict[OpNode, OpNode]) -> None:
         """Outputs of an old operator (a key) are replaced by those of the new one, as ``replace_vars`` does."""
-        pairs: list[tuple[int, int]] = []
+        vars: dict[VarNode, VarNode] = {}
         for old, new in repl_dict.items():
             if len(old.outputs) != len(new.outputs):
                 raise ValueError(
                     f"Network.replace_oprs: {old!r} has {len(old.outputs)} outputs, {new!r} has {len(new.outputs)}"
                 )
-            pairs += zip(map(self._id_of, old.outputs), map(self._id_of, new.outputs))
-        self._edit("replace", pairs)
+            vars.update(zip(old.outputs, new.outputs))
+        self.replace_vars(vars)
 
     def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
         """Gives all inputs the leading extent ``batchsize``, but for those in ``blacklist`` (names or variables).

@@ -111,7 +111,8 @@ class PersistentCacheOnServer(_PersistentCache):
 
 
 def _key_text(key: bytes | str) -> str:
-    return key if isinstance(key, str) else "b:" + base64.b64encode(key).decode()
+    """Texts and their bytes are one key."""
+    return base64.b64encode(key.encode() if isinstance(key, str) else key).decode()
 
 
 def _read(path: str) -> dict[str, dict[str, bytes]]:

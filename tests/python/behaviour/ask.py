@@ -6,7 +6,7 @@ A function takes nothing. Tensors are written as dtype, shape and values to six 
 the name of its class.
 """
 
-import runpy
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -44,10 +44,13 @@ def answer(ask):
 
 def asks_of(path):
     """(name, function) of each case of a file."""
-    name = Path(path).stem.removeprefix("cases_")
-    for key, ask in runpy.run_path(str(path)).items():
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where classes say that they are defined
+    spec.loader.exec_module(module)
+    for key, ask in vars(module).items():
         if key.startswith("ask_"):
-            yield f"{name}.{key[4:]}", ask
+            yield f"{name.removeprefix('cases_')}.{key[4:]}", ask
 
 
 if __name__ == "__main__":

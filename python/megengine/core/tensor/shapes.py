@@ -123,7 +123,13 @@ def reshape(x: _Tensor, shape: IntsLike) -> "Tensor":
     """``x`` in another shape; one extent may be -1."""
     shape = as_ints(shape)
     old = x._tuple_shape
-    return ops.reshape(x, shape=solve_reshape(shape, old))
+    y = ops.reshape(x, shape=solve_reshape(shape, old))
+    return in_order_of(x, y) if len(shape) == len(old) > 3 else y
+
+
+def in_order_of(x: _Tensor, y: "Tensor") -> "Tensor":
+    """``y`` in the order of memory that ``x`` has: where it is channels-last, programs know it as ``format="nhwc"``."""
+    return y.to_mkldnn() if x.is_mkldnn else y
 
 
 def permutation_of(pattern: Sequence[Any], ndim: int) -> tuple[Shape, Shape]:

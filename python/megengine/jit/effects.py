@@ -1,0 +1,192 @@
+"""What a traced body may do besides computing: for ``trace(without_host="auto")``, which skips only bodies that do nothing else.
+
+In: a function. Out: None, or the first thing found that acts on the outside, or might: a print, a log, an attribute that is
+written. From the code everything is reached that it names, and of objects the attributes whose names are mentioned
+somewhere. Known to be quiet is what computes; whatever is not known counts as acting. Containers that a body fills are no
+matter of this file: guards see that they have changed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autodiff import GradManager
+from ..module import Module
+from ..optimizer import Optimizer
+from ..tensor import Tensor
+from .guards import _MISSING, _PLAIN, _PURE, _codes, _content, _is_foreign, _reads
+
+_QUIET_BUILTINS = {
+    "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod", "enumerate", "filter", "float", "format",
+    "frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min",
+    "object", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
+    "NotImplemented", "Ellipsis", "__debug__", "__name__", "__build_class__",
+}  # fmt: skip
+_QUIET_PACKAGES = (
+    "megengine._core", "megengine.core", "megengine.tensor", "megengine.functional", "megengine.module", "megengine.optimizer",
+    "megengine.autodiff", "megengine.amp", "megengine.random", "megengine.distributions", "megengine.quantization",
+)  # fmt: skip
+# Pure for what they give, but they write or warn.
+_QUIET_STANDARD = _PURE - {"logging", "warnings", "traceback", "pprint", "contextvars", "builtins", "pickle", "_io", "_thread"}
+_ACTS_IN_NUMPY = {"save", "savez", "savez_compressed", "savetxt", "memmap", "seterr", "set_printoptions", "copyto", "put", "place", "putmask"}
+# Methods that change what they are called on; of arrays those that no operator has.
+_WRITES = {
+    "append", "extend", "add", "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
+    "sort", "reverse", "fill", "tofile", "dump", "resize", "write", "writelines", "put",
+}  # fmt: skip
+_NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}
+
+
+class _Acts(Exception):
+    """Its text says what acts."""
+
+
+def acting_part(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What of a call of ``function`` acts on more than its results and on tensors; None for nothing."""
+    mentioned: set[str] = {"forward", "__call__"}
+    try:
+        while True:
+            walk = _Walk(mentioned)
+            walk.judge(function, "the function", frozenset())
+            for value in (*args, *kwargs.values()):
+                walk.judge(value, "an argument", frozenset())
+            if walk.mentioned == mentioned:
+                return None
+            mentioned = walk.mentioned
+    except _Acts as found:
+        return str(found)
+
+
+class _Walk:
+    """One walk over what a body reaches by the names that are known to be mentioned."""
+
+    def __init__(self, mentioned: set[str]) -> None:
+        self._names = mentioned
+        self.mentioned = set(mentioned)
+        self._seen: dict[int, Any] = {}
+
+    def judge(self, value: Any, name: str, attributes: frozenset[str]) -> None:
+        """_Acts unless ``value``, of which these attributes are taken, is quiet."""
+        if isinstance(value, (*_PLAIN, Tensor, np.ndarray)) or value is _MISSING or id(value) in self._seen:
+            return
+        if isinstance(value, types.ModuleType):  # another attribute of it may be taken elsewhere
+            self._judge_module(value, name, attributes)
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, (list, tuple, set, frozenset)):
+            for item in value:
+                self.judge(item, f"an item of {name}", frozenset())
+        elif isinstance(value, dict):
+            for item in value.values():
+                self.judge(item, f"an item of {name}", frozenset())
+        elif isinstance(value, types.MethodType):
+            self.judge(value.__func__, name, frozenset())
+            self.judge(value.__self__, name, frozenset())
+        elif isinstance(value, functools.partial):
+            for part in (value.func, value.args, value.keywords):
+                self.judge(part, name, frozenset())
+        elif isinstance(value, (staticmethod, classmethod)):
+            self.judge(value.__func__, name, frozenset())
+        elif isinstance(value, property):
+            self.judge(value.fget, name, frozenset())
+        elif _is_foreign(getattr(value if callable(value) else type(value), "__module__", None)) or isinstance(
+            value, (types.BuiltinFunctionType, np.ufunc)
+        ):
+            self._judge_foreign(value, name)
+        elif isinstance(value, types.FunctionType):
+            self._judge_code(value, name)
+        else:
+            self._judge_object(value, name)
+
+    def _judge_module(self, module: types.ModuleType, name: str, attributes: frozenset[str]) -> None:
+        for attribute in attributes - {""}:
+            taken = getattr(module, attribute, _MISSING)
+            if module.__name__.split(".")[0] == "numpy" and attribute in _ACTS_IN_NUMPY:
+                raise _Acts(f"{name}.{attribute}")
+            self.judge(taken, f"{name}.{attribute}", frozenset(self._names) if isinstance(taken, types.ModuleType) else frozenset())
+        if "" in attributes:
+            raise _Acts(f"{name}, a module that is handed on")
+
+    def _judge_foreign(self, value: Any, name: str) -> None:
+        if isinstance(value, (Module, Optimizer, GradManager)):
+            self._judge_attributes(value, name)
+            return
+        origin = str(getattr(value, "__module__", None) or "")
+        known = getattr(value, "__name__", "")
+        if origin == "builtins":
+            is_quiet = known in _QUIET_BUILTINS or (isinstance(value, type) and issubclass(value, BaseException))
+        elif origin.split(".")[0] == "megengine":
+            is_quiet = origin.startswith(_QUIET_PACKAGES)
+        elif origin.split(".")[0] == "numpy" or isinstance(value, np.ufunc):
+            is_quiet = known not in _ACTS_IN_NUMPY
+        else:
+            is_quiet = origin.split(".")[0] in _QUIET_STANDARD
+        if not is_quiet:
+            raise _Acts(name)
+
+    def _judge_code(self, function: types.FunctionType, name: str) -> None:
+        for code in _codes(function.__code__):
+            for instruction in dis.get_instructions(code):
+                if _stores(instruction, code):
+                    raise _Acts(f"{name} writes {instruction.argval or 'an item'} (line {_line_of(instruction, code)})")
+                if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                    self.mentioned.add(str(instruction.argval))
+        cells = dict(zip(function.__code__.co_freevars, map(_content, function.__closure__ or ()), strict=True))
+        for (kind, read), attributes in _reads(function.__code__).items():
+            value = _MISSING
+            if kind == "cell":
+                value = cells.get(read, _MISSING)
+            elif kind == "global":
+                value = function.__globals__.get(read, getattr(builtins, read, _MISSING))
+                if read not in function.__globals__ and value is not _MISSING and not _is_quiet_builtin(read, value):
+                    raise _Acts(f"{read}()")
+            if attributes & _WRITES and value is not _MISSING and not isinstance(value, (types.ModuleType, Module, Optimizer)):
+                raise _Acts(f"{read}.{min(attributes & _WRITES)}()")
+            if kind != "global" or read in function.__globals__:
+                self.judge(value, read, attributes)
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self.judge(default, f"a default of {name}", frozenset())
+
+    def _judge_object(self, value: Any, name: str) -> None:
+        """An object, or a class, of the program: its methods whose names are mentioned, and its attributes."""
+        is_class = isinstance(value, type)
+        for kind in (value if is_class else type(value)).__mro__:
+            if _is_foreign(kind.__module__):
+                continue
+            for attribute, member in vars(kind).items():
+                if is_class or attribute in self._names or (attribute.startswith("__") and attribute not in _NOT_CALLED):
+                    if isinstance(member, (types.FunctionType, staticmethod, classmethod, property)):
+                        self.judge(member, f"{kind.__name__}.{attribute}", frozenset())
+        if not is_class:
+            self._judge_attributes(value, name)
+
+    def _judge_attributes(self, value: Any, name: str) -> None:
+        """Of modules everything that may run: children, and hooks; of others what is mentioned."""
+        for attribute, held in vars(value).items() if hasattr(value, "__dict__") else ():
+            is_run = isinstance(value, Module) and (isinstance(held, (Module, list, tuple, dict)))
+            if is_run or attribute in self._names:
+                self.judge(held, f"{name}.{attribute}", frozenset())
+
+
+def _is_quiet_builtin(name: str, value: Any) -> bool:
+    return name in _QUIET_BUILTINS or (isinstance(value, type) and issubclass(value, BaseException)) or isinstance(value, _PLAIN)
+
+
+def _stores(instruction: dis.Instruction, code: types.CodeType) -> bool:
+    """Does it write something that is no local variable?"""
+    name = instruction.opname
+    if not name.startswith(("STORE_", "DELETE_")) or name.startswith(("STORE_FAST", "DELETE_FAST", "STORE_NAME")):
+        return False
+    return not (name == "STORE_DEREF" and instruction.argval in code.co_cellvars)
+
+
+def _line_of(instruction: dis.Instruction, code: types.CodeType) -> int:
+    lines = [line for start, _, line in code.co_lines() if line is not None and start <= instruction.offset]
+    return max(lines, default=code.co_firstlineno)
