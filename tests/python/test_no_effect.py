@@ -38,7 +38,6 @@ ALLOWED = {
     "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
     "functional/external.py:*": ("output_shapes dump_data output_dtypes data symbol tensor_dim_mutable", _REFUSED),
     "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
-    "module/qat/_folding.py:FoldedQAT.fold_weight_bias": ("bn_mean bn_var", _ABSTRACT),
     "fx/interpreter.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (

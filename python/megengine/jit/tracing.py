@@ -8,12 +8,12 @@ import os
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from .. import _core
+from .._disk import written_whole
 from ..core.no_effect import no_effect
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
@@ -475,7 +475,8 @@ class trace(ManualSteps, Dumping):
         Chrome or Perfetto: Google's Trace Event Format, a row for each stream. Needs what `get_profile` needs.
         """
         text = timeline_of(merge_profiles(self._profiles()), self._name_of_function())
-        Path(path).write_text(text, encoding="utf-8")
+        with written_whole(path) as file:
+            file.write(text.encode())
 
     def _profiles(self) -> list[dict[str, Any]]:
         what = f"trace: there is no profile of {self._name_of_function()}"
