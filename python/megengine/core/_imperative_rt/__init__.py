@@ -1,6 +1,7 @@
 """Spellings of the interpreter's internals that published programs import."""
 
-from . import core2, ops, utils
+from . import common, core2, ops, utils
+from .common import CompNode, DeviceType
 from .core2 import Tensor, apply
 
-__all__ = ["Tensor", "apply", "core2", "ops", "utils"]
+__all__ = ["CompNode", "DeviceType", "Tensor", "apply", "common", "core2", "ops", "utils"]

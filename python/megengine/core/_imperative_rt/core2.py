@@ -4,7 +4,7 @@ from ..._core import Tensor
 from .._config import get_option, options, set_option
 from ..ops.builtin import apply
 
-__all__ = ["Tensor", "apply", "config_async_level", "full_sync", "get_option", "set_option", "sync"]
+__all__ = ["Tensor", "apply", "close", "config_async_level", "full_sync", "get_option", "set_option", "sync"]
 
 
 def config_async_level(level: int) -> None:
@@ -21,3 +21,4 @@ def full_sync() -> None:
 
 
 sync = full_sync
+close = full_sync  # what a program calls before it ends

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
-    "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
+    "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Padding", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
 ]  # fmt: skip
 
 
@@ -263,6 +263,29 @@ class FakeQuant(OpDef):
 
     def run(self, x: Any, scale: Any, zero_point: Any) -> "Tensor":
         return ops.fake_quant(x, scale, zero_point, 0.0, qmin=self.qmin, qmax=self.qmax)
+
+
+class Padding(OpDef):
+    """``run(x)``: elements before and behind each axis, ``Padding(front_offset_dim0=1, back_offset_dim3=2)``."""
+
+    padding_val: float
+    padding_mode: str
+
+    class PaddingMode(metaclass=_Modes):
+        """CONSTANT, REFLECT or REPLICATE."""
+
+    def __init__(self, padding_val: float = 0.0, padding_mode: str = "CONSTANT", **offsets: int) -> None:
+        sides = {f"{side}_offset_dim{axis}": 0 for axis in range(7) for side in ("front", "back")}
+        if unknown := offsets.keys() - sides:
+            raise TypeError(f"Padding: unknown {', '.join(sorted(unknown))}; there are front_offset_dim0 to back_offset_dim6")
+        super().__init__(padding_val=float(padding_val), padding_mode=str(padding_mode), **{**sides, **offsets})
+
+    def run(self, x: "Tensor") -> "Tensor":
+        from ...functional import pad
+
+        told = vars(self)
+        widths = [(told[f"front_offset_dim{axis}"], told[f"back_offset_dim{axis}"]) for axis in range(x.ndim)]
+        return pad(x, widths, self.padding_mode, self.padding_val)
 
 
 class Linspace(OpDef):

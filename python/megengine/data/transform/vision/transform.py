@@ -82,7 +82,7 @@ class ToMode(VisionTransform):
 class Compose(VisionTransform):
     """Several transforms in a row.
 
-    order: if given, it becomes the order of all of them. shuffle_indices: groups of positions, counted from 1,
+    order: becomes the order of all of them, whatever they had; ("image",) when not given. shuffle_indices: groups of positions, counted from 1,
     whose transforms change places at random, e.g. [(1, 2, 3)]; drawn per sample, or once per batch with
     batch_compose.
     """
@@ -112,8 +112,7 @@ class Compose(VisionTransform):
                 raise ValueError(
                     f"shuffle_indices counts from 1 to {len(self.transforms)}, got {group!r}"
                 )
-        if order is not None:
-            self._set_order(order)
+        self._set_order(self.order)
 
     def _set_order(self, order: Sequence[str]) -> None:
         self.order = order
