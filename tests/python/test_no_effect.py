@@ -166,8 +166,9 @@ X = np.ones((2, 3), "float32")
 def test_what_has_no_effect_says_so_once(use, words, nothing_told):
     options, strategy = dict(vars(_config.options)), F.debug_param._others
     try:
-        with pytest.warns(UserWarning, match=f"{words}.* has no effect here"):
+        with pytest.warns(UserWarning, match=f"{words}.* has no effect here") as warned:
             use()
+        assert {warning.filename for warning in warned} == {__file__}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             use()
