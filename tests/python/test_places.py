@@ -520,3 +520,12 @@ def test_offloaded_values_come_back_with_their_bits():
     for a, b in zip(plain[1], moved[1]):
         np.testing.assert_array_equal(a, b)
     """)
+
+
+def test_functions_keep_their_signatures_where_names_of_cpus_are_followed():
+    run("""
+    import inspect
+    before = inspect.signature(F.dropout)
+    assert F.relu(mge.tensor([1.0], device="cpu1")).device == "cpu1:0"
+    assert inspect.signature(F.dropout) == before
+    """)

@@ -33,6 +33,8 @@ class _Function:
             fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
         )
         self.original.__kwdefaults__ = fn.__kwdefaults__
+        self.original.__annotations__ = fn.__annotations__
+        self._is_wrapper = hasattr(fn, "__wrapped__")
         self._handlers: tuple[Handler, ...] = ()
         code = _template.__code__
         marker = code.co_consts.index(
@@ -61,11 +63,15 @@ class _Function:
     def push(self, handler: Handler) -> None:
         self._handlers += (handler,)
         self.fn.__code__ = self._redirected_code
+        if not self._is_wrapper:
+            self.fn.__wrapped__ = self.original  # type: ignore[attr-defined]  # for inspect.signature
 
     def drop(self, handler: Handler) -> None:
         self._handlers = tuple(other for other in self._handlers if other is not handler)
         if not self._handlers:
             self.fn.__code__ = self.own_code
+            if not self._is_wrapper:
+                self.fn.__dict__.pop("__wrapped__", None)
 
 
 _lock = threading.RLock()
