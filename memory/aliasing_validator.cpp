@@ -64,9 +64,9 @@ private:
     std::vector<Segment> pieces_;
 };
 
-class Simulation {
+class Replay {
 public:
-    Simulation(const Schedule& schedule, const Aliasing& aliasing)
+    Replay(const Schedule& schedule, const Aliasing& aliasing)
         : schedule_(schedule), aliasing_(aliasing), memory_(aliasing.buffers.size()) {
         for (uint32_t v = 0; v < schedule.values.size(); ++v)
             content_.emplace_back(v, schedule.values[v].bytes);
@@ -259,7 +259,7 @@ private:
 }  // namespace
 
 std::string fault_of_aliasing(const Schedule& schedule, const Aliasing& aliasing) {
-    return Simulation(schedule, aliasing).fault();
+    return Replay(schedule, aliasing).fault();
 }
 
 }  // namespace megjit::memory

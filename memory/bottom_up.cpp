@@ -8,11 +8,10 @@
 #include <tuple>
 
 #include "memory/occupancy.h"
+#include "memory/round_up.h"
 
 namespace megjit::memory {
 namespace {
-
-size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 // Which of the buffers that fit without a gap too many is next.
 enum class Rule : uint8_t { kLowest, kLongest, kFullest };

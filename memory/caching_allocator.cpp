@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "memory/round_up.h"
 #include "memory/spans.h"
 
 // Under AddressSanitizer, cached blocks are forbidden ground: a use after release() is reported.
@@ -32,8 +33,6 @@ using runtime::OutOfMemory;
 
 constexpr size_t kSmallBytes = size_t{32} << 10;  // above, spans of whole pages waste little
 constexpr size_t kMostBytes = size_t{1} << 47;  // of addresses; keeps all sums below from wrapping
-
-size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 // Size classes: multiples of 64 up to 1 KiB, then four for each doubling (at most 25 % too much).
 constexpr size_t kFineBytes = 1024;

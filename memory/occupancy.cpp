@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "memory/round_up.h"
+
 namespace megjit::memory {
 namespace {
-
-size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 // Calls whole(node) for the few nodes that together stand for exactly the steps of `live`, and
 // part(node) for every node above one of them.

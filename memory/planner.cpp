@@ -11,11 +11,10 @@
 
 #include "memory/bottom_up.h"
 #include "memory/occupancy.h"
+#include "memory/round_up.h"
 
 namespace megjit::memory {
 namespace {
-
-size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 
 bool needs_memory(const Buffer& b) { return b.bytes != 0 && !b.live.empty(); }
 

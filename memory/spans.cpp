@@ -4,13 +4,9 @@
 #include <iterator>
 #include <limits>
 
+#include "memory/round_up.h"
+
 namespace megjit::memory {
-namespace {
-
-size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
-
-}  // namespace
-
 Spans::~Spans() {
     char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row
     for (const auto& [begin, span] : books_) {

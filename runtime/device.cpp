@@ -11,16 +11,16 @@
 namespace megjit::runtime {
 namespace {
 
-struct Registry {
+struct DeviceRegistry {
     LeafMutex mutex;
     std::vector<std::unique_ptr<Device>> devices;
     std::function<std::string()> discover;
     std::string why_none;
     std::once_flag discovered;
 };
-Registry& registry() {
+DeviceRegistry& device_registry() {
     // Never destroyed: tensors that outlive main() still return their memory.
-    static auto* made = new Registry;
+    static auto* made = new DeviceRegistry;
     return *made;
 }
 
@@ -91,47 +91,47 @@ bool names_host(std::string_view name) {
     });
     user_error({.what = cat("device: ", name, " does not exist; this machine has ", gpus,
                             gpus == 1 ? " GPU" : " GPUs"),
-                .why = registry().why_none},
+                .why = device_registry().why_none},
                ErrorKind::runtime);
 }
 
 }  // namespace
 
 void register_device(std::unique_ptr<Device> device) {
-    const std::lock_guard lock(registry().mutex);
-    registry().devices.push_back(std::move(device));
+    const std::lock_guard lock(device_registry().mutex);
+    device_registry().devices.push_back(std::move(device));
 }
 
 Device& host_device() {
     static Device& host = *[] {
-        const std::lock_guard lock(registry().mutex);
-        if (registry().devices.empty()) throw InternalError("no device is registered");
-        return registry().devices.front().get();
+        const std::lock_guard lock(device_registry().mutex);
+        if (device_registry().devices.empty()) throw InternalError("no device is registered");
+        return device_registry().devices.front().get();
     }();
     return host;
 }
 
 std::vector<Device*> all_devices() {
-    const std::lock_guard lock(registry().mutex);
+    const std::lock_guard lock(device_registry().mutex);
     std::vector<Device*> list;
-    for (const auto& device : registry().devices) list.push_back(device.get());
+    for (const auto& device : device_registry().devices) list.push_back(device.get());
     return list;
 }
 
 void discover_later(std::function<std::string()> discover) {
-    registry().discover = std::move(discover);
+    device_registry().discover = std::move(discover);
 }
 
 void discover_devices() {
-    std::call_once(registry().discovered, [] {
-        if (registry().discover) registry().why_none = registry().discover();
+    std::call_once(device_registry().discovered, [] {
+        if (device_registry().discover) device_registry().why_none = device_registry().discover();
     });
 }
 
 std::string physical_name(std::string_view name) {
     if (!names_host(name)) discover_devices();
-    const std::lock_guard lock(registry().mutex);
-    return parse(name, registry().devices).text();
+    const std::lock_guard lock(device_registry().mutex);
+    return parse(name, device_registry().devices).text();
 }
 
 Device& find_device(std::string_view name) {
@@ -141,8 +141,8 @@ Device& find_device(std::string_view name) {
         Device* sibling = nullptr;
         PlaceName place;
         {
-            const std::lock_guard lock(registry().mutex);
-            auto& devices = registry().devices;
+            const std::lock_guard lock(device_registry().mutex);
+            auto& devices = device_registry().devices;
             place = parse(name, devices);
             if (place.is_host() && !devices.empty()) return *devices.front();
             for (const auto& device : devices) {

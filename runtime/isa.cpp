@@ -10,7 +10,7 @@
 namespace megjit::runtime {
 namespace {
 
-constexpr std::string_view kNames[] = {"avx2", "avx512", "avx512_vnni", "amx"};
+constexpr std::string_view kLevelNames[] = {"avx2", "avx512", "avx512_vnni", "amx"};
 
 Isa detect() {
 #ifdef __x86_64__
@@ -32,13 +32,13 @@ Isa detect() {
 std::string levels_up_to(Isa last) {
     std::string text;
     for (size_t i = 0; i <= static_cast<size_t>(last); ++i)
-        text += (i ? ", " : "") + std::string(kNames[i]);
+        text += (i ? ", " : "") + std::string(kLevelNames[i]);
     return text;
 }
 
 }  // namespace
 
-std::string_view name_of(Isa isa) { return kNames[static_cast<size_t>(isa)]; }
+std::string_view name_of(Isa isa) { return kLevelNames[static_cast<size_t>(isa)]; }
 
 Isa machine_isa() {
     static const Isa level = detect();
@@ -47,11 +47,11 @@ Isa machine_isa() {
 
 Isa bounded_isa(std::string_view wanted, Isa machine) {
     if (wanted.empty()) return machine;
-    const auto found = std::find(std::begin(kNames), std::end(kNames), wanted);
-    if (found == std::end(kNames))
+    const auto found = std::find(std::begin(kLevelNames), std::end(kLevelNames), wanted);
+    if (found == std::end(kLevelNames))
         user_error({.what = cat("MEGJIT_ISA: there is no level ", wanted),
                     .fix = cat("set it to one that this machine has: ", levels_up_to(machine))});
-    const auto level = static_cast<Isa>(found - std::begin(kNames));
+    const auto level = static_cast<Isa>(found - std::begin(kLevelNames));
     if (level > machine)
         user_error({.what = cat("MEGJIT_ISA: this machine has no ", wanted),
                     .fix = cat("set it to one that it has: ", levels_up_to(machine))});

@@ -220,7 +220,7 @@ private:
 // A fork waits for the region at hand, so that the child finds no half of one; a thread in the
 // middle of one cannot wait for itself.
 thread_local bool holds_for_fork = false;
-[[maybe_unused]] const int kForkHandler = pthread_atfork([] {
+[[maybe_unused]] const int kPoolForkHandler = pthread_atfork([] {
     if (is_inside) return;
     while (!Pool::instance().take()) std::this_thread::yield();
     holds_for_fork = true;

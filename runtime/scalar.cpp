@@ -9,7 +9,7 @@
 namespace megjit::runtime {
 namespace {
 
-constexpr std::string_view kNames[] = {
+constexpr std::string_view kScalarNames[] = {
 #define MEGJIT_X(name, arity) #name,
     MEGJIT_SCALAR_OPS(MEGJIT_X)
 #undef MEGJIT_X
@@ -64,7 +64,7 @@ std::string constant_text(const ScalarInst& inst) {
 
 }  // namespace
 
-std::string_view name_of(ScalarOp op) { return kNames[static_cast<int>(op)]; }
+std::string_view name_of(ScalarOp op) { return kScalarNames[static_cast<int>(op)]; }
 int arity_of(ScalarOp op) { return kArities[static_cast<int>(op)]; }
 
 ScalarType compute_type(DType dtype) {

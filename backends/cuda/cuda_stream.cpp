@@ -20,9 +20,6 @@ using runtime::Ticket;
 constexpr unsigned kNonBlockingStream = 1;  // does not wait for the legacy default stream
 constexpr unsigned kWithoutTiming = 2;  // of events
 constexpr Result kNotReady = 600;
-void* const kParameterEnd = nullptr;
-void* const kParameterBuffer = reinterpret_cast<void*>(1);
-void* const kParameterBytes = reinterpret_cast<void*>(2);
 
 constexpr Ticket kMarkEvery = 16;
 constexpr size_t kMostWorks = 4096;  // queued at a time; then the host waits for the oldest

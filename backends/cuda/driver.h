@@ -23,6 +23,11 @@ using GraphHandle = struct OpaqueGraph*;
 using GraphNode = struct OpaqueGraphNode*;
 using GraphExec = struct OpaqueGraphExec*;
 
+// What `extra` of a launch lists: a key and its value in turns (CU_LAUNCH_PARAM_*).
+inline void* const kParameterEnd = nullptr;
+inline void* const kParameterBuffer = reinterpret_cast<void*>(1);
+inline void* const kParameterBytes = reinterpret_cast<void*>(2);
+
 // CUDA_KERNEL_NODE_PARAMS_v2 and CUgraphExecUpdateResultInfo_v1, as cuda.h lays them out.
 struct KernelNode {
     Function function = nullptr;

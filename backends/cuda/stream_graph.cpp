@@ -10,9 +10,6 @@ namespace {
 
 // Numbers of the driver's interface.
 constexpr int kRelaxedCapture = 2;  // other threads, and the allocator, may call the driver
-void* const kParameterEnd = nullptr;
-void* const kParameterBuffer = reinterpret_cast<void*>(1);
-void* const kParameterBytes = reinterpret_cast<void*>(2);
 
 }  // namespace
 

@@ -126,7 +126,7 @@ bool arrange_for_tiles(Region& region) {
     return false;
 }
 
-constexpr int64_t kTile = 32;  // as copy_tiles has it
+constexpr int64_t kCopyTile = 32;  // as copy_tiles has it
 
 }  // namespace
 
@@ -167,7 +167,7 @@ void RegionCopy::operator()(CudaStream& stream, const void* from, void* to) cons
         if (wide) return launch(blocks_for(count), static_cast<uint64_t>(count));
         return launch(blocks_for(count), static_cast<uint32_t>(count));
     }
-    const auto tiles_of = [](int64_t extent) { return (extent + kTile - 1) / kTile; };
+    const auto tiles_of = [](int64_t extent) { return (extent + kCopyTile - 1) / kCopyTile; };
     const int64_t p = tiles_of(r.axes[r.rank - 2].extent), q = tiles_of(r.axes[r.rank - 1].extent);
     int64_t tiles = p * q;
     for (int i = 0; i + 2 < r.rank; ++i) tiles *= r.axes[i].extent;

@@ -8,7 +8,7 @@
 namespace megjit::cuda {
 namespace {
 
-constexpr int64_t kTile = 2048;  // words, as sort.cu has it
+constexpr int64_t kSortTile = 2048;  // words, as sort.cu has it
 constexpr uint32_t kThreads = 256;  // of a block there and in scan.cu
 
 int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -32,12 +32,12 @@ void* WordSort::operator()(CudaStream& stream, void* memory) const {
     with_index(lines_ * n_, [&]<class Index>(Index) {
         const auto number = [](int64_t value) { return static_cast<Index>(value); };
         const auto part = static_cast<int64_t>(
-            std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(n_, 2, kTile))));
-        const int64_t parts = up(n_, part), tiles = up(lines_ * parts, kTile / part);
+            std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(n_, 2, kSortTile))));
+        const int64_t parts = up(n_, part), tiles = up(lines_ * parts, kSortTile / part);
         tiles_.launch(stream, blocks(tiles), static_cast<uint32_t>(part), number(parts),
                       number(lines_), number(n_), number(tiles), from);
-        const int64_t merged = lines_ * up(n_, kTile);
-        for (int64_t length = kTile; length < n_; length *= 2, std::swap(from, to))
+        const int64_t merged = lines_ * up(n_, kSortTile);
+        for (int64_t length = kSortTile; length < n_; length *= 2, std::swap(from, to))
             merge_.launch(stream, blocks(merged), length, number(lines_), number(n_),
                           number(merged), from, to);
     });
