@@ -19,6 +19,7 @@ from ._conv_base import (
     _ConvTransposeNd,
     _pad_width,
 )
+from ._weighted import Relu
 from .conv_special import DeformableConv2d, LocalConv2dMixin, RegionRestrictedConv
 
 __all__ = [
@@ -291,15 +292,9 @@ class LocalConv2d(LocalConv2dMixin, Conv2d):
         )
 
 
-class ConvRelu2d(Conv2d):
+class ConvRelu2d(Relu, Conv2d):
     """relu(Conv2d(x)), a fused layer for quantization-aware training."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.calc_conv(inp, self.weight, self.bias))
 
-
-class ConvTransposeRelu2d(ConvTranspose2d):
+class ConvTransposeRelu2d(Relu, ConvTranspose2d):
     """relu(ConvTranspose2d(x)), a fused layer for quantization-aware training."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.calc_conv_transpose2d(inp, self.weight, self.bias))
