@@ -7,7 +7,6 @@ import html
 import json
 import string
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 
@@ -28,6 +27,8 @@ def rows_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
 @functools.cache
 def _part(name: str) -> str:
     """A file of ``_pages``, where the frame, and styles and scripts of each kind of page, lie."""
+    from importlib.resources import files  # slow to import
+
     return files("megengine").joinpath("_pages").joinpath(name).read_text("utf-8")
 
 
