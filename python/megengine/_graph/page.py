@@ -14,82 +14,6 @@ _OPEN_AT_FIRST = 80  # rows; graphs with more are folded when the page opens
 _LONGEST = 160  # characters of a call in its row; the box shows more
 _LONGEST_IN_BOX = 2000
 
-_STYLE = """
-body { max-width: 1500px; margin-bottom: 12em; } h1 { font-size: 20px; font-weight: 600; margin: 0 0 4px; }
-p { margin: 4px 0; color: #666; } p b { color: #222; font-weight: 600; }
-.tools { margin: 12px 0; color: #666; } .tools > * { margin-right: 14px; } .tools i { margin-right: 5px; }
-.tools a { color: #06c; cursor: pointer; }
-.graph { border: 1px solid #ddd; border-radius: 4px; overflow: hidden; font: 12px/22px ui-monospace, "DejaVu Sans Mono", monospace; }
-.line { display: grid; grid-template-columns: minmax(0, 5fr) minmax(0, 8fr) minmax(0, 4fr) 9em; column-gap: 14px;
-  padding: 0 12px; content-visibility: auto; contain-intrinsic-size: auto 22px; scroll-margin: 80px; cursor: default; }
-.line > * { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; unicode-bidi: isolate; }
-.name { padding-left: calc(var(--d) * 16px); display: flex; align-items: center; }
-.name span { overflow: hidden; text-overflow: ellipsis; direction: rtl; } i { flex: none; } .types, .about { color: #777; } .about { padding-left: 8px; }
-i { display: inline-block; width: 8px; height: 8px; border: 1px solid #0003; border-radius: 2px; }
-.name i { margin: 0 8px 0 18px; } summary { list-style: none; } summary::-webkit-details-marker { display: none; }
-summary .name::before { content: "\\25b8"; color: #999; display: inline-block; width: 18px; text-align: center; }
-details[open] > summary .name::before { content: "\\25be"; } summary .name i { margin-left: 0; }
-summary .name { font-weight: 600; } summary.line, summary .line { background: #f7f7f7; }
-.time { text-align: right; background: linear-gradient(#f6c48c, #f6c48c) no-repeat left center / var(--t, 0) 10px; }
-.line:hover, .marked { background: #dcebfb; } .read { box-shadow: inset 5px 0 #74b566; } .user { box-shadow: inset 5px 0 #e8963c; }
-.head { color: #888; border-bottom: 1px solid #ddd; }
-body:not(:has(#reads:checked)) .attribute { display: none; }
-#details { max-height: 11em; white-space: pre-wrap; overflow-wrap: anywhere; } #details a { color: #8cf; cursor: pointer; }
-.pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); } .pair > :first-child { border-right: 1px solid #ddd; }
-.pair .line { grid-template-columns: minmax(0, 5fr) minmax(0, 7fr) minmax(0, 5fr) 6em; min-height: 22px; }
-.removed > .line:first-child, p .removed { background: #fbdcdc; } .added > .line:last-child, p .added { background: #d9f2d9; }
-.changed > .line, p .changed { background: #ffe9a8; } .rewired > .line, p .rewired { background: #fff8e0; }
-p span { padding: 1px 6px; margin-right: 6px; border-radius: 3px; }
-.marked { outline: 2px solid #2b7de9; outline-offset: -2px; } .differs { font-weight: 600; color: #222; }
-body:has(#changes:checked) .same { display: none; }
-"""
-
-# Folding needs no script. It shows the row that is pointed at, or was clicked, in the box, with its neighbours marked, and
-# opens the page at the row that its address names: graph.html#n12.
-_SCRIPT = """
-let pinned = null;
-const row = (id) => document.getElementById(id);
-const facts = (id) => data[id[0]][+id.slice(1)];
-function unmark() {
-  for (const line of document.querySelectorAll(".marked, .read, .user")) line.classList.remove("marked", "read", "user");
-}
-function links(title, numbers, id, mark) {
-  if (!numbers.length) return;
-  details.append(`\\n${title}  `);
-  for (const number of numbers) {
-    const other = id[0] + number, link = document.createElement("a");
-    link.textContent = facts(other).name;
-    link.onclick = () => pin(other);
-    details.append(link, "  ");
-    row(other).classList.add(mark);
-  }
-}
-function tell(id) {
-  unmark();
-  row(id).classList.add("marked");
-  const found = facts(id);
-  details.textContent = [found.text, found.was && `before: ${found.was}`, found.source].filter(Boolean).join("\\n");
-  links("reads  ", found.reads, id, "read");
-  links("used by", found.users, id, "user");
-}
-function pin(id) {
-  pinned = id;
-  for (let at = row(id).closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
-  tell(id);
-  row(id).scrollIntoView({block: "nearest"});
-}
-const lineOf = (event) => event.target.closest?.(".line[id]");
-document.addEventListener("mouseover", (event) => { const line = lineOf(event); if (line && !pinned) tell(line.id); });
-document.addEventListener("click", (event) => {
-  const line = lineOf(event);
-  if (line && line.id !== pinned) { pinned = line.id; tell(pinned); } else if (line) { pinned = null; unmark(); }
-});
-for (const [id, open] of [["fold", false], ["unfold", true]])
-  document.getElementById(id).onclick = () => { for (const part of document.querySelectorAll("details")) part.open = open; };
-const named = location.hash.slice(1);
-if (/^[nab]\\d+$/.test(named) && row(named)) pin(named);
-"""
-
 _HINT = "Point at a row: its line of the program, what it reads and who uses it stand here. A click keeps it."
 
 
@@ -223,7 +147,7 @@ def graph_page(title: str, rows: Sequence[Row], note: str = "") -> str:
     head = _HEAD.format("time" if side.seconds is not None else "")
     body = "\n".join(drawn(row, 0) for row in rows)
     body = f'<p>{side.summary(note)}</p>{_tools(_READS)}<div class="graph">{head}{body}</div>'
-    return page(title, body, data={"n": side.facts}, script=_SCRIPT, style=_STYLE, hint=_HINT)
+    return page(title, body, kind="graph", data={"n": side.facts}, hint=_HINT)
 
 
 def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str = "") -> str:
@@ -265,6 +189,4 @@ def diff_page(title: str, before: Sequence[Row], after: Sequence[Row], note: str
         f"{_tools(_READS, ('changes', 'only what changed'))}"
         f'<div class="graph"><div class="pair">{"".join(times)}</div>{body}</div>'
     )
-    return page(
-        title, body, data={"a": old.facts, "b": new.facts}, script=_SCRIPT, style=_STYLE, hint=_HINT
-    )
+    return page(title, body, kind="graph", data={"a": old.facts, "b": new.facts}, hint=_HINT)

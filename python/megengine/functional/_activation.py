@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ..core import ops
-from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
@@ -32,12 +31,12 @@ def prelu(x: Tensor, y: Tensor) -> Tensor:
 
 def softplus(inp: Tensor) -> Tensor:
     """``log(1 + exp(x))``, finite for every finite ``x``."""
-    return ops.softplus(_to_high(inp) if _amp.enabled else inp)
+    return ops.softplus(_to_high(inp))
 
 
 def logsigmoid(inp: Tensor) -> Tensor:
     """``log(sigmoid(x))``, finite for every finite ``x``."""
-    return ops.logsigmoid(_to_high(inp) if _amp.enabled else inp)
+    return ops.logsigmoid(_to_high(inp))
 
 
 def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
@@ -58,8 +57,7 @@ def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
 def logsoftmax(inp: Tensor, axis: int) -> Tensor:
     """``x - logsumexp(x)`` along ``axis``."""
     require_tensors("logsoftmax", inp)
-    if _amp.enabled:
-        inp = _to_high(inp)
+    inp = _to_high(inp)
     if isinstance(axis, (list, tuple)):
         return ops.sub(inp, logsumexp(inp, axis, keepdims=True))
     return ops.log_softmax(inp, axis=normalize_axis(axis, inp.ndim, "logsoftmax"))
@@ -68,8 +66,7 @@ def logsoftmax(inp: Tensor, axis: int) -> Tensor:
 def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` along ``axis``, without overflow: shifted by the largest finite element."""
     require_tensors("logsumexp", inp)
-    if _amp.enabled:
-        inp = _to_high(inp)
+    inp = _to_high(inp)
     axes = normalize_axes(axis, inp.ndim, "logsumexp")
     shift = ops.reduce_max(inp.detach(), axes=axes, keepdims=True)
     shift = ops.where(

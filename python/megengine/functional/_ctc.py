@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core import apply_const, ops
+from ..core.tensor.shapes import taken
 from ..tensor import Tensor
 
 _NEVER = -1e30  # log of a probability 0 that stays finite under additions
@@ -81,28 +82,19 @@ def _log_likelihood(
     no_skip = apply_const(np.where(skip, 0, _NEVER).astype(np.float32))
     first = np.full((batch, states), _NEVER, np.float32)
     first[:, :2] = 0
-    alpha = ops.add(_row(logp, 0), apply_const(first))
+    alpha = ops.add(taken(logp, 0, 0), apply_const(first))
     for t in range(1, time):
         stay_or_step = ops.logaddexp(alpha, _shifted(alpha, 1))
         reached = ops.logaddexp(stay_or_step, ops.add(_shifted(alpha, 2), no_skip))
         going = apply_const((t < lengths)[:, None])
-        alpha = ops.where(going, ops.add(reached, _row(logp, t)), alpha)
+        alpha = ops.where(going, ops.add(reached, taken(logp, 0, t)), alpha)
     end = apply_const(
         np.stack([2 * label_len, np.maximum(2 * label_len - 1, 0)], 1).astype(np.int32)
     )
     last = ops.gather(alpha, end, axis=1)  # [batch, 2]
     only_blank = apply_const(np.where(label_len == 0, _NEVER, 0).astype(np.float32))
-    final = [
-        ops.reshape(ops.slice(last, begin=(0, k), end=(batch, k + 1), step=(1, 1)), shape=(batch,))
-        for k in (0, 1)
-    ]
+    final = [taken(last, 1, k) for k in (0, 1)]
     return ops.logaddexp(final[0], ops.add(final[1], only_blank))
-
-
-def _row(logp: Tensor, t: int) -> Tensor:
-    _, batch, states = logp._tuple_shape
-    row = ops.slice(logp, begin=(t, 0, 0), end=(t + 1, batch, states), step=(1, 1, 1))
-    return ops.reshape(row, shape=(batch, states))
 
 
 def _shifted(alpha: Tensor, by: int) -> Tensor:

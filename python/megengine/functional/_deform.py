@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import apply_const, ops
-from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import as_pair
+from ..core.tensor.shapes import as_pair, cut
 from ..tensor import Tensor
 from ._conv import _check_modes
 from ._sample import sample
@@ -38,8 +37,7 @@ def deformable_conv2d(
     """
     require_tensors("deformable_conv2d", inp, weight, offset)
     _check_modes(conv_mode, compute_mode)
-    if _amp.enabled:
-        inp, weight, offset, mask, bias = _to_low(inp, weight, offset, mask, bias)
+    inp, weight, offset, mask, bias = _to_low(inp, weight, offset, mask, bias)
     shape = weight._tuple_shape if weight.ndim == 5 else (1,) + weight._tuple_shape
     g, oc, ic, kh, kw = shape
     n, c, _, _ = inp._tuple_shape
@@ -94,7 +92,7 @@ def _columns_of_part(
     inp: Tensor, places: Tensor, mask: Tensor | None, part: int, parts: int
 ) -> Tensor:
     n, _, taps, _, oh, ow = places._tuple_shape
-    c, h, w = inp._tuple_shape[1:]
+    c = inp._tuple_shape[1]
     y, x = (
         ops.reshape(
             ops.slice(
@@ -108,15 +106,10 @@ def _columns_of_part(
         for i in (0, 1)
     )
     first, last = part * c // parts, (part + 1) * c // parts
-    images = ops.slice(inp, begin=(0, first, 0, 0), end=(n, last, h, w), step=(1, 1, 1, 1))
+    images = cut(inp, 1, first, last)
     values = sample(images, y, x, "constant")  # [n, taps, oh, ow, c]
     if mask is not None:
-        own = ops.slice(
-            mask,
-            begin=(0, part * taps, 0, 0),
-            end=(n, (part + 1) * taps, oh, ow),
-            step=(1, 1, 1, 1),
-        )
+        own = cut(mask, 1, part * taps, (part + 1) * taps)
         values = ops.mul(values, ops.reshape(own, shape=(n, taps, oh, ow, 1)))
     return ops.transpose(values, perm=(0, 4, 1, 2, 3))
 

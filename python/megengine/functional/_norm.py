@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import ops
-from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
@@ -50,8 +49,7 @@ def batch_norm(
         )
         out = _normalize_by(inp, running_mean, running_var, weight, bias, eps)
         return out if inplace else (out, running_mean, running_var)
-    if _amp.enabled:
-        (inp,) = _to_low(inp)
+    (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
     if inp.size == 0:  # no statistics; those that run stay
         out = ops.identity(inp)
@@ -223,8 +221,7 @@ def layer_norm(
 ) -> Tensor:
     """Normalizes over the trailing axes of ``normalized_shape``. Source: Ba et al., 2016."""
     require_tensors("layer_norm", inp)
-    if _amp.enabled:
-        inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
+    inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     shape = as_ints(normalized_shape, "layer_norm: normalized_shape")
     if inp._tuple_shape[-len(shape) :] != shape:
         raise ValueError(
@@ -244,8 +241,7 @@ def general_norm(
 ) -> Tensor:
     """Normalizes over any axes; weight and bias have the extents of those axes, in their order."""
     require_tensors("general_norm", inp)
-    if _amp.enabled:
-        inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
+    inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     ndim = inp.ndim
     axes = normalize_axes(normalized_axis, ndim, "general_norm")
     weight, bias = _terms(affine, weight, bias, "general_norm")
@@ -268,8 +264,7 @@ def group_norm(
     channel.
     """
     require_tensors("group_norm", inp)
-    if _amp.enabled:
-        inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
+    inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     shape = inp._tuple_shape
     n, c = shape[:2]
     if num_groups < 1 or c % num_groups:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import as_pair
+from ..core.tensor.shapes import as_pair, cut
 from ..tensor import Tensor
 from ._sample import sample
 
@@ -36,11 +36,6 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     return ops.nms(boxes.detach(), scores.detach(), iou_thresh=float(iou_thresh), max_output=limit)
 
 
-def _column(rois: Tensor, i: int) -> Tensor:
-    m = rois._tuple_shape[0]
-    return ops.reshape(ops.slice(rois, begin=(0, i), end=(m, i + 1), step=(1, 1)), shape=(m, 1))
-
-
 def roi_align(
     inp: Tensor,
     rois: Tensor,
@@ -61,7 +56,7 @@ def roi_align(
         raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")
     ph, pw = as_pair(output_shape, "roi_align: output_shape")
     sh, sw = as_pair(sample_points, "roi_align: sample_points")
-    batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))
+    batch, x1, y1, x2, y2 = (cut(rois.detach(), 1, i, i + 1) for i in range(5))
     shift = 0.5 if aligned else 0.0
     x1, y1, x2, y2 = (ops.sub(ops.mul(v, float(spatial_scale)), shift) for v in (x1, y1, x2, y2))
     width, height = ops.sub(x2, x1), ops.sub(y2, y1)
@@ -115,7 +110,7 @@ def roi_pooling(
     ph, pw = as_pair(output_shape, "roi_pooling: output_shape")
     h, w = inp._tuple_shape[2:]
     m = rois._tuple_shape[0]
-    batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))
+    batch, x1, y1, x2, y2 = (cut(rois.detach(), 1, i, i + 1) for i in range(5))
     x1, y1, x2, y2 = (ops.round(ops.mul(v, float(scale))) for v in (x1, y1, x2, y2))
     rows = _bin_mask(y1, y2, ph, h)  # [m, ph, h]
     cols = _bin_mask(x1, x2, pw, w)
@@ -147,8 +142,7 @@ def _bin_mask(first: Tensor, last: Tensor, bins: int, extent: int) -> Tensor:
 
 def _masked_max(x: Tensor, mask: Tensor, i: int, axis: int, low: Tensor) -> Tensor:
     m, _, extent = mask._tuple_shape
-    own = ops.slice(mask, begin=(0, i, 0), end=(m, i + 1, extent), step=(1, 1, 1))
-    own = ops.reshape(own, shape=(m, 1, extent, 1) if axis == 2 else (m, 1, 1, extent))
+    own = ops.reshape(cut(mask, 1, i, i + 1), shape=(m, 1, extent, 1) if axis == 2 else (m, 1, 1, extent))
     return ops.reduce_max(ops.where(own, x, low), axes=(axis,), keepdims=True)
 
 
@@ -186,8 +180,8 @@ def deformable_psroi_pooling(
     """
     require_tensors("deformable_psroi_pooling", inp, rois)
     m = rois._tuple_shape[0]
-    n, c, h, w = inp._tuple_shape
-    batch, x1, y1, x2, y2 = (_column(rois.detach(), i) for i in range(5))
+    c = inp._tuple_shape[1]
+    batch, x1, y1, x2, y2 = (cut(rois.detach(), 1, i, i + 1) for i in range(5))
     x1, y1 = (ops.sub(ops.mul(ops.round(v), spatial_scale), 0.5) for v in (x1, y1))
     x2, y2 = (ops.sub(ops.mul(ops.add(ops.round(v), 1.0), spatial_scale), 0.5) for v in (x2, y2))
     width, height = ops.maximum(ops.sub(x2, x1), 0.1), ops.maximum(ops.sub(y2, y1), 0.1)
@@ -204,7 +198,7 @@ def deformable_psroi_pooling(
         y = _moved_samples(y1, height, pooled_h, sample_per_part, dy, 2, (pooled_h, pooled_w))
         x = _moved_samples(x1, width, pooled_w, sample_per_part, dx, 3, (pooled_h, pooled_w))
         first, last = k * c // classes, (k + 1) * c // classes
-        maps = ops.slice(inp, begin=(0, first, 0, 0), end=(n, last, h, w), step=(1, 1, 1, 1))
+        maps = cut(inp, 1, first, last)
         outs.append(_mean_of_samples(maps, y, x, batch))
     return outs[0] if classes == 1 else ops.concat(*outs, axis=1)
 

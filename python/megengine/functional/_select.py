@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..core import apply_const, convert_inputs, ops
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import normalize_axis
+from ..core.tensor.shapes import normalize_axis, taken
 from ..tensor import Tensor
 
 __all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
@@ -82,11 +82,7 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
     found = ops.nonzero(mask)
     if not as_tuple:
         return found
-    n, rank = found._tuple_shape
-    return tuple(
-        ops.reshape(ops.slice(found, begin=(0, k), end=(n, k + 1), step=(1, 1)), shape=(n,))
-        for k in range(rank)
-    )
+    return tuple(taken(found, 1, k) for k in range(found._tuple_shape[1]))
 
 
 def _index(index: ArrayLike, op: str) -> Tensor:

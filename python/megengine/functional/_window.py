@@ -8,7 +8,7 @@ import numpy as np
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
-from ..core.tensor.shapes import as_ints, as_pair
+from ..core.tensor.shapes import as_ints, as_pair, cut
 from ..tensor import Tensor
 
 IntPair = int | Sequence[int]  # one for both axes, or one each
@@ -208,13 +208,12 @@ def local_response_norm(
     if kernel_size % 2 == 0:
         raise ValueError(f"local_response_norm: kernel_size {kernel_size} is even; it must be odd")
     half = kernel_size // 2
-    n, c, h, w = inp._tuple_shape
     squares = ops.pad(
         ops.square(inp), before=(0, half, 0, 0), after=(0, half, 0, 0), mode="constant", value=0.0
     )
     total = None
     for i in range(kernel_size):
-        part = ops.slice(squares, begin=(0, i, 0, 0), end=(n, c + i, h, w), step=(1, 1, 1, 1))
+        part = cut(squares, 1, i, inp._tuple_shape[1] + i)
         total = part if total is None else ops.add(total, part)
     return ops.mul(inp, ops.pow(ops.add(ops.mul(total, alpha), k), -float(beta)))
 

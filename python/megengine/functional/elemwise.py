@@ -6,7 +6,6 @@ precision.
 
 from .._core import Tensor as _Tensor
 from ..core import ops
-from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
 from ..tensor import Tensor
@@ -73,9 +72,7 @@ erf = _unary(ops.erf, "Error function, ``2 / sqrt(pi) * integral of exp(-t**2)``
 
 def atan2(y: Operand, x: Operand) -> Tensor:
     """Angle of the point (x, y), in (-pi, pi]."""
-    if _amp.enabled:
-        y, x = _to_high(y), _to_high(x)
-    return ops.atan2(y, x)
+    return ops.atan2(_to_high(y), _to_high(x))
 
 
 def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) -> Tensor:

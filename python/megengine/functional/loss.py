@@ -3,7 +3,6 @@
 import numpy as np
 
 from ..core import ops
-from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axis
@@ -68,8 +67,7 @@ def cross_entropy(
             f"cross_entropy: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
             f"  fix: label must be pred's shape without axis {axis}, of class indices"
         )
-    if _amp.enabled:
-        pred = _to_high(pred)
+    pred = _to_high(pred)
     logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
     outer = shape[:axis] + (1,) + shape[axis + 1 :]
     index = ops.reshape(
@@ -90,8 +88,7 @@ def binary_cross_entropy(
     """``-(label * log p + (1 - label) * log(1 - p))``, p the sigmoid of ``pred`` (or ``pred``
     without logits).
     """
-    if _amp.enabled:
-        pred = _to_high(pred)
+    pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x
         return _reduce(ops.sub(ops.softplus(pred), ops.mul(pred, label)), reduction)
     positive = ops.mul(label, ops.log(pred))

@@ -12,7 +12,7 @@ from ..core.no_effect import no_effect
 from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import as_tensor, require_tensors
-from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce
+from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce, taken
 from ..tensor import Tensor
 
 __all__ = [
@@ -179,16 +179,8 @@ def topk(
     k = k if k < extent else extent
     values, indices = ops.topk(inp, k=k, axis=axis, descending=bool(descending))
     if kth_only:
-        return _last(values), _last(indices)
+        return taken(values, axis, k - 1), taken(indices, axis, k - 1)
     return values, indices
-
-
-def _last(x: Tensor) -> Tensor:
-    shape = x._tuple_shape
-    begin = (0,) * (len(shape) - 1) + (shape[-1] - 1,)
-    return ops.reshape(
-        ops.slice(x, begin=begin, end=shape, step=(1,) * len(shape)), shape=shape[:-1]
-    )
 
 
 def matinv(inp: Tensor) -> Tensor:
@@ -296,10 +288,4 @@ def _components(x: Tensor, axis: int, name: str) -> list[Tensor]:
     axis = normalize_axis(axis, len(shape), "cross")
     if shape[axis] != 3:
         raise ValueError(f"cross: axis {axis} of {name} has {shape[axis]} elements, not 3")
-    out = []
-    for i in range(3):
-        begin = tuple(i if a == axis else 0 for a in range(len(shape)))
-        end = tuple(i + 1 if a == axis else n for a, n in enumerate(shape))
-        part = ops.slice(x, begin=begin, end=end, step=(1,) * len(shape))
-        out.append(ops.reshape(part, shape=shape[:axis] + shape[axis + 1 :]))
-    return out
+    return [taken(x, axis, i) for i in range(3)]

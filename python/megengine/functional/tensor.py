@@ -104,19 +104,7 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
         sizes = [extent // n + (i < extent % n) for i in range(n)]
         cuts = tuple(np.cumsum(sizes)[:-1].tolist())
     bounds = (0,) + cuts + (extent,)
-    return [_range(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
-
-
-def _range(x: Tensor, axis: int, begin: int, end: int) -> Tensor:
-    """x[..., begin:end, ...] on one axis."""
-    shape = x._tuple_shape
-    ndim = len(shape)
-    return ops.slice(
-        x,
-        begin=(0,) * axis + (begin,) + (0,) * (ndim - axis - 1),
-        end=shape[:axis] + (end,) + shape[axis + 1 :],
-        step=(1,) * ndim,
-    )
+    return [shapes.cut(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
 def transpose(inp: Tensor, pattern: Iterable[int]) -> Tensor:
@@ -278,5 +266,5 @@ def _roll_axis(x: Tensor, by: int, axis: int) -> Tensor:
     if not by:
         return ops.identity(x)
     return ops.concat(
-        _range(x, axis, extent - by, extent), _range(x, axis, 0, extent - by), axis=axis
+        shapes.cut(x, axis, extent - by, extent), shapes.cut(x, axis, 0, extent - by), axis=axis
     )

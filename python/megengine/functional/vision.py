@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import as_pair
+from ..core.tensor.shapes import as_pair, taken
 from ..tensor import Tensor
 from ._colour import cvt_color
 from ._deform import correlation
@@ -34,18 +34,12 @@ def remap(
     """
     require_tensors("remap", inp, map_xy)
     border, interp = check_border(border_mode, "remap"), check_interpolation(interp_mode, "remap")
-    n, h, w, two = map_xy._tuple_shape
+    n, _, _, two = map_xy._tuple_shape
     if two != 2 or n != inp._tuple_shape[0]:
         raise ValueError(
             f"remap: map_xy {list(map_xy._tuple_shape)} is not [{inp._tuple_shape[0]}, h, w, 2]"
         )
-    x, y = (
-        ops.reshape(
-            ops.slice(map_xy, begin=(0, 0, 0, i), end=(n, h, w, i + 1), step=(1,) * 4),
-            shape=(n, h, w),
-        )
-        for i in (0, 1)
-    )
+    x, y = (taken(map_xy, 3, i) for i in (0, 1))
     return back_to_dtype(to_nchw(sample(inp, y, x, border, scalar, interp)), inp.dtype)
 
 

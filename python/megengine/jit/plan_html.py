@@ -11,37 +11,6 @@ from .report import GeneratedKernel, MemoryPlan
 
 __all__ = ["bytes_text", "plan_page"]
 
-# The pictures are complete without the script. It writes what the mouse is over into a box that stays in sight, and
-# opens the page on a buffer that its address names: plan.html#b12.
-_SCRIPT = """
-let marked = null;
-function tell(shape) {
-  if (marked) marked.classList.remove("marked");
-  marked = shape;
-  shape.classList.add("marked");
-  details.textContent = shape.querySelector("title").textContent;
-}
-function tellStep(event) {
-  const box = event.currentTarget.getBoundingClientRect();
-  const step = Math.floor((event.clientX - box.left) / box.width * data.steps.length);
-  if (data.steps[step] === undefined) return;
-  details.textContent = `step ${step} of ${data.steps.length}: ${data.live[step]} alive in the arena\\n${data.steps[step]}`;
-}
-const buffers = document.querySelectorAll("rect.buffer, rect.time, circle.plan");
-for (const shape of buffers) shape.addEventListener("mouseenter", () => tell(shape));
-document.getElementById("live").addEventListener("mousemove", tellStep);
-const named = location.hash && document.getElementById(location.hash.slice(1));
-if (named && named.classList.contains("buffer")) tell(named);
-document.body.dataset.buffers = document.querySelectorAll("rect.buffer").length;
-document.body.dataset.steps = data.steps.length;
-"""
-
-_STYLE = """
-svg { background: #fafafa; border: 1px solid #ddd; } svg text { font-size: 12px; }
-.buffer { fill-opacity: 0.8; stroke: #fff; stroke-width: 0.2; } .buffer:hover, .marked { stroke: #000; stroke-width: 2; }
-.side { display: flex; flex-wrap: wrap; gap: 3em; } .key span { padding: 2px 8px; margin-right: 6px; color: #fff; }
-"""
-
 
 def _bytes_table(plan: MemoryPlan) -> str:
     rows = [(words, bytes_text(size), f"{size:,}") for words, size in figures(plan)]
@@ -95,8 +64,7 @@ def plan_page(
     return page(
         title,
         "\n".join(parts),
+        kind="plan",
         data={"steps": plan.steps, "live": [bytes_text(size) for size in plan.live_bytes()]},
-        script=_SCRIPT,
-        style=_STYLE,
         hint="Point at a buffer or a step: what it holds, and the line of the program, stand here.",
     )

@@ -343,14 +343,18 @@ class trace(ManualSteps, Dumping):
 
     def trace_normal(self, *args: Any, **kwargs: Any) -> Any:
         """One call with the Python body: recorded the first time, matched afterwards."""
+        return self._run_body(self._function, args, kwargs)
+
+    def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the body, whose calls ``function`` records or matches."""
         leaves = self.flatten_inputs(*args, **kwargs)
         try:
-            self._function.begin(leaves)  # in the try: Ctrl-C may come right behind it
-            result = self._body(*args, **kwargs)
+            function.begin(leaves)  # in the try: Ctrl-C may come right behind it
+            result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
         except BaseException:
-            self._function.abort(leaves)
+            function.abort(leaves)
             raise
-        self._function.finish(leaves)
+        function.finish(leaves)
         return result
 
     def flatten_inputs(self, *args: Any, **kwargs: Any) -> list[Tensor]:
@@ -427,14 +431,7 @@ class trace(ManualSteps, Dumping):
         if memory_limit is not None:
             options.pipeline.memory.limit = memory_limit
         planner = _core.TraceFunction(options)
-        leaves = self.flatten_inputs(*args, **kwargs)
-        try:
-            planner.begin(leaves)
-            result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
-        except BaseException:
-            planner.abort(leaves)
-            raise
-        planner.finish(leaves)
+        result = self._run_body(planner, args, kwargs)
         return merge_plans(planner.plans()), result
 
     def kernels(self) -> list[GeneratedKernel]:

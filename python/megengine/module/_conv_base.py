@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Parameter
-from . import init
-from .module import Module
+from ._weighted import Weighted
 
 Size = int | Sequence[int]
 _PADDING_MODES = ("zeros", "reflect", "replicate")
@@ -27,7 +26,7 @@ def _tuple_of(name: str, value: Size, rank: int) -> tuple[int, ...]:
     return sizes
 
 
-class _ConvNd(Module):
+class _ConvNd(Weighted):
     """Weight (out, in, *kernel), with groups (groups, out / groups, in / groups, *kernel); bias (1, out, 1...).
 
     Initial weights are normal with variance 1 / (in_channels * kernel area), not divided by groups.
@@ -93,12 +92,6 @@ class _ConvNd(Module):
 
     def _get_fanin(self) -> int:
         return self.in_channels * math.prod(self.kernel_size)
-
-    def reset_parameters(self) -> None:
-        """Draw new initial values."""
-        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def _module_info_string(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from .. import functional as F
 from ..tensor import Parameter, Tensor
-from . import init
-from .module import Module
+from ._weighted import Weighted
 
 __all__ = ["BatchMatMulActivation"]
 
 
-class BatchMatMulActivation(Module):
+class BatchMatMulActivation(Weighted):
     """weight @ x + bias, then the activation: (batch, in_features, n) to (batch, out_features, n).
 
     weight: (batch, out_features, in_features), normal with variance 1 / in_features at first.
@@ -45,12 +43,6 @@ class BatchMatMulActivation(Module):
 
     def _get_fanin(self) -> int:
         return self.in_features
-
-    def reset_parameters(self) -> None:
-        """Draw new initial values."""
-        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def _calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         y = F.matmul(weight, x)

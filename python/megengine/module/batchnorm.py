@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from .. import functional as F
-from ..tensor import Parameter, Tensor
+from ..tensor import Tensor
 from . import init
-from .module import Module
+from .normalization import _Norm
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
-class _BatchNorm(Module):
+class _BatchNorm(_Norm):
     """Normalizes every channel (axis 1) over all other axes, then scales and shifts it.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias. weight, bias, running_mean and running_var have the
@@ -30,7 +30,6 @@ class _BatchNorm(Module):
         "track_running_stats={0.track_running_stats}"
     )
 
-    _flat_state = True
     _ranks: tuple[int, ...] = (2, 3, 4, 5)  # of the inputs
 
     def __init__(
@@ -47,7 +46,6 @@ class _BatchNorm(Module):
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
-        self.affine = affine
         self.track_running_stats = track_running_stats
         self.freeze = freeze
         if freeze and not track_running_stats:
@@ -56,8 +54,7 @@ class _BatchNorm(Module):
                 "the running statistics are what it is frozen to"
             )
         shape = (1, num_features, 1, 1)
-        self.weight = Parameter(np.ones(shape, np.float32)) if affine else None
-        self.bias = Parameter(np.zeros(shape, np.float32)) if affine else None
+        self._make_affine(affine, shape)
         self.running_mean = Tensor(np.zeros(shape, np.float32)) if track_running_stats else None
         self.running_var = Tensor(np.ones(shape, np.float32)) if track_running_stats else None
 
@@ -70,9 +67,7 @@ class _BatchNorm(Module):
     def reset_parameters(self) -> None:
         """Scale to 1, shift to 0, running statistics to their start."""
         self.reset_running_stats()
-        if self.weight is not None and self.bias is not None:
-            init.ones_(self.weight)
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input_ndim(self, inp: Tensor) -> None:
         if inp.ndim not in self._ranks:

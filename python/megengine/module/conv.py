@@ -19,7 +19,8 @@ from ._conv_base import (
     _ConvTransposeNd,
     _pad_width,
 )
-from .conv_special import DeformableConv2d, LocalConv2dMixin, RegionRestrictedConv
+from ._weighted import Relu
+from .conv_special import DeformableConv2d, RegionRestrictedConv
 
 __all__ = [
     "Conv1d",
@@ -254,7 +255,7 @@ class ConvTranspose3d(_ConvTransposeNd):
         )
 
 
-class LocalConv2d(LocalConv2dMixin, Conv2d):
+class LocalConv2d(Conv2d):
     """Convolution with a kernel of its own for every output position, without bias.
 
     (N, in_channels, input_height, input_width) to (N, out_channels, OH, OW).
@@ -290,16 +291,27 @@ class LocalConv2d(LocalConv2dMixin, Conv2d):
             **kwargs,
         )
 
+    def _infer_weight_shape(self) -> tuple[int, ...]:
+        extents = (self.input_height, self.input_width)
+        out = tuple(
+            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+            for size, pad, dilation, kernel, stride in zip(
+                extents, self.padding, self.dilation, self.kernel_size, self.stride, strict=True
+            )
+        )
+        groups = self.groups
+        ins, outs = self.in_channels // groups, self.out_channels // groups
+        return (groups, *out, ins, *self.kernel_size, outs)
 
-class ConvRelu2d(Conv2d):
+    def forward(self, inp: Tensor) -> Tensor:
+        return F.local_conv2d(
+            inp, self.weight, None, self.stride, self.padding, self.dilation, self.conv_mode
+        )
+
+
+class ConvRelu2d(Relu, Conv2d):
     """relu(Conv2d(x)), a fused layer for quantization-aware training."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.calc_conv(inp, self.weight, self.bias))
 
-
-class ConvTransposeRelu2d(ConvTranspose2d):
+class ConvTransposeRelu2d(Relu, ConvTranspose2d):
     """relu(ConvTranspose2d(x)), a fused layer for quantization-aware training."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.calc_conv_transpose2d(inp, self.weight, self.bias))

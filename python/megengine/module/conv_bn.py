@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import functional as F
 from ..tensor import Tensor
 from ._conv_base import Size
+from ._weighted import Relu
 from .batchnorm import BatchNorm2d
 from .conv import Conv2d
 from .module import Module
@@ -52,16 +52,13 @@ class _ConvBnActivation2d(Module):
         )
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
-
-class ConvBn2d(_ConvBnActivation2d):
-    """BatchNorm2d(Conv2d(x))."""
-
     def forward(self, inp: Tensor) -> Tensor:
         return self.bn(self.conv(inp))
 
 
-class ConvBnRelu2d(_ConvBnActivation2d):
-    """relu(BatchNorm2d(Conv2d(x)))."""
+class ConvBn2d(_ConvBnActivation2d):
+    """BatchNorm2d(Conv2d(x))."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.bn(self.conv(inp)))
+
+class ConvBnRelu2d(Relu, _ConvBnActivation2d):
+    """relu(BatchNorm2d(Conv2d(x)))."""

@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import functional as F
-from ..tensor import Parameter, Tensor
+from ..tensor import Tensor
 from ._conv_base import Size, _ConvNd, _pad_width
 
 __all__ = ["DeformableConv2d", "RegionRestrictedConv"]
-
-
-class LocalConv2dMixin:
-    """Weight shape and forward of LocalConv2d."""
-
-    if TYPE_CHECKING:  # what Conv2d and LocalConv2d have
-        input_height: int
-        input_width: int
-        in_channels: int
-        out_channels: int
-        kernel_size: tuple[int, ...]
-        stride: tuple[int, ...]
-        padding: tuple[int, ...]
-        dilation: tuple[int, ...]
-        groups: int
-        conv_mode: str
-        weight: Parameter
-
-    def _infer_weight_shape(self) -> tuple[int, ...]:
-        extents = (self.input_height, self.input_width)
-        out = tuple(
-            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-            for size, pad, dilation, kernel, stride in zip(
-                extents, self.padding, self.dilation, self.kernel_size, self.stride, strict=True
-            )
-        )
-        groups = self.groups
-        ins, outs = self.in_channels // groups, self.out_channels // groups
-        return (groups, *out, ins, *self.kernel_size, outs)
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.local_conv2d(
-            inp, self.weight, None, self.stride, self.padding, self.dilation, self.conv_mode
-        )
 
 
 class DeformableConv2d(_ConvNd):

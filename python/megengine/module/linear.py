@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from .. import functional as F
 from ..tensor import Parameter, Tensor
-from . import init
-from .module import Module
+from ._weighted import Relu, Weighted
 
 __all__ = ["Linear", "LinearRelu"]
 
 
-class Linear(Module):
+class Linear(Weighted):
     """y = x @ weight.T + bias: (..., in_features) to (..., out_features).
 
     weight: (out_features, in_features), normal with variance 1 / in_features at first.
@@ -41,12 +39,6 @@ class Linear(Module):
     def _get_fanin(self) -> int:
         return self.in_features
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values."""
-        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
-        if self.bias is not None:
-            init.zeros_(self.bias)
-
     def calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The map with other weights than the module's."""
         return F.linear(x, weight, bias, self.compute_mode)
@@ -61,8 +53,5 @@ class Linear(Module):
         )
 
 
-class LinearRelu(Linear):
+class LinearRelu(Relu, Linear):
     """relu(Linear(x)), a fused layer for quantization-aware training."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.calc_linear(inp, self.weight, self.bias))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import functional as F
 from ..tensor import Tensor
+from ._weighted import Relu
 from .batchnorm import BatchNorm1d
 from .linear import Linear
 from .module import Module
@@ -32,16 +32,13 @@ class _LinearBnActivation1d(Module):
         self.linear = Linear(in_features, out_features, bias, compute_mode)
         self.bn = BatchNorm1d(out_features, eps, momentum, affine, track_running_stats)
 
-
-class LinearBn1d(_LinearBnActivation1d):
-    """BatchNorm1d(Linear(x)): (N, in_features) to (N, out_features)."""
-
     def forward(self, inp: Tensor) -> Tensor:
         return self.bn(self.linear(inp))
 
 
-class LinearBnRelu1d(_LinearBnActivation1d):
-    """relu(BatchNorm1d(Linear(x))): (N, in_features) to (N, out_features)."""
+class LinearBn1d(_LinearBnActivation1d):
+    """BatchNorm1d(Linear(x)): (N, in_features) to (N, out_features)."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return F.nn.relu(self.bn(self.linear(inp)))
+
+class LinearBnRelu1d(Relu, _LinearBnActivation1d):
+    """relu(BatchNorm1d(Linear(x))): (N, in_features) to (N, out_features)."""

@@ -84,9 +84,6 @@ class RNNCell(RNNCellBase):
         gates = self._gates(from_input, state)
         return F.tanh(gates) if self.nonlinearity == "tanh" else F.nn.relu(gates)
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return super().forward(input, hx)
-
     def _module_info_string(self) -> str:
         return super()._module_info_string() + f", nonlinearity={self.nonlinearity}"
 
@@ -105,11 +102,6 @@ class LSTMCell(RNNCellBase):
         entering = F.nn.sigmoid(i) * F.tanh(g)
         c = entering if c is None else F.nn.sigmoid(f) * c + entering
         return F.nn.sigmoid(o) * F.tanh(c), c
-
-    def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        return super().forward(input, hx)
 
 
 class _ProjectedLSTMCell(LSTMCell):
@@ -278,12 +270,6 @@ class RNN(RNNBase):
     def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
         return super().init_hidden(batch_size)
 
-    def get_output_from_hidden(self, hx: Tensor) -> Tensor:
-        return hx
-
-    def apply_op(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
-        return super().apply_op(input, hx)
-
 
 class LSTM(RNNBase):
     """Long short-term memory. Arguments of RNNBase; states are pairs (h, c).
@@ -310,11 +296,6 @@ class LSTM(RNNBase):
 
     def get_output_from_hidden(self, hx: tuple[Tensor, Tensor]) -> Tensor:
         return hx[0]
-
-    def apply_op(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        return super().apply_op(input, hx)
 
     def _pick(self, hx: tuple[Tensor, Tensor] | None, index: int) -> tuple[Tensor, Tensor] | None:
         return None if hx is None else (hx[0][index], hx[1][index])

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import functional as F
 from .. import fx
+from ..core._registry import enters
 from ._builder import OPEN, Builder, Operand
 from .functions import COUNTERPARTS
 from .functions._table import axis_of, dtype_of
@@ -91,12 +92,7 @@ SIMPLE: dict[str, Callable[[Application], fx.Node | Operand | None]] = {}
 
 def simple(*ops: str) -> Callable[..., Any]:
     """Puts a converter into the table."""
-
-    def put(converter: Callable[[Application], fx.Node | Operand | None]) -> Callable[..., Any]:
-        SIMPLE.update(dict.fromkeys(ops, converter))
-        return converter
-
-    return put
+    return enters(SIMPLE, ops)
 
 
 # -- nothing to compute ---------------------------------------------------------------------------

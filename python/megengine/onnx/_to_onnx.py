@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core._registry import enters
 from ._emitter import Call, Emitter
 
 Converter = Callable[[Emitter, Call], Any]
@@ -17,12 +18,7 @@ CONVERTERS: dict[str, Converter] = {}
 
 def converts(*ops: str) -> Callable[[Converter], Converter]:
     """Puts a converter into the table."""
-
-    def put(converter: Converter) -> Converter:
-        CONVERTERS.update(dict.fromkeys(ops, converter))
-        return converter
-
-    return put
+    return enters(CONVERTERS, ops)
 
 
 # -- dtypes ---------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ and the same Tensor, so that a step counts, and computes bias corrections, once 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ..tensor import Parameter, Tensor
+from .optimizer import Optimizer
 
 
 def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]) -> None:
@@ -18,6 +20,18 @@ def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter
     step = Tensor(np.float32(0), device=params[0]._device_name)
     for param in params:
         states.setdefault(param, {})["step"] = step
+
+
+class Counted(Optimizer):
+    """An optimizer whose parameters have the states ``_states``, zero at first, and a step."""
+
+    _states: tuple[str, ...] = ()
+
+    def _create_state(self, param_group: dict[str, Any]) -> None:
+        for param in param_group["params"]:
+            for name in self._states:
+                self._add_state(param, name)
+        add_steps(self._state, param_group["params"])
 
 
 def counted(

@@ -7,17 +7,19 @@ from typing import Any
 
 from ..core import ops
 from ..tensor import Parameter
-from ._steps import add_steps, counted
-from .optimizer import Optimizer, is_tracing, option, write
+from ._steps import Counted, counted
+from .optimizer import decayed, option, rates, write
 
 __all__ = ["Adadelta"]
 
 
-class Adadelta(Optimizer):
+class Adadelta(Counted):
     """``s = rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) * g; a = rho a + (1 - rho) d^2; p -= lr d``.
 
     g is the gradient with weight decay. State: ``square_avg`` (s), ``acc_delta`` (a) and ``step``.
     """
+
+    _states = ("square_avg", "acc_delta")
 
     def __init__(
         self,
@@ -31,23 +33,15 @@ class Adadelta(Optimizer):
             raise ValueError(f"Adadelta: rho must lie in [0, 1], got {rho}")
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
 
-    def _create_state(self, param_group: dict[str, Any]) -> None:
-        for param in param_group["params"]:
-            self._add_state(param, "square_avg")
-            self._add_state(param, "acc_delta")
-        add_steps(self._state, param_group["params"])
-
     def _updates(self, param_group: dict[str, Any]) -> None:
-        minus_lr = option(param_group, lambda group: -group["lr"])
+        minus_lr, decay = rates(param_group)
         eps = option(param_group, lambda group: group["eps"])
         rho = option(param_group, lambda group: group["rho"])
         rest = option(param_group, lambda group: 1 - group["rho"])
-        decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for _, params in counted(self._state, param_group["params"]):
             for param in params:
                 states = self._state[param]
-                grad = ops.fma3(param, decay, param.grad) if decays else param.grad
+                grad = decayed(param, decay, param.grad)
                 square = ops.fma3(states["square_avg"], rho, ops.square(grad) * rest)
                 moved = states["acc_delta"]
                 delta = grad * ops.sqrt(moved + eps) / ops.sqrt(square + eps)

@@ -8,8 +8,8 @@ from typing import Any
 from .. import functional as F
 from ..core import ops
 from ..tensor import Parameter, Tensor
-from ._steps import add_steps, counted
-from .optimizer import Optimizer, is_tracing, option, write
+from ._steps import Counted, counted
+from .optimizer import decayed, option, rates, write
 
 __all__ = ["Adam"]
 
@@ -41,12 +41,15 @@ class Moments:
         return first / ops.fma3(ops.sqrt(second), root_correction, self.eps)
 
 
-class Adam(Optimizer):
+class Adam(Counted):
     """``m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr * m' / (sqrt(v') + eps)``.
 
     m' and v' are corrected for their start at 0: m / (1 - b1^step), v / (1 - b2^step). weight_decay is added to
     the gradient, ``g = grad + weight_decay * p``. State: ``exp_avg``, ``exp_avg_sq``, ``step``.
     """
+
+    _states = ("exp_avg", "exp_avg_sq")
+    _decoupled = False  # weight_decay is beside the gradient, as in AdamW
 
     def __init__(
         self,
@@ -60,22 +63,16 @@ class Adam(Optimizer):
             params, {"lr": lr, "weight_decay": weight_decay, "betas": betas, "eps": eps}
         )
 
-    def _create_state(self, param_group: dict[str, Any]) -> None:
-        for param in param_group["params"]:
-            self._add_state(param, "exp_avg")
-            self._add_state(param, "exp_avg_sq")
-        add_steps(self._state, param_group["params"])
-
     def _updates(self, param_group: dict[str, Any]) -> None:
         moments = Moments(param_group)
-        minus_lr = option(param_group, lambda group: -group["lr"])
-        decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
+        minus_lr, decay = rates(param_group)
         for step, params in counted(self._state, param_group["params"]):
             correction, root_correction = moments.corrections(step)
             rate = minus_lr / correction
+            # AdamW: p - lr * (u / c + wd * p) = p + rate * (u + c * wd * p), with rate = -lr / c
+            behind = decay * correction if self._decoupled and decay is not None else None
             for param in params:
-                grad = ops.fma3(param, decay, param.grad) if decays else param.grad
-                first, second = moments.update(self._state[param], grad)  # type: ignore[arg-type]  # counted: has one
-                update = moments.direction(first, second, root_correction)
+                grad: Any = param.grad if self._decoupled else decayed(param, decay, param.grad)
+                first, second = moments.update(self._state[param], grad)
+                update = decayed(param, behind, moments.direction(first, second, root_correction))
                 write(param, ops.fma3(update, rate, param))

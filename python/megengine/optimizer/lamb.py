@@ -12,7 +12,7 @@ from ..core import ops
 from ..tensor import Parameter, Tensor
 from ._steps import add_steps, counted
 from .adam import Adam, Moments
-from .optimizer import is_tracing, option, scalar, write
+from .optimizer import decayed, rates, scalar, write
 
 __all__ = ["LAMB", "LAMBFp16"]
 
@@ -47,10 +47,8 @@ class LAMB(Adam):
 
     def _updates(self, param_group: dict[str, Any]) -> None:
         moments = Moments(param_group)
-        minus_lr = option(param_group, lambda group: -group["lr"])
+        minus_lr, decay = rates(param_group)
         adapts = self.always_adapt or param_group["weight_decay"] > 0
-        decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
         for step, params in counted(self._state, param_group["params"]):
             inverse, root_correction = None, scalar(1.0, param_group["params"][0])
             if self.bias_correction:
@@ -65,8 +63,7 @@ class LAMB(Adam):
                 update = moments.direction(first, second, root_correction)
                 if inverse is not None:
                     update = update * inverse
-                if decays:
-                    update = ops.fma3(weight, decay, update)
+                update = decayed(weight, decay, update)
                 rate = minus_lr * _trust(weight, update) if adapts else minus_lr
                 self._write_weight(param, ops.fma3(update, rate, weight))
 

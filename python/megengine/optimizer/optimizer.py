@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..core import ops
 from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]
@@ -58,6 +59,18 @@ def _reader(group: dict[str, Any], read: Callable[[dict[str, Any]], float]) -> C
 def is_tracing() -> bool:
     """Whether a trace runs: then steps record the weight decay even if it is 0."""
     return _core.is_tracing()
+
+
+def rates(group: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """-lr and weight_decay of a group; None for a decay of 0 that no trace could change later."""
+    decays = group["weight_decay"] != 0.0 or is_tracing()
+    decay = option(group, lambda group: group["weight_decay"]) if decays else None
+    return option(group, lambda group: -group["lr"]), decay
+
+
+def decayed(param: Tensor, decay: Tensor | None, update: Any) -> Tensor:
+    """``update + decay * param``."""
+    return update if decay is None else ops.fma3(param, decay, update)
 
 
 def write(target: Tensor, value: Tensor) -> None:

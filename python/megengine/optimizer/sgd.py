@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core import ops
 from ..tensor import Parameter
-from .optimizer import Optimizer, is_tracing, option, write
+from .optimizer import Optimizer, decayed, option, rates, write
 
 __all__ = ["SGD"]
 
@@ -39,9 +39,7 @@ class SGD(Optimizer):
 
     def _updates(self, param_group: dict[str, Any]) -> None:
         fma, states = ops.fma3, self._state  # fma3(a, b, c) = a * b + c
-        minus_lr = option(param_group, lambda group: -group["lr"])
-        decays = param_group["weight_decay"] != 0.0 or is_tracing()
-        decay = option(param_group, lambda group: group["weight_decay"]) if decays else None
+        minus_lr, decay = rates(param_group)
         momentum = None
         if param_group["momentum"] != 0.0:
             momentum = option(param_group, lambda group: group["momentum"])
@@ -49,8 +47,7 @@ class SGD(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
-            if decays:
-                grad = fma(param, decay, grad)
+            grad = decayed(param, decay, grad)
             if momentum is not None:
                 buffer = states[param]["momentum_buffer"]
                 velocity = fma(buffer, momentum, grad)

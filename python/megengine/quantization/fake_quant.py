@@ -7,15 +7,14 @@ from typing import Any
 
 from .. import functional as F
 from ..core.tensor.dtype import QuantDtypeMeta
-from ..module.module import Module
 from ..tensor import Parameter, Tensor
+from .observer import Switched
 from .utils import (
     LSQParams,
     QParams,
     QParamsModuleMixin,
     QuantMode,
     create_qparams,
-    dtype_meta_of,
     fake_quant_tensor,
     lsq_forward,
     tqt_forward,
@@ -24,23 +23,11 @@ from .utils import (
 __all__ = ["LSQ", "TQT", "FakeQuantize"]
 
 
-class _FakeQuantize(Module):
+class _FakeQuantize(Switched):
     """Base of fake quantizers. dtype: kind of quantized dtype, or its name. While disabled, inputs pass unchanged."""
 
     def __init__(self, dtype: str | QuantDtypeMeta, enable: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.dtype = dtype_meta_of(dtype)
-        self.qmin = self.dtype.qmin
-        self.qmax = self.dtype.qmax
-        self.enabled = enable
-
-    def enable(self) -> None:
-        """Round from now on."""
-        self.enabled = True
-
-    def disable(self) -> None:
-        """Pass inputs on unchanged from now on."""
-        self.enabled = False
+        super().__init__(dtype, enable, **kwargs)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
         """``inp`` rounded; the result carries its quantization parameters."""

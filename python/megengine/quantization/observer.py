@@ -29,23 +29,30 @@ __all__ = [
 ]
 
 
-class Observer(Module, QParamsModuleMixin):
-    """Base of observers. dtype: kind of quantized dtype, or its name (ValueError for an unknown one)."""
+class Switched(Module):
+    """Works for a quantized dtype while enabled. dtype: its kind, or its name (ValueError for an unknown one)."""
 
-    def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
+    def __init__(self, dtype: str | QuantDtypeMeta, enable: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dtype = dtype_meta_of(dtype)
         self.qmin = self.dtype.qmin
         self.qmax = self.dtype.qmax
-        self.enabled = True
+        self.enabled = enable
 
     def enable(self) -> None:
-        """Watch from now on."""
+        """Observers watch, and fake quantizers round, from now on."""
         self.enabled = True
 
     def disable(self) -> None:
-        """Watch no longer."""
+        """Observers watch no longer, and fake quantizers pass their inputs on unchanged."""
         self.enabled = False
+
+
+class Observer(Switched, QParamsModuleMixin):
+    """Base of observers. dtype: kind of quantized dtype, or its name (ValueError for an unknown one)."""
+
+    def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
+        super().__init__(dtype, True, **kwargs)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
         """Also enables (training) or disables (evaluation)."""
@@ -121,9 +128,6 @@ class _SyncRange(MinMaxObserver):
 class SyncMinMaxObserver(_SyncRange):
     """MinMaxObserver of what all processes see."""
 
-    def forward(self, x_orig: Tensor) -> Tensor:
-        return super().forward(x_orig)
-
 
 class ExponentialMovingAverageObserver(MinMaxObserver):
     """Moving averages of the batches' smallest and largest values.
@@ -159,9 +163,6 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
 
 class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageObserver):
     """ExponentialMovingAverageObserver of what all processes see."""
-
-    def forward(self, x_orig: Tensor) -> Tensor:
-        return super().forward(x_orig)
 
 
 class HistogramObserver(MinMaxObserver):

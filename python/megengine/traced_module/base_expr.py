@@ -33,6 +33,12 @@ class Expr(Call):
 
     # -- what goes in ----------------------------------------------------------------------------
 
+    @classmethod
+    def make(cls, *args: Any, **kwargs: Any) -> Any:
+        """The node of a new expr that makes one by itself; else, as for calls, the expr, without arguments yet."""
+        made = cls(*args, **kwargs)
+        return made.outputs[0] if made.outputs else made
+
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
         """Replace all arguments; for a method or a module, the first is the object.
 

@@ -59,11 +59,6 @@ class Input(Expr):
         self.name = name
         self.return_val = type(self, name, qualname)
 
-    @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Any:
-        """The node of a new input."""
-        return cls(*args, **kwargs).outputs[0]
-
     def _module_made(self) -> Module:
         return cast("InternalGraph", self.top_graph)._module
 
@@ -87,11 +82,6 @@ class GetAttr(Expr):
         self.attr_name = attr_name
         self.name = attr_name
         self.return_val = type(self, name or attr_name, f"{module.qualname}.{attr_name}")
-
-    @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Any:
-        """The node that is read."""
-        return cls(*args, **kwargs).outputs[0]
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return get_subattr(args[0], self.attr_name)
@@ -121,11 +111,6 @@ class CallMethod(Expr):
         super().__init__((node,))
         self.method = method
         self.name = method
-
-    @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> CallMethod:
-        """A call that has its object and no other arguments yet."""
-        return cls(*args, **kwargs)
 
     @property
     def graph(self) -> InternalGraph | None:
@@ -215,11 +200,6 @@ class CallFunction(Expr):
             func = func.find()
         return super()._restored({**saved, "_func": func}, args, kwargs)
 
-    @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> CallFunction:
-        """A call without arguments yet."""
-        return cls(*args, **kwargs)
-
     def _parameters(self) -> inspect.Signature | None:
         try:
             return inspect.signature(original_of(self.func))
@@ -245,11 +225,6 @@ class Apply(Expr):
         self.opdef = opdef
         self.name = type(opdef).__name__.lower()
 
-    @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Apply:
-        """An application without inputs yet."""
-        return cls(*args, **kwargs)
-
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return builtin.apply(self.opdef, *args)
 
@@ -271,11 +246,6 @@ class Constant(Expr):
         self.return_val = kind(self, self.name, qualname)
         if isinstance(self.return_val, TensorNode):
             self.return_val._describe(c)
-
-    @classmethod
-    def make(cls, *args: Any, **kwargs: Any) -> Any:
-        """The node of the constant."""
-        return cls(*args, **kwargs).outputs[0]
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..core._registry import enters
 from ..module import Module
 from ..version import __version__
 from .expr import Apply, CallFunction, CallMethod, Expr, is_call_module
@@ -24,33 +25,19 @@ MODULE_LOADER: dict[str, Loader] = {}
 def register_opdef_loader(*opdefs: type) -> Callable[[Loader], Loader]:
     """Decorator of a loader of applications of the operators ``opdefs``."""
 
-    def register(loader: Loader) -> Loader:
-        OPDEF_LOADER.update({opdef.__name__: loader for opdef in opdefs})
-        return loader
-
-    return register
+    return enters(OPDEF_LOADER, [opdef.__name__ for opdef in opdefs])
 
 
 def register_functional_loader(*funcs: Any) -> Callable[[Loader], Loader]:
     """Decorator of a loader of calls of ``funcs``: functions, or pairs (module, name) of lost ones."""
 
-    def register(loader: Loader) -> Loader:
-        for func in funcs:
-            module, name = func if isinstance(func, tuple) else FunctionName.of(func)
-            FUNCTIONAL_LOADER[module, name] = loader
-        return loader
-
-    return register
+    return enters(FUNCTIONAL_LOADER, [func if isinstance(func, tuple) else FunctionName.of(func) for func in funcs])
 
 
 def register_tensor_method_loader(*methods: str) -> Callable[[Loader], Loader]:
     """Decorator of a loader of calls of the tensor methods ``methods``."""
 
-    def register(loader: Loader) -> Loader:
-        TENSORMETHOD_LOADER.update(dict.fromkeys(methods, loader))
-        return loader
-
-    return register
+    return enters(TENSORMETHOD_LOADER, methods)
 
 
 def _class_name(cls: type[Module]) -> str:
@@ -60,40 +47,31 @@ def _class_name(cls: type[Module]) -> str:
 def register_module_loader(*module_types: type[Module]) -> Callable[[Loader], Loader]:
     """Decorator of a loader of calls of modules of exactly these types."""
 
-    def register(loader: Loader) -> Loader:
-        MODULE_LOADER.update({_class_name(cls): loader for cls in module_types})
-        return loader
+    return enters(MODULE_LOADER, [_class_name(cls) for cls in module_types])
 
-    return register
+
+def _leave(expr: Expr) -> None:
+    """Exprs without a loader stay as they are."""
 
 
 def load_functional(expr: CallFunction) -> None:
     """Run the loader of the function that ``expr`` calls, if there is one."""
-    module, name = FunctionName.of(expr.func)
-    loader = FUNCTIONAL_LOADER.get((module, name))
-    if loader is not None:
-        loader(expr)
+    FUNCTIONAL_LOADER.get(FunctionName.of(expr.func), _leave)(expr)
 
 
 def load_call_module_expr(expr: CallMethod) -> None:
     """Run the loader of the module that ``expr`` calls, if there is one."""
-    loader = MODULE_LOADER.get(_class_name(expr.args[0].module_type))
-    if loader is not None:
-        loader(expr)
+    MODULE_LOADER.get(_class_name(expr.args[0].module_type), _leave)(expr)
 
 
 def load_call_tensor_method_expr(expr: CallMethod) -> None:
     """Run the loader of the method that ``expr`` calls, if there is one."""
-    loader = TENSORMETHOD_LOADER.get(expr.method)
-    if loader is not None:
-        loader(expr)
+    TENSORMETHOD_LOADER.get(expr.method, _leave)(expr)
 
 
 def load_apply_expr(expr: Apply) -> None:
     """Run the loader of the operator that ``expr`` applies, if there is one."""
-    loader = OPDEF_LOADER.get(type(expr.opdef).__name__)
-    if loader is not None:
-        loader(expr)
+    OPDEF_LOADER.get(type(expr.opdef).__name__, _leave)(expr)
 
 
 def upgrade(graph: InternalGraph, version: str) -> None:

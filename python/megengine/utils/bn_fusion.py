@@ -10,8 +10,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from .. import functional as F
 from .. import module as M
+from ..module._folding import beside_weight, normalization
 from ..tensor import Parameter, Tensor
 
 __all__ = ["fold_weight_bias", "fuse_conv_bn_relu_module", "fuse_linear_bn_relu_module"]
@@ -44,19 +44,8 @@ def fold_weight_bias(
     front for groups. gamma, beta: scale and shift, 1 and 0 when None; bn_mean, bn_var: statistics; a value for each of the
     out channels, in any shape. The bias has the shape of ``bn_mean``.
     """
-    axis = weight.ndim - 3 if transpose else max(weight.ndim - 4, 0)  # that of the out channels of one group
-    groups = weight._tuple_shape[0] if weight.ndim == 5 else 1
-    shape = [1] * weight.ndim
-    shape[axis] = bn_mean.size // groups
-    if weight.ndim == 5:
-        shape[0] = groups
-    factor = 1.0 / F.sqrt(bn_var.reshape(-1) + eps)
-    if gamma is not None:
-        factor = factor * gamma.reshape(-1)
-    shift = (-bn_mean.reshape(-1) if bias is None else bias.reshape(-1) - bn_mean.reshape(-1)) * factor
-    if beta is not None:
-        shift = shift + beta.reshape(-1)
-    return weight * factor.reshape(shape), shift.reshape(bn_mean._tuple_shape)
+    factor, shift = normalization(bn_mean, bn_var, eps, gamma, beta, bias)
+    return weight * beside_weight(factor, weight, transpose), shift.reshape(bn_mean._tuple_shape)
 
 
 def _empty(kind: type[M.Module], layer: M.Module) -> Any:
@@ -75,7 +64,7 @@ def _fused(layer: Any, bn: Any, relu: M.Module | None) -> M.Module:
         raise TypeError(f"{layer!r} is no Conv2d, ConvTranspose2d or Linear, and cannot be fused")
     module = _empty(kind, layer)
     if bn_stays:
-        part = "linear" if isinstance(layer, M.Linear) else "conv"
+        part = next(name for name, child in module.named_children() if type(child) is type(layer))
         setattr(module, part, deepcopy(layer))
         module.bn = deepcopy(bn)
     elif bn is None:

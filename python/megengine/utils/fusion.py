@@ -1,6 +1,4 @@
-"""Folding a batch normalization with fixed statistics into the convolution before it.
-
-bn(conv(x)) = (w * x + b - mean) * scale / sqrt(var + eps) + shift, which is a convolution again.
+"""Folding a batch normalization with fixed statistics into the convolution before it. (module/_folding.py).
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from typing import Any
 
 from .. import functional as F
 from ..module import Module
+from ..module._folding import beside_weight, normalization
 from ..tensor import Parameter, Tensor
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights"]
@@ -51,19 +50,7 @@ def fuse_conv_bn_weights(
     bn_rm, bn_rv, bn_w, bn_b: mean, variance, scale and shift, out values each; scale and shift may be None.
     The new bias has the shape of ``conv_b``, or (1, out, 1, ...) with as many axes as an ungrouped ``conv_w``.
     """
-    channels = bn_rm.size
-    factor = 1 / F.sqrt(bn_rv.reshape(-1) + bn_eps)
-    if bn_w is not None:
-        factor = factor * bn_w.reshape(-1)
-    grouped = conv_w.shape[0] != channels
-    leading = (conv_w.shape[0], channels // conv_w.shape[0]) if grouped else (channels,)
-    weight = conv_w * factor.reshape(leading + (1,) * (conv_w.ndim - len(leading)))
-    shift = -bn_rm.reshape(-1) if conv_b is None else conv_b.reshape(-1) - bn_rm.reshape(-1)
-    bias = shift * factor
-    if bn_b is not None:
-        bias = bias + bn_b.reshape(-1)
-    if conv_b is not None:
-        shape = conv_b.shape
-    else:
-        shape = (1, channels) + (1,) * (conv_w.ndim - (3 if grouped else 2))
-    return Parameter(weight), Parameter(bias.reshape(shape))
+    factor, shift = normalization(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)
+    grouped = conv_w.shape[0] != bn_rm.size
+    shape = conv_b.shape if conv_b is not None else (1, -1) + (1,) * (conv_w.ndim - (3 if grouped else 2))
+    return Parameter(conv_w * beside_weight(factor, conv_w)), Parameter(shift.reshape(shape))

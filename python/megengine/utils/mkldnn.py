@@ -13,6 +13,7 @@ from .. import functional as F
 from .._core import _pack_operand
 from ..core import ops
 from ..module import Module
+from ..module._folding import normalization
 from ..module.batchnorm import _BatchNorm
 from ..module.conv import Conv1d, Conv2d, Conv3d
 from ..module.linear import Linear
@@ -174,12 +175,7 @@ class MkldnnBatchNorm(Module):
                 "MkldnnBatchNorm is only for eval: it needs the running statistics\n"
                 "  fix: call model.eval() first"
             )
-        factor = 1 / F.sqrt(var.reshape(-1) + dense_module.eps)
-        if dense_module.weight is not None:
-            factor = factor * dense_module.weight.reshape(-1)
-        shift = -mean.reshape(-1) * factor
-        if dense_module.bias is not None:
-            shift = shift + dense_module.bias.reshape(-1)
+        factor, shift = normalization(mean, var, dense_module.eps, dense_module.weight, dense_module.bias)
         self.factor, self.shift = _float32(factor), _float32(shift)
         self.training = False
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import module as M
+from ..core._registry import enters
 from ..core.tensor.shapes import as_pair
 from ..logger import get_logger
 from ..module._conv_base import _ConvNd, _ConvTransposeNd
@@ -24,7 +25,7 @@ from ..module.adaptive_pooling import _AdaptivePoolNd
 from ..module.batchnorm import _BatchNorm
 from ..module.pooling import _PoolNd
 from ..tensor import Tensor
-from .module_utils import tensors_in
+from .module_utils import set_module_mode_safe, tensors_in
 
 logger = get_logger(__name__)
 
@@ -47,20 +48,12 @@ hook_modules: list[type] = [
 ]  # fmt: skip
 
 
-def _registered(table: dict[type, _Counter], *modules: type) -> Callable[[_Counter], _Counter]:
-    def register(counter: _Counter) -> _Counter:
-        table.update(dict.fromkeys(modules, counter))
-        return counter
-
-    return register
-
-
 def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
     """Decorator: ``counter(module, inputs, outputs)`` counts the operations of these classes and their subclasses.
 
     Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
     """
-    return _registered(_flops, *modules)
+    return enters(_flops, modules)
 
 
 def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
@@ -68,7 +61,7 @@ def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
 
     `receptive_field_of` tells both for an input.
     """
-    return _registered(_receptive_fields, *modules)
+    return enters(_receptive_fields, modules)
 
 
 def enable_receptive_field() -> None:
@@ -399,18 +392,15 @@ def module_stats(
     """
     arguments = _as_inputs(inputs, input_shapes)
     has_input = inputs is not None
-    modes = [(module, module.training) for module in model.modules()]
     recorder = _Recorder(model, has_input)
     _fields.update((id(x), (x, (1,), (1,))) for x in tensors_in(arguments))
     try:
-        model.eval()
-        model(*arguments)
+        with set_module_mode_safe(model):
+            model(*arguments)
     finally:
         _fields.clear()
         for handle in recorder.handles:
             handle.remove()
-        for module, mode in modes:
-            module.training = mode
     flops = recorder.flops if cal_flops else []
     activations = recorder.activations if cal_activations else []
     summary: Row = {"#params": len(recorder.params)}

@@ -275,7 +275,15 @@ class Elemwise(OpNode):
         return f"Elemwise(mode={self.params['mode']}, name={self.name!r}, id={self._number})"
 
 
-class Host2DeviceCopy(OpNode):
+class _Source(OpNode):
+    """What begins a network, with one result."""
+
+    shape = property(lambda self: self.outputs[0]._tuple_shape)
+    dtype = property(lambda self: self.outputs[0].dtype)
+    device = property(lambda self: self.outputs[0].device)
+
+
+class Host2DeviceCopy(_Source):
     """An input of the network."""
 
     type = "Host2DeviceCopy"
@@ -286,12 +294,8 @@ class Host2DeviceCopy(OpNode):
             return None
         return graph.make_input_node(self.shape, self.dtype, self.name, self.device)
 
-    shape = property(lambda self: self.outputs[0]._tuple_shape)
-    dtype = property(lambda self: self.outputs[0].dtype)
-    device = property(lambda self: self.outputs[0].device)
 
-
-class ConstOpBase(OpNode):
+class ConstOpBase(_Source):
     """A constant."""
 
     type = "ConstOpBase"
@@ -301,10 +305,6 @@ class ConstOpBase(OpNode):
         if graph is None:
             return None
         return graph.make_const(self.numpy(), self.name, self.device)
-
-    shape = property(lambda self: self.outputs[0]._tuple_shape)
-    dtype = property(lambda self: self.outputs[0].dtype)
-    device = property(lambda self: self.outputs[0].device)
 
     def numpy(self) -> np.ndarray:
         return self.outputs[0].numpy()

@@ -38,13 +38,13 @@ def check_dtype(value: Any) -> str:
 
 
 def to_low(*tensors: "Tensor | None") -> list[Any]:
-    """Float tensors cast to the low precision; None and other dtypes pass."""
-    return [_cast(x, state.low) for x in tensors]
+    """Where autocasting is on, float tensors cast to the low precision; None and other dtypes pass."""
+    return [_cast(x, state.low) for x in tensors] if state.enabled else list(tensors)
 
 
 def to_high(x: _Passed) -> _Passed:
-    """A float tensor cast to the high precision; others pass."""
-    return _cast(x, state.high)
+    """Where autocasting is on, a float tensor cast to the high precision; others pass."""
+    return _cast(x, state.high) if state.enabled else x
 
 
 def _cast(x: Any, to: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from ..._core import Tensor as _Tensor
 from ..._core import apply_const
 from .. import ops
-from .shapes import Shape
+from .shapes import Shape, taken
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -214,11 +214,7 @@ def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: i
         )
     if isinstance(mask, _Tensor):
         found = ops.nonzero(mask)
-        n = found._tuple_shape[0]
-        columns: Sequence[Tensor | np.ndarray] = [
-            ops.reshape(ops.slice(found, begin=(0, k), end=(n, k + 1), step=(1, 1)), shape=(n,))
-            for k in range(rank)
-        ]
+        columns: Sequence[Tensor | np.ndarray] = [taken(found, 1, k) for k in range(rank)]
     else:
         columns = np.nonzero(mask)
     for extent, column in zip(covered, columns, strict=False):

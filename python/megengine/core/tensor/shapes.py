@@ -205,6 +205,24 @@ def flatten(x: _Tensor, start_axis: int = 0, end_axis: int = -1) -> "Tensor":
     return ops.reshape(x, shape=shape[:start] + (joined,) + shape[end + 1 :])
 
 
+def cut(x: _Tensor, axis: int, begin: int, end: int) -> "Tensor":
+    """x[..., begin:end, ...] on one axis."""
+    shape = x._tuple_shape
+    behind = len(shape) - axis - 1
+    return ops.slice(
+        x,
+        begin=(0,) * axis + (begin,) + (0,) * behind,
+        end=shape[:axis] + (end,) + shape[axis + 1 :],
+        step=(1,) * len(shape),
+    )
+
+
+def taken(x: _Tensor, axis: int, index: int) -> "Tensor":
+    """x[..., index, ...]: one element of an axis, which is left out."""
+    shape = x._tuple_shape
+    return ops.reshape(cut(x, axis, index, index + 1), shape=shape[:axis] + shape[axis + 1 :])
+
+
 def reduce(
     x: _Tensor, op: Callable[..., "Tensor"], axis: IntsLike | None, keepdims: bool, name: str
 ) -> "Tensor":

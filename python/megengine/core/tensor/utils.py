@@ -51,10 +51,8 @@ def convert_inputs(*args: Any, device: Any = None) -> tuple["Tensor | None", ...
 
 def cast_tensors(*args: Any, promote: bool = False) -> tuple[Any, ...]:
     """Tensors cast to amp's high (``promote``) or low precision."""
-    from .amp import state, to_high, to_low
+    from .amp import to_high, to_low
 
-    if not state.enabled:
-        return args
     return tuple(to_high(a) for a in args) if promote else tuple(to_low(*args))
 
 

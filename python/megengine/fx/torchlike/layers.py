@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -145,16 +145,9 @@ class TransformerLayer(M.Module):
     norm_first: normalize before attention and network instead of after.
     """
 
-    self_attn: M.Module
-    linear1: M.Module
-    linear2: M.Module
-    norm1: M.Module
-    norm2: M.Module
-    norm3: M.Module
-    dropout: M.Module
-    dropout1: M.Module
-    dropout2: M.Module
-    dropout3: M.Module
+    if TYPE_CHECKING:  # its parts
+
+        def __getattr__(self, name: str) -> M.Module: ...
 
     def __init__(self, norm_first: bool, activation: Callable[..., Any], parts: Mapping[str, M.Module]) -> None:
         super().__init__()

@@ -1,41 +1,14 @@
-"""Batch normalization folded into the linear layer before it.
-
-y = (W x + b - mean) / sqrt(var + eps) * gamma + beta is a linear layer with the weight W * factor and the bias
-beta + (b - mean) * factor, where factor = gamma / sqrt(var + eps) for each output channel.
-"""
+"""Layers with batch normalization behind them, in quantization-aware training; `module._folding` has the formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import functional as F
 from ...tensor import Tensor
+from .._folding import beside_weight, normalization
 from ..batchnorm import _BatchNorm
-from .module import QATModule
-
-
-def folded(
-    weight: Tensor,
-    bias: Tensor | None,
-    bn: _BatchNorm,
-    statistics: tuple[Tensor, Tensor],
-    weight_channels: Sequence[int],
-    bias_shape: Sequence[int],
-) -> tuple[Tensor, Tensor]:
-    """Weight and bias of the layer followed by ``bn`` with the statistics (mean, var).
-
-    weight_channels: shape that sets a channel's number beside the elements of its weight.
-    """
-    mean, var = (value.reshape(bias_shape) for value in statistics)
-    factor = 1.0 / F.sqrt(var + bn.eps)
-    if bn.weight is not None:
-        factor = factor * bn.weight.reshape(bias_shape)
-    shift = -mean if bias is None else bias.reshape(bias_shape) - mean
-    shift = shift * factor
-    if bn.bias is not None:
-        shift = shift + bn.bias.reshape(bias_shape)
-    return weight * factor.reshape(weight_channels), shift
+from .module import RoundedQAT
 
 
 def training_factor(bn: _BatchNorm) -> Tensor:
@@ -63,34 +36,42 @@ def uses_running_statistics(bn: _BatchNorm, training: bool) -> bool:
     return bn.freeze or (bn.running_mean is not None and not training)
 
 
-class FoldedQAT(QATModule):
-    """What a layer and the batch normalization behind it share in quantization-aware training.
+def folded(layer: Any, bn: _BatchNorm, mean: Tensor, var: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor]:
+    """Weight and bias (out_channels,) of the layer that also normalizes by these statistics."""
+    factor, shift = normalization(mean, var, bn.eps, bn.weight, bn.bias, layer.bias)
+    return layer.weight * beside_weight(factor, layer.weight, transposed), shift
 
-    A subclass says which child the layer is, how it is applied, the shapes that set a channel's number beside the
-    elements of its weight and its bias, and how both are folded.
+
+class FoldedQAT(RoundedQAT):
+    """A layer, the child called ``_layer``, and the batch normalization behind it, the child ``bn``.
+
+    ``_calc`` is a method of the layer; ``_bias_shape`` sets a channel's number beside the elements of a result.
     """
 
     bn: Any
+    _layer = ""
+    _ending = "_bn_qat"
     _bias_shape: tuple[int, ...] = (1, -1, 1, 1)
+    _transposed = False
 
-    def _parts(self) -> tuple[Any, Callable[..., Tensor], tuple[int, ...]]:
-        """The layer, its function (input, weight, bias), and the shape for weights."""
-        raise TypeError(f"{type(self).__name__} does not define _parts()")
+    def _folded_layer(self) -> Any:
+        return getattr(self, self._layer)
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
         """Rounded weight, and bias, of the layer that also normalizes."""
         raise TypeError(f"{type(self).__name__} does not define fold_weight_bias(bn_mean, bn_var)")
 
-    def _normalized(self, inp: Tensor) -> Tensor:
+    def _calculated(self, inp: Tensor) -> Tensor:
         """The normalized result, not rounded.
 
         In training the weight is rounded as folded with the running statistics, and the batch normalizes.
         """
-        (layer, apply, channels), bn = self._parts(), self.bn
+        layer, bn = self._folded_layer(), self.bn
+        calculate = getattr(layer, self._calc)
         if uses_running_statistics(bn, bn.training):
             weight, bias = self.fold_weight_bias(*running_statistics(bn))
-            return apply(inp, weight, self.apply_quant_bias(bias, inp, weight))
+            return calculate(inp, weight, self.apply_quant_bias(bias, inp, weight))
         factor = training_factor(bn)
-        weight = self.apply_quant_weight(layer.weight * factor.reshape(channels))
-        out = apply(inp, weight, None) / factor.reshape(self._bias_shape)
+        weight = self.apply_quant_weight(layer.weight * beside_weight(factor, layer.weight, self._transposed))
+        out = calculate(inp, weight, None) / factor.reshape(self._bias_shape)
         return bn(out if layer.bias is None else out + layer.bias)

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ... import functional as F
 from ...tensor import Tensor
 from .. import conv_bn as Float
 from ._folding import FoldedQAT, folded
+from .module import ReluQAT
 
 __all__ = ["ConvBn2d", "ConvBnRelu2d"]
 
 
-def _weight_channels(conv: Any) -> tuple[int, ...]:
-    return (-1, 1, 1, 1) if conv.groups == 1 else (conv.groups, -1, 1, 1, 1)
-
-
 class _ConvBnActivation2d(Float._ConvBnActivation2d, FoldedQAT):
+    _layer = "conv"
+    _calc = "calc_conv"
+    calc_conv_bn_qat = FoldedQAT._calculated
+    forward = FoldedQAT.forward
+
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
         """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
-        conv, statistics = self.conv, (bn_mean, bn_var)
-        weight, bias = folded(conv.weight, conv.bias, self.bn, statistics, _weight_channels(conv), (1, -1, 1, 1))
-        return self.apply_quant_weight(weight), bias
-
-    def _parts(self) -> tuple[Any, Callable[..., Tensor], tuple[int, ...]]:
-        return self.conv, self.conv.calc_conv, _weight_channels(self.conv)
-
-    def calc_conv_bn_qat(self, inp: Tensor) -> Tensor:
-        """The normalized convolution; the result is not rounded."""
-        return self._normalized(inp)
+        weight, bias = folded(self.conv, self.bn, bn_mean, bn_var)
+        return self.apply_quant_weight(weight), bias.reshape(1, -1, 1, 1)
 
 
 class ConvBn2d(_ConvBnActivation2d):
     """BatchNorm2d(Conv2d(x)) with rounded weight, bias and result."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.apply_quant_activation(self.calc_conv_bn_qat(inp))
 
-
-class ConvBnRelu2d(_ConvBnActivation2d):
+class ConvBnRelu2d(ReluQAT, _ConvBnActivation2d):
     """relu(BatchNorm2d(Conv2d(x))), rounded after the relu."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.apply_quant_activation(F.nn.relu(self.calc_conv_bn_qat(inp)))

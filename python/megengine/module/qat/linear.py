@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from ... import functional as F
-from ...tensor import Tensor
 from .. import linear as Float
-from .module import QATModule
+from .module import ReluQAT, RoundedQAT
 
 __all__ = ["Linear", "LinearRelu"]
 
 
-class Linear(Float.Linear, QATModule):
+class Linear(Float.Linear, RoundedQAT):
     """Linear with rounded weight, bias and result."""
 
-    def calc_linear_qat(self, inp: Tensor) -> Tensor:
-        """The map with rounded weight and bias; the result is not rounded."""
-        weight = self.apply_quant_weight(self.weight)
-        bias = self.apply_quant_bias(self.bias, inp, weight)
-        return self.calc_linear(inp, weight, bias)
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.apply_quant_activation(self.calc_linear_qat(inp))
+    _calc = "calc_linear"
+    calc_linear_qat = RoundedQAT._calculated
+    forward = RoundedQAT.forward  # type: ignore[assignment]  # its argument has another name in Linear
 
 
-class LinearRelu(Linear):
+class LinearRelu(ReluQAT, Linear):
     """relu(Linear(x)), rounded after the relu."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.apply_quant_activation(F.nn.relu(self.calc_linear_qat(inp)))

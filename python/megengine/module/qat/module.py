@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import functional as F
 from ...quantization.fake_quant import _FakeQuantize
 from ...quantization.observer import Observer
 from ...quantization.qconfig import QConfig
@@ -116,6 +117,37 @@ class QATModule(Module):
         """Quantization parameters of the result, None without a quantizer."""
         source = _source(self.act_fake_quant, self.act_observer)
         return None if source is None else source.get_qparams()
+
+
+class RoundedQAT(QATModule):
+    """A layer whose method ``_calc``, of (input, weight, bias), gets weight and bias rounded.
+
+    Its public method, called as ``_calc`` with ``_ending`` behind, gives the result before it is rounded.
+    """
+
+    weight: Any
+    bias: Any
+    _calc = ""
+    _ending = "_qat"
+
+    def _calculated(self, inp: Tensor) -> Tensor:
+        """The result of rounded weight and bias; it is not rounded itself."""
+        weight = self.apply_quant_weight(self.weight)
+        return getattr(self, self._calc)(inp, weight, self.apply_quant_bias(self.bias, inp, weight))
+
+    def _activated(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, inp: Tensor) -> Tensor:
+        result = getattr(self, self._calc + self._ending)(inp)
+        return self.apply_quant_activation(self._activated(result))
+
+
+class ReluQAT(QATModule):
+    """Goes before a `RoundedQAT` among the bases of a class: relu, then the result is rounded."""
+
+    def _activated(self, x: Tensor) -> Tensor:
+        return F.nn.relu(x)
 
 
 def _source(fake_quant: Any, observer: Any) -> QParamsModuleMixin | None:

@@ -72,14 +72,13 @@ class Conv2d(Float.Conv2d, Plain):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv_quantized(inp)
+        return self.calc_conv_quantized(inp, self._nonlinear_mode)
 
 
 class ConvRelu2d(Conv2d):
     """relu(Conv2d(x)) on integers."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv_quantized(inp, "relu")
+    _nonlinear_mode = "relu"
 
 
 class ConvTranspose2d(Float.ConvTranspose2d, Plain):
@@ -126,11 +125,10 @@ class ConvTranspose2d(Float.ConvTranspose2d, Plain):
         return in_dtype(F.nn.relu(y) if use_relu else y, self.output_dtype)
 
     def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv_transpose2d_quantized(inp)
+        return self.calc_conv_transpose2d_quantized(inp, self._nonlinear_mode)
 
 
 class ConvTransposeRelu2d(ConvTranspose2d):
     """relu(ConvTranspose2d(x)) of a quantized input."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv_transpose2d_quantized(inp, "relu")
+    _nonlinear_mode = "relu"

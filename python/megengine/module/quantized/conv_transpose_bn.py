@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...tensor import Tensor
-from .conv import ConvTranspose2d
+from .conv import ConvTranspose2d, ConvTransposeRelu2d
 from .module import Folded
 
 __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
@@ -12,12 +11,6 @@ __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
 class ConvTransposeBn2d(Folded, ConvTranspose2d):
     """BatchNorm2d(ConvTranspose2d(x)) of a quantized input."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv_transpose2d_quantized(inp)
 
-
-class ConvTransposeBnRelu2d(Folded, ConvTranspose2d):
+class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
     """relu(BatchNorm2d(ConvTranspose2d(x))) of a quantized input."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_conv_transpose2d_quantized(inp, "relu")

@@ -45,11 +45,10 @@ class Linear(Plain):
         return QuantizedTensor(ops.reshape(y, shape=(*batch, weight._tuple_shape[0])), dtype)
 
     def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_linear_quantized(inp)
+        return self.calc_linear_quantized(inp, self._nonlinear_mode)
 
 
 class LinearRelu(Linear):
     """relu(Linear(x)) on integers."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_linear_quantized(inp, "relu")
+    _nonlinear_mode = "relu"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...tensor import Tensor
-from .linear import Linear
+from .linear import Linear, LinearRelu
 from .module import Folded
 
 __all__ = ["LinearBn1d", "LinearBnRelu1d"]
@@ -12,12 +11,6 @@ __all__ = ["LinearBn1d", "LinearBnRelu1d"]
 class LinearBn1d(Folded, Linear):
     """BatchNorm1d(Linear(x)) on integers."""
 
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_linear_quantized(inp)
 
-
-class LinearBnRelu1d(Folded, Linear):
+class LinearBnRelu1d(Folded, LinearRelu):
     """relu(BatchNorm1d(Linear(x))) on integers."""
-
-    def forward(self, inp: Tensor) -> Tensor:
-        return self.calc_linear_quantized(inp, "relu")

@@ -19,6 +19,7 @@ class QuantizedModule(Module):
     """Base of layers that compute on integers. They infer only: a call in training mode is a ValueError."""
 
     _repr_prefix = "Quantized."
+    _nonlinear_mode = "identity"  # or "relu"
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
@@ -63,7 +64,7 @@ class Folded(QuantizedModule):
     @classmethod
     def from_qat_module(cls, qat_module: FoldedQAT) -> Self:
         weight, bias = qat_module.fold_weight_bias(*running_statistics(qat_module.bn))
-        return with_weights(made_like(cls, qat_module._parts()[0], qat_module), qat_module, weight, bias)
+        return with_weights(made_like(cls, qat_module._folded_layer(), qat_module), qat_module, weight, bias)
 
 
 def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor | None) -> Any:
