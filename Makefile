@@ -2,12 +2,13 @@
 # make test    sets everything up, then runs every default test
 # make build   builds and installs the package into .venv
 # make wheels  builds what pip installs; make test-wheels tries it in clean environments
+# make docs    builds the site into build/site
 # make bench   compares with peers, which are installed into an environment of their own
 PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -54,6 +55,16 @@ lint: setup-tests
 
 bench: build
 	benchmarks/run.sh
+
+# What Sphinx needs lies apart from .venv. A warning, such as a link that leads nowhere, is an error.
+build/docs-packages/done: pyproject.toml
+	rm -rf build/docs-packages
+	$(PY) -m pip install -q --disable-pip-version-check --target build/docs-packages $$($(PY) tools/requirements.py docs)
+	touch $@
+
+docs: build build/docs-packages/done
+	PYTHONPATH=build/docs-packages $(PY) -m sphinx -q -W --keep-going docs build/site
+	@echo "build/site/index.html"
 
 # One process with torch, jax, numba and halide, in several import orders.
 test-peers: build
