@@ -49,7 +49,7 @@ test-cudnn: build-tests
 	ctest --test-dir $(BUILD) -C cudnn -L cudnn --output-on-failure -j $(JOBS)
 
 lint: setup-tests
-	$(PY) -m ruff check python tests examples benchmarks tools
+	$(PY) -m ruff check python tests examples benchmarks tools docs
 	$(PY) -m mypy
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
 
@@ -78,10 +78,10 @@ test-torch: build
 	MEGJIT_SITE="$$($(PY) -c 'import megengine, pathlib; print(pathlib.Path(megengine.__file__).parents[1])')" \
 		.venv-bench/bin/python -m pytest tests/torch
 
-# The pages of plans and graphs in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
-test-browser: build
+# The site, and the pages of plans and graphs, in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
+test-browser: docs
 	@tools/setup.sh test chromium
-	cd tests/python && ../../$(PY) -m pytest test_plan_page.py test_graph_page.py
+	cd tests/python && ../../$(PY) -m pytest test_plan_page.py test_graph_page.py test_site.py
 
 # C++ as .clang-format says; `make lint` refuses what differs.
 format: setup-tests

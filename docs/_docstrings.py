@@ -8,7 +8,6 @@ import importlib
 import inspect
 import re
 import types
-from pathlib import Path
 
 MODULES = {
     "megengine": "Tensors, files, devices",

@@ -73,7 +73,7 @@ def run_commands(session, words):
     for part in re.split(r"^(?=\$ )", session, flags=re.MULTILINE)[1:]:
         command, _, want = part.partition("\n")
         done = subprocess.run(
-            ["bash", "-c", command[2:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+            ["bash", "-c", command[2:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
         )
         got = done.stdout.replace(f"{os.getcwd()}/", "")
         lines += [command, want.rstrip("\n") if as_shown(want, got, words) else got.rstrip("\n")]

@@ -28,7 +28,7 @@ def named(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind in ("python", "console") for b in blocks_of(TEXT[page]))], ids=named)
 def test_a_page_shows_what_its_code_prints(page):
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("documented.py"), page], capture_output=True, text=True, timeout=600
+        [sys.executable, Path(__file__).with_name("documented.py"), page], capture_output=True, text=True, timeout=3000
     )
     assert done.returncode == 0, f"{done.stderr}\nif that is right: python documented.py {page} --write"
 
