@@ -13,7 +13,6 @@ MODULES = {
     "megengine": "Tensors, files, devices",
     "megengine.functional": "Functions of tensors",
     "megengine.functional.loss": "Losses",
-    "megengine.functional.metric": "Metrics",
     "megengine.functional.vision": "Functions of images",
     "megengine.module": "Layers",
     "megengine.module.init": "Initial weights",
@@ -56,10 +55,10 @@ def public_names(module):
 
 
 def write_reference(folder):
-    """Writes a page for each of MODULES. An object stands on the first page that publishes it."""
+    """Writes a page for each of MODULES. An object stands on the first page that publishes it, on that of megengine only if on no other."""
     folder.mkdir(exist_ok=True)
     seen = set()
-    for name, title in MODULES.items():
+    for name, title in sorted(MODULES.items(), key=lambda module: module[0] == "megengine"):
         module = importlib.import_module(name)
         heading = f"{title}: ``{name}``"
         lines = [heading, "=" * len(heading), "", f".. currentmodule:: {name}", "", *as_markup((module.__doc__ or "").splitlines()), ""]
@@ -78,16 +77,17 @@ def write_reference(folder):
 
 
 def _escaped(text, names=()):
-    pieces = re.split(r"(``.+?``|`[^`\s](?:[^`]*[^`\s])?`)", text)
+    """Plain text with `names` and ``code``, which may go on in the next line, as reStructuredText."""
+    pieces = re.split(r"(``.+?``|`[^`\s](?:[^`]*[^`\s])?`)", text, flags=re.DOTALL)
     for i in range(0, len(pieces), 2):
         piece = re.sub(r"([*|\\`]|_(?=\W|$))", r"\\\1", pieces[i])
         for name in names:
             piece = re.sub(rf"(?<![\w\\]){re.escape(name)}(?=: )", f"**{name}**", piece)
         pieces[i] = piece
     for i in range(1, len(pieces), 2):  # what stands right beside a literal
-        if pieces[i + 1][:1] not in " .,;:)!?-'\"]}/" and pieces[i + 1]:
+        if pieces[i + 1][:1] not in " \n.,;:)!?-'\"]}/" and pieces[i + 1]:
             pieces[i] += "\\ "
-        if pieces[i - 1] and pieces[i - 1][-1] not in " (-'\"[{/<":
+        if pieces[i - 1] and pieces[i - 1][-1] not in " \n(-'\"[{/<":
             pieces[i] = "\\ " + pieces[i]
     return "".join(pieces)
 
@@ -118,7 +118,7 @@ def as_markup(lines, names=()):
         elif any(line.startswith(" ") for line in paragraph):
             made += ["::", "", *("   " + line for line in paragraph)]
         else:
-            made += [_escaped(line, names) for line in paragraph]
+            made += _escaped("\n".join(paragraph), names).split("\n")
         made.append("")
     return made
 
