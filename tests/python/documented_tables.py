@@ -7,12 +7,12 @@ import ast
 import re
 from pathlib import Path
 
-import megengine
 from megengine import _core
 from megengine.core import _config
 from megengine.jit import dump
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -33,8 +33,7 @@ def settings():
 def without_effect():
     """The parameters that functions take and do nothing with: each call of no_effect that names them and says why."""
     rows = []
-    package = Path(megengine.__file__).parent
-    for file in package.rglob("*.py"):
+    for file in (ROOT / "python/megengine").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "no_effect"):
                 continue
