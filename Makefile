@@ -2,12 +2,13 @@
 # make test    sets everything up, then runs every default test
 # make build   builds and installs the package into .venv
 # make wheels  builds what pip installs; make test-wheels tries it in clean environments
+# make docs    builds the site into build/site
 # make bench   compares with peers, which are installed into an environment of their own
 PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -48,12 +49,22 @@ test-cudnn: build-tests
 	ctest --test-dir $(BUILD) -C cudnn -L cudnn --output-on-failure -j $(JOBS)
 
 lint: setup-tests
-	$(PY) -m ruff check python tests examples benchmarks tools
+	$(PY) -m ruff check python tests examples benchmarks tools docs
 	$(PY) -m mypy
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
 
 bench: build
 	benchmarks/run.sh
+
+# What Sphinx needs lies apart from .venv. A warning, such as a link that leads nowhere, is an error.
+build/docs-packages/done: pyproject.toml
+	rm -rf build/docs-packages
+	$(PY) -m pip install -q --disable-pip-version-check --target build/docs-packages $$($(PY) tools/requirements.py docs)
+	touch $@
+
+docs: build build/docs-packages/done
+	PYTHONPATH=build/docs-packages $(PY) -m sphinx -q -W --keep-going docs build/site
+	@echo "build/site/index.html"
 
 # One process with torch, jax, numba and halide, in several import orders.
 test-peers: build
@@ -67,10 +78,10 @@ test-torch: build
 	MEGJIT_SITE="$$($(PY) -c 'import megengine, pathlib; print(pathlib.Path(megengine.__file__).parents[1])')" \
 		.venv-bench/bin/python -m pytest tests/torch
 
-# The pages of plans and graphs in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
-test-browser: build
+# The site, and the pages of plans and graphs, in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
+test-browser: docs
 	@tools/setup.sh test chromium
-	cd tests/python && ../../$(PY) -m pytest test_plan_page.py test_graph_page.py
+	cd tests/python && ../../$(PY) -m pytest test_plan_page.py test_graph_page.py test_site.py
 
 # C++ as .clang-format says; `make lint` refuses what differs.
 format: setup-tests

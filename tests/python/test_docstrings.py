@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -27,6 +28,24 @@ def test_the_examples_run(name):
 
 def test_there_are_examples():
     assert len(WITH_EXAMPLES) >= 20
+
+
+def test_one_example_is_skipped_because_it_downloads():
+    assert [path.name for path in PACKAGE.rglob("*.py") if "doctest: +SKIP" in path.read_text(encoding="utf-8")] == ["hub.py"]
+
+
+def test_docstrings_become_markup_that_means_the_same():
+    """docs/_docstrings.py writes the reference; what looks like markup in a docstring is text."""
+    specification = importlib.util.spec_from_file_location("_docstrings", ROOT / "docs/_docstrings.py")
+    docstrings = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(docstrings)
+    text = ["Like *args and x_, see `keep` and ``a * b``.", "x: a tensor.", ">>> f(2)", "4", "", "* one", "* two", "  lines"]
+    assert docstrings.as_markup(text, ["x"]) == [
+        "Like \\*args and x\\_, see `keep` and ``a * b``.", "**x**: a tensor.", "",
+        ".. code-block:: pycon", "", "   >>> f(2)", "   4", "",
+        "* one", "* two", "  lines", "",
+    ]  # fmt: skip
+    assert all(docstrings.public_names(importlib.import_module(name)) for name in docstrings.MODULES)
 
 
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):

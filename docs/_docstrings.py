@@ -1,0 +1,132 @@
+"""The reference: a page for each public module, and docstrings as reStructuredText.
+
+In: the installed package. Out: docs/reference/*.rst, which conf.py writes before each build. Docstrings are plain text with `names`
+and examples, so that help() shows them well; what reStructuredText would take for markup in them is escaped here.
+"""
+
+import importlib
+import inspect
+import re
+import types
+
+MODULES = {
+    "megengine": "Tensors, files, devices",
+    "megengine.functional": "Functions of tensors",
+    "megengine.functional.loss": "Losses",
+    "megengine.functional.vision": "Functions of images",
+    "megengine.module": "Layers",
+    "megengine.module.init": "Initial weights",
+    "megengine.optimizer": "Optimizers and schedules",
+    "megengine.autodiff": "Gradients",
+    "megengine.jit": "Traced functions",
+    "megengine.jit.report": "What traced functions tell",
+    "megengine.fx": "Module graphs",
+    "megengine.fx.experimental.optimization": "Module graphs for inference",
+    "megengine.traced_module": "Traced modules",
+    "megengine.quantization": "Quantization",
+    "megengine.data": "Data loading",
+    "megengine.data.dataset": "Datasets",
+    "megengine.data.transform": "Transforms of images",
+    "megengine.distributed": "Many processes",
+    "megengine.amp": "Mixed precision",
+    "megengine.device": "Devices",
+    "megengine.random": "Random numbers",
+    "megengine.distributions": "Distributions",
+    "megengine.dtr": "Eager recomputation",
+    "megengine.onnx": "ONNX",
+    "megengine.hub": "Published models",
+    "megengine.utils.module_stats": "Sizes and costs of modules",
+    "megengine.utils.network": "Graphs of dumped models",
+}
+
+
+def public_names(module):
+    """What the module publishes: its __all__, or what it names that is the package's own."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted(listed)
+    return sorted(
+        name
+        for name, found in vars(module).items()
+        if not name.startswith("_")
+        and not isinstance(found, types.ModuleType)
+        and str(getattr(found, "__module__", "")).startswith("megengine")
+    )
+
+
+def write_reference(folder):
+    """Writes a page for each of MODULES. An object stands on the first page that publishes it, on that of megengine only if on no other."""
+    folder.mkdir(exist_ok=True)
+    seen = set()
+    for name, title in sorted(MODULES.items(), key=lambda module: module[0] == "megengine"):
+        module = importlib.import_module(name)
+        heading = f"{title}: ``{name}``"
+        lines = [heading, "=" * len(heading), "", f".. currentmodule:: {name}", "", *as_markup((module.__doc__ or "").splitlines()), ""]
+        for each in public_names(module):
+            found = getattr(module, each)
+            if id(found) in seen or isinstance(found, types.ModuleType) or not callable(found):
+                continue
+            seen.add(id(found))
+            if inspect.isclass(found):
+                lines += [f".. autoclass:: {name}.{each}", "   :members:", ""]
+            else:
+                lines += [f".. autofunction:: {name}.{each}", ""]
+        (folder / f"{name}.rst").write_text("\n".join(lines), encoding="utf-8")
+    pages = "".join(f"   {name}\n" for name in MODULES)
+    (folder / "index.rst").write_text(f"Reference\n=========\n\nFrom the docstrings of the package.\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}", encoding="utf-8")
+
+
+def _escaped(text, names=()):
+    """Plain text with `names` and ``code``, which may go on in the next line, as reStructuredText."""
+    pieces = re.split(r"(``.+?``|`[^`\s](?:[^`]*[^`\s])?`)", text, flags=re.DOTALL)
+    for i in range(0, len(pieces), 2):
+        piece = re.sub(r"([*|\\`]|_(?=\W|$))", r"\\\1", pieces[i])
+        for name in names:
+            piece = re.sub(rf"(?<![\w\\]){re.escape(name)}(?=: )", f"**{name}**", piece)
+        pieces[i] = piece
+    for i in range(1, len(pieces), 2):  # what stands right beside a literal
+        if pieces[i + 1][:1] not in " \n.,;:)!?-'\"]}/" and pieces[i + 1]:
+            pieces[i] += "\\ "
+        if pieces[i - 1] and pieces[i - 1][-1] not in " \n(-'\"[{/<":
+            pieces[i] = "\\ " + pieces[i]
+    return "".join(pieces)
+
+
+def _paragraphs(lines):
+    """Lists of lines; an example is a paragraph of its own."""
+    made, inside = [[]], False
+    for line in lines:
+        begins = line.lstrip().startswith(">>>")
+        if not line.strip() or (begins and not inside):
+            made.append([])
+        inside = begins or (inside and bool(line.strip()))
+        if line.strip():
+            made[-1].append(line.rstrip())
+    return [paragraph for paragraph in made if paragraph]
+
+
+def as_markup(lines, names=()):
+    """reStructuredText for a docstring. names: of the parameters, which are set in bold where they are explained."""
+    made = []
+    for paragraph in _paragraphs(lines):
+        indent = min(len(line) - len(line.lstrip()) for line in paragraph)
+        paragraph = [line[indent:] for line in paragraph]
+        if paragraph[0].startswith(">>>"):
+            made += [".. code-block:: pycon", "", *("   " + line for line in paragraph)]
+        elif paragraph[0].startswith(("* ", "- ")):
+            made += [line[:2] + _escaped(line[2:], names) if line[:2] in ("* ", "- ") else "  " + _escaped(line.lstrip(), names) for line in paragraph]
+        elif any(line.startswith(" ") for line in paragraph):
+            made += ["::", "", *("   " + line for line in paragraph)]
+        else:
+            made += _escaped("\n".join(paragraph), names).split("\n")
+        made.append("")
+    return made
+
+
+def process(app, what, name, obj, options, lines):
+    """For autodoc-process-docstring."""
+    try:
+        names = [each for each in inspect.signature(obj).parameters if each not in ("self", "args", "kwargs")]
+    except (TypeError, ValueError):
+        names = []
+    lines[:] = as_markup(lines, names)

@@ -1,0 +1,123 @@
+"""The documentation is true: every code block runs and prints what it shows, tables are those of the code, links lead somewhere."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from documented import blocks_of
+from documented_tables import PLACE, with_tables
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+# docs/reference is written by `make docs`; what the docstrings show runs in test_docstrings.py.
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "reference" not in page.relative_to(DOCS).parts)
+BESIDE = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
+TEXT = {page: page.read_text(encoding="utf-8") for page in [*PAGES, *BESIDE, ROOT / "README.md"]}
+# Commands that install or build: no test can run them. What they name is checked.
+WITH_COMMANDS = {DOCS / "install.md", ROOT / "CONTRIBUTING.md"}
+
+
+def named(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind in ("python", "console") for b in blocks_of(TEXT[page]))], ids=named)
+def test_a_page_shows_what_its_code_prints(page):
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("documented.py"), page], capture_output=True, text=True, timeout=3000
+    )
+    assert done.returncode == 0, f"{done.stderr}\nif that is right: python documented.py {page} --write"
+
+
+def test_the_pages_are_there():
+    assert len(PAGES) > 30 and sum(len(blocks_of(text)) for text in TEXT.values()) > 250
+
+
+@pytest.mark.parametrize("page", TEXT, ids=named)
+def test_only_known_pages_have_blocks_that_no_test_runs(page):
+    kinds = {block.kind for block in blocks_of(TEXT[page])}
+    if page.parent == ROOT:  # README.md: test_docstrings.py
+        kinds -= {"python"}
+    assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", *(["sh"] if page in WITH_COMMANDS else [])}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_tables_are_those_of_the_code(page):
+    assert with_tables(TEXT[page]) == TEXT[page], "python documented_tables.py writes them"
+
+
+def test_there_are_such_tables():
+    assert sum(len(PLACE.findall(text)) for text in TEXT.values()) >= 3
+
+
+def anchors_of(text):
+    """As GitHub and MyST make them of headings."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", TEXT, ids=named)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", TEXT[page], flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target.read_text(encoding="utf-8")), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_is_on_the_site(page):
+    lists = "\n".join(block.body for text in TEXT.values() for block in blocks_of(text) if block.kind == "{toctree}").splitlines()
+    assert page.stem in ("index", *lists) or f"{page.parent.name}/{page.stem}" in lists
+
+
+@pytest.mark.parametrize("page", TEXT, ids=named)
+def test_commands_name_what_there_is(page):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for target in re.findall(r"`make ([\w-]+)|^make ([\w-]+)", TEXT[page], re.MULTILINE):
+        assert (target[0] or target[1]) in targets
+    for extra in re.findall(r"megjit\[([\w,]+)\]", TEXT[page]):
+        assert set(extra.split(",")) <= set(described["optional-dependencies"])
+
+
+def test_every_example_has_a_page_that_runs_it():
+    pages = "\n".join(text for page, text in TEXT.items() if page.parent == DOCS / "examples")
+    for script in (ROOT / "examples").glob("*.py"):
+        assert f"$ python examples/{script.name}" in pages and f"{{literalinclude}} ../../examples/{script.name}" in pages
+        assert ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
+
+
+def table_of_support():
+    rows = re.findall(r"^\| ([\w ]+?) \| (.*?) \|$", TEXT[DOCS / "install.md"], re.MULTILINE)
+    return dict(rows)
+
+
+def test_the_table_of_support_is_that_of_the_project():
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    support = table_of_support()
+    pythons = re.findall(r"3\.(\d+)", support["Python"])
+    least, beyond = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", described["requires-python"]).groups()
+    assert pythons == [str(minor) for minor in range(int(least), int(beyond))]
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in pythons} <= set(described["classifiers"])
+    (numpy,) = (text for text in described["dependencies"] if text.startswith("numpy"))
+    assert numpy == f"numpy>={support['NumPy'].split()[0]}"
+    assert "Operating System :: POSIX :: Linux" in described["classifiers"] and "Linux" in support["system"]
+    levels = re.search(r'"MEGJIT_ISA",\s*"highest level of instructions that is used: ([\w, ]+) or (\w+);', (ROOT / "runtime/debug.cpp").read_text())
+    for level in f"{levels[1]}, {levels[2]}".replace("_", "-").split(", "):
+        assert level.split("-")[-1].upper().replace("AVX512", "AVX-512") in support["CPU"]
+    (nvrtc,) = (text for text in described["optional-dependencies"]["cuda13"] if "nvrtc" in text)
+    assert "CUDA " + re.search(r">=(\d+)", nvrtc)[1] in support["GPU"]
+
+
+def test_the_version_is_one():
+    version = re.search(r'^megjit_version = "(.*)"', (ROOT / "python/megengine/version.py").read_text(), re.MULTILINE)[1]
+    assert f"## {version}" in TEXT[ROOT / "CHANGELOG.md"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
