@@ -210,7 +210,7 @@ def matmul(
     array([[11.]], dtype=float32)
     """
     check_compute_mode("matmul", compute_mode)
-    if _amp.enabled:
+    if _amp.get().enabled:
         inp1, inp2 = _to_low(inp1, inp2)
     inp1, inp2 = as_tensor(inp1), as_tensor(inp2)
     if inp1.ndim >= 2 and inp2.ndim >= 2:
