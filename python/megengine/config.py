@@ -9,7 +9,8 @@ deterministic_kernel: only kernels that give the same bits in every run.
 tf32: float32 on tensor cores, which take 11 significant bits of each factor. Without it, float32 is strict.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from .core import _config
 from .core._module_property import add_properties, attribute_of
@@ -32,20 +33,19 @@ def _check_level(level: int) -> int:
     return int(level)
 
 
+def _option(name: str, *check: Callable[[Any], Any]) -> property:
+    return attribute_of(lambda: _config.options, name, *check)
+
+
+_SWITCHES = (
+    "benchmark_kernel", "benchmark_with_subprocess", "deterministic_kernel", "tf32", "disable_memory_forwarding",
+)  # fmt: skip
 add_properties(
     __name__,
-    {
-        "benchmark_kernel": attribute_of(_config.options, "benchmark_kernel", bool),
-        "benchmark_with_subprocess": attribute_of(
-            _config.options, "benchmark_with_subprocess", bool
-        ),
-        "deterministic_kernel": attribute_of(_config.options, "deterministic_kernel", bool),
-        "tf32": attribute_of(_config.options, "tf32", bool),
-        "async_level": attribute_of(_config.options, "async_level", _check_level),
-        "disable_memory_forwarding": attribute_of(
-            _config.options, "disable_memory_forwarding", bool
-        ),
-        "_compute_mode": attribute_of(_config.options, "compute_mode"),
-        "_conv_format": attribute_of(_config.options, "conv_format"),
+    {name: _option(name, bool) for name in _SWITCHES}
+    | {
+        "async_level": _option("async_level", _check_level),
+        "_compute_mode": _option("compute_mode"),
+        "_conv_format": _option("conv_format"),
     },
 )

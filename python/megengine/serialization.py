@@ -13,6 +13,7 @@ import pickle
 import struct
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import IO, Any
 
 from ._disk import written_whole
@@ -23,7 +24,7 @@ from ._files.unpickler import RefusedClassError
 
 MapLocation = str | Mapping[str, str] | Callable[[str], str] | None
 
-_active = threading.local()  # .maps: stack of the map_locations that are in force in this thread
+_locations: ContextVar[tuple[MapLocation, ...]] = ContextVar("map_location", default=())  # those in force, innermost last
 
 
 # --------------------------------------------------------------------------------------------- save
@@ -146,9 +147,7 @@ class dmap:
     def __enter__(self) -> dmap:
         from .tensor import Tensor
 
-        if not hasattr(_active, "maps"):
-            _active.maps = []
-        _active.maps.append(self.map_location)
+        _locations.set((*_locations.get(), self.map_location))
         with dmap._lock:
             dmap._entered += 1
             Tensor.dmap_callback = map_device
@@ -157,7 +156,7 @@ class dmap:
     def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
         from .tensor import Tensor
 
-        _active.maps.pop()
+        _locations.set(_locations.get()[:-1])
         with dmap._lock:
             dmap._entered -= 1
             if dmap._entered == 0:
@@ -166,7 +165,7 @@ class dmap:
 
 def map_device(device: str) -> str:
     """Device that a tensor saved on ``device`` is to be loaded to, by the innermost ``dmap``."""
-    location = _active.maps[-1] if getattr(_active, "maps", None) else None
+    location = next(reversed(_locations.get()), None)
     if location is None:
         return device
     if isinstance(location, str):

@@ -1,5 +1,7 @@
 """Mixed precision: which functions change precision, the switch, and the loss scaler."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,22 @@ def test_the_properties_of_the_module_are_live():
     amp.enabled = True
     try:
         assert F.matmul(F.ones((2, 2)), F.ones((2, 2))).dtype == np.float16
+    finally:
+        amp.enabled = False
+
+
+def in_another_thread(function):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_a_block_holds_in_its_own_thread_and_the_setting_in_all():
+    with amp.autocast():
+        assert in_another_thread(lambda: F.matmul(F.ones((2, 2)), F.ones((2, 2))).dtype) == np.float32
+        assert amp.enabled
+    amp.enabled = True
+    try:
+        assert in_another_thread(lambda: amp.enabled)
     finally:
         amp.enabled = False
 

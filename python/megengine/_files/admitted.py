@@ -14,9 +14,9 @@ import functools
 import importlib
 import math
 import operator
-import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -203,20 +203,19 @@ def refused(name: str) -> ModelFileError:
     )
 
 
-_thread = threading.local()
+_admission: ContextVar[Admission | None] = ContextVar("admission", default=None)
 
 
 @contextlib.contextmanager
 def reading(admission: Admission) -> Iterator[Admission]:
     """While a pickle is read by names that are admitted: `active` gives the admission to what restores objects."""
-    before = active()
-    _thread.admission = admission
+    outside = _admission.set(admission)
     try:
         yield admission
     finally:
-        _thread.admission = before
+        _admission.reset(outside)
 
 
 def active() -> Admission | None:
     """The admission of the file that this thread reads, or None: plain pickles are the caller's."""
-    return getattr(_thread, "admission", None)
+    return _admission.get()

@@ -13,6 +13,7 @@ import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 Handler = Callable[[Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -198,7 +199,7 @@ class Interception:
         handler: Callable[..., Any],
         attributes: Callable[[], Iterable[tuple[type, str, Any]]],
     ) -> None:
-        self._thread = threading.local()  # .tracer
+        self._tracer: ContextVar[Any] = ContextVar("tracer", default=None)
         self._handler = handler
         self._redirection = Redirection(functions, self._seen)
         self._exchange = Exchange(attributes)
@@ -209,11 +210,11 @@ class Interception:
 
     def current(self) -> Any:
         """The tracer at work in this thread, or None."""
-        return getattr(self._thread, "tracer", None)
+        return self._tracer.get()
 
     def set_current(self, tracer: Any) -> None:
         """Make ``tracer`` the one of this thread; None for nobody."""
-        self._thread.tracer = tracer
+        self._tracer.set(tracer)
 
     def add(self, fn: types.FunctionType) -> None:
         """Redirect one more function."""
@@ -232,12 +233,11 @@ class Interception:
     @contextmanager
     def active(self, tracer: Any) -> Iterator[None]:
         """``tracer`` is the one of this thread inside; with None, nobody is."""
-        before = self.current()
-        self.set_current(tracer)
+        outside = self._tracer.set(tracer)
         try:
             yield
         finally:
-            self.set_current(before)
+            self._tracer.reset(outside)
 
     @contextmanager
     def tracing(self, tracer: Any) -> Iterator[None]:

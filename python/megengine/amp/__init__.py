@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ..core._module_property import add_properties, attribute_of
-from ..core.tensor.amp import check_dtype, state
+from ..core._module_property import add_properties
+from ..core.tensor.amp import PROPERTIES
 from .autocast import autocast
 from .convert_format import convert_module_format, convert_tensor_format
 from .grad_scaler import GradScaler, Xla_GradScaler
@@ -21,11 +21,4 @@ __all__ = [
     "convert_tensor_format",
 ]
 
-add_properties(
-    __name__,
-    {
-        "enabled": attribute_of(state, "enabled", bool),
-        "high_prec_dtype": attribute_of(state, "high", check_dtype),
-        "low_prec_dtype": attribute_of(state, "low", check_dtype),
-    },
-)
+add_properties(__name__, PROPERTIES)

@@ -4,14 +4,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast
 
-from ..core.tensor.amp import check_dtype, state
+from ..core.tensor.amp import State, check_dtype, state
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class autocast:
     """Mixed precision inside a ``with`` block or a decorated function; all settings are restored
-    after it.
+    after it, and other threads keep theirs.
 
     enabled False turns it off inside. low_prec_dtype is for matrix products and convolutions,
     high_prec_dtype for transcendental functions and normalization.
@@ -26,17 +26,18 @@ class autocast:
         self.enabled = enabled
         self.low_prec_dtype = check_dtype(low_prec_dtype)
         self.high_prec_dtype = check_dtype(high_prec_dtype)
-        self._before: list[tuple[bool, str, str]] = []
 
     def __enter__(self) -> Self:
-        self._before.append((state.enabled, state.low, state.high))
-        state.enabled = bool(self.enabled)
+        outer = state.get()
         if self.enabled:
-            state.low, state.high = self.low_prec_dtype, self.high_prec_dtype
+            state.set(State(True, self.low_prec_dtype, self.high_prec_dtype, outer))
+        else:
+            state.set(State(False, outer.low, outer.high, outer))
         return self
 
     def __exit__(self, *args: object) -> None:
-        state.enabled, state.low, state.high = self._before.pop()
+        inner = state.get()
+        state.set(inner.outer or inner)
 
     def __call__(self, func: _Function) -> _Function:
         @functools.wraps(func)

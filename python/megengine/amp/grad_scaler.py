@@ -50,18 +50,7 @@ class GradScaler:
         update_scale: bool | Literal["if_unscale_grad"] = "if_unscale_grad",
     ) -> None:
         """``gm.backward(y, dy)`` with dy scaled; then unscales the gradients and updates the scale."""
-        ys: list[Tensor]
-        if y is None:
-            ys = []
-        elif isinstance(y, (tuple, list)):
-            ys = list(y)
-        else:
-            ys = [y]
-        if dy is None:
-            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name, device=v) for v in ys]
-        else:
-            dys = list(dy) if isinstance(dy, (tuple, list)) else [dy]
-        gm.backward(y=ys, dy=[ops.mul(d, self.scale_factor) for d in dys])
+        _backward(gm, y, dy, self.scale_factor)
         if unscale_grad:
             self.unscale(gm.attached_tensors())
         if unscale_grad if update_scale == "if_unscale_grad" else update_scale:
@@ -118,6 +107,21 @@ class GradScaler:
             setattr(self, name, state[name])
 
 
+def _backward(gm: "GradManager", y: Any, dy: Any, scale: Any) -> None:
+    """``gm.backward(y, dy)`` with dy, ones where it is None, times ``scale``."""
+    ys, dys = _as_list(y), _as_list(dy)
+    if dy is None:
+        dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name, device=v) for v in ys]
+    gm.backward(y=ys, dy=[ops.mul(d, scale) for d in dys])
+
+
+def _as_list(value: Any) -> list[Tensor]:
+    """One tensor, several or None as a list."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
 def _all_finite(x: Tensor) -> Tensor:
     """Whether every element is finite, as a 0-d bool."""
     return ops.reduce_min(ops.isfinite(x), axes=tuple(range(x.ndim)), keepdims=False)
@@ -148,12 +152,7 @@ class Xla_GradScaler(GradScaler):
         dy: Any = None,
     ) -> None:
         """``gm.backward`` with dy times ``scale_factor``; gradients are divided by it."""
-        ys = list(y) if isinstance(y, (tuple, list)) else [y]
-        if dy is None:
-            dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name, device=v) for v in ys]
-        else:
-            dys = list(dy) if isinstance(dy, (tuple, list)) else [dy]
-        gm.backward(y=ys, dy=[ops.mul(d, scale_factor) for d in dys])
+        _backward(gm, y, dy, scale_factor)
         for t in gm.attached_tensors():
             if t.grad is not None:
                 t.grad = ops.true_div(t.grad, scale_factor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from .. import _core
@@ -14,13 +15,13 @@ __all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_gra
 
 Callback = Callable[[Tensor, Tensor], Tensor | None]
 
-_backwarding: list[GradManager] = []  # innermost last
+_backwarding: ContextVar[GradManager | None] = ContextVar("backwarding", default=None)
 _DIFFERENTIABLE = frozenset({"float32", "float16", "bfloat16"})
 
 
 def get_backwarding_grad_manager() -> GradManager | None:
     """The manager whose `GradManager.backward` runs now, seen from callbacks and from Function.backward."""
-    return _backwarding[-1] if _backwarding else None
+    return _backwarding.get()
 
 
 class AttachSpec:
@@ -182,7 +183,7 @@ class GradManager:
                 "backward: this GradManager is not recording\n"
                 "  fix: compute y and call backward inside 'with gm:', and backward only once a recording"
             )
-        _backwarding.append(self)
+        outside = _backwarding.set(self)
         try:
             ys = _as_list(y, lambda x: isinstance(x, Tensor), "backward: y", "Tensors")
             dys = _gradients_of(ys, dy)
@@ -194,7 +195,7 @@ class GradManager:
                 if grad is not None and tensor is not None:
                     _deliver(spec, tensor, grad)
         finally:
-            _backwarding.pop()
+            _backwarding.reset(outside)
             self.release()
 
     # -- groups ----------------------------------------------------------------------------------

@@ -14,12 +14,10 @@ def add_properties(module_name: str, properties: dict[str, property]) -> None:
     module.__class__ = type(base.__name__, (base,), dict(properties))
 
 
-def attribute_of(state: object, field: str, check: Callable[[Any], Any] | None = None) -> property:
-    """Property of a module that reads and writes ``state.field``; ``check(value)`` may replace the
-    value.
-    """
+def attribute_of(state: Callable[[], object], field: str, check: Callable[[Any], Any] = lambda value: value) -> property:
+    """Property of a module that reads and writes ``state().field``; ``check(value)`` may replace the value."""
 
     def write(module: types.ModuleType, value: Any) -> None:
-        setattr(state, field, value if check is None else check(value))
+        setattr(state(), field, check(value))
 
-    return property(lambda module: getattr(state, field), write)
+    return property(lambda module: getattr(state(), field), write)

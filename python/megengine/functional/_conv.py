@@ -54,7 +54,7 @@ def _convolve(
     op: str,
 ) -> Tensor:
     require_tensors(op, inp, weight)
-    if _amp.enabled:
+    if _amp.get().enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     if groups != 1 or weight.ndim != ndim:
         weight = _ungrouped(weight, groups, ndim, op)
@@ -142,7 +142,7 @@ def _transposed(
     op: str,
 ) -> Tensor:
     require_tensors(op, inp, weight)
-    if _amp.enabled:
+    if _amp.get().enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     n = ndim - 2
     weight = _ungrouped(weight, groups, ndim, op)
@@ -209,7 +209,7 @@ def linear(
     inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode: str = "default"
 ) -> Tensor:
     """``inp @ weight.T + bias`` over the last axis: inp [..., in], weight [out, in], bias [out]."""
-    if _amp.enabled:
+    if _amp.get().enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     y = matmul(inp, weight, transpose_b=True, compute_mode=compute_mode)
     return y if bias is None else _add(y, bias)

@@ -26,7 +26,7 @@ def unary(op: Op, doc: str | None = None, *, high: bool = False) -> Unary:
     if high:
 
         def function(x: Tensor) -> Tensor:
-            if _amp.enabled:
+            if _amp.get().enabled:
                 x = _to_high(x)
             return op(x)
     else:
@@ -42,7 +42,7 @@ def binary(op: Op, doc: str | None = None, *, name: str | None = None, high: boo
     if high:
 
         def function(x: Operand, y: Operand) -> Tensor:
-            if _amp.enabled:
+            if _amp.get().enabled:
                 x, y = _to_high(x), _to_high(y)
             return op(x, y)
     else:

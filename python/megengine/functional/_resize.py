@@ -1,6 +1,6 @@
 """Resizing of images."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,8 @@ from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_int, as_ints, as_pair, in_order_of
 from ..tensor import Tensor
-from ._sample import back_to_dtype, to_nchw, to_nhwc
+from ._sample import back_to_dtype, cubic_taps, to_nchw, to_nhwc
 
-_Curve = Callable[[np.ndarray], np.ndarray]
 _RANKS = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "nearest": 4}
 
 
@@ -84,12 +83,7 @@ def _pick(x: Tensor, axis: int, index: np.ndarray) -> Tensor:
 
 def _taps(t: np.ndarray, kind: str) -> list[tuple[int, np.ndarray]]:
     """(offset from the floor, weight) of each element that counts."""
-    if kind != "bicubic":
-        return [(0, 1 - t), (1, t)]
-    a = -0.75  # Keys' cubic convolution (1981), with the parameter of common image libraries
-    near: _Curve = lambda d: ((a + 2) * d - (a + 3)) * d * d + 1  # noqa: E731
-    far: _Curve = lambda d: ((d - 5) * d + 8) * d * a - 4 * a  # noqa: E731
-    return [(-1, far(1 + t)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))]
+    return cubic_taps(t) if kind == "bicubic" else [(0, 1 - t), (1, t)]
 
 
 def _out_size(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[int, ...]:

@@ -51,22 +51,29 @@ def _weights(fraction: Tensor, interp: str) -> list[tuple[int, Tensor]]:
     """(offset from the floor, weight) of each tap along one axis."""
     if interp in ("linear", "area"):
         return [(0, ops.sub(1.0, fraction)), (1, fraction)]
-    if interp == "cubic":
-        return _cubic(fraction)
-    return _lanczos4(fraction)
+    return cubic_taps(fraction) if interp == "cubic" else _lanczos4(fraction)
 
 
-def _cubic(t: Tensor, a: float = -0.75) -> list[tuple[int, Tensor]]:
-    """Keys' cubic convolution. Source: Keys, 1981, with the a of common image libraries."""
-    taps = []
-    for offset in (-1, 0, 1, 2):
-        d = ops.abs(ops.sub(t, float(offset)))
-        if offset in (0, 1):
-            w = ops.add(ops.mul(ops.sub(ops.mul(d, a + 2), a + 3), ops.mul(d, d)), 1.0)
-        else:
-            w = ops.mul(ops.sub(ops.mul(ops.add(ops.mul(ops.sub(d, 5.0), d), 8.0), d), 4.0), a)
-        taps.append((offset, w))
-    return taps
+def cubic_taps(t: Any) -> list[tuple[int, Any]]:
+    """(offset from the floor, weight) of Keys' cubic convolution; t: how far behind the floor, an array or tensor."""
+    return [
+        (-1, cubic_far(1 + t)),
+        (0, cubic_near(t)),
+        (1, cubic_near(1 - t)),
+        (2, cubic_far(2 - t)),
+    ]
+
+
+def cubic_near(d: Any, a: float = -0.75) -> Any:
+    """The weight at a distance up to 1. Source: Keys, 1981, "Cubic Convolution Interpolation for Digital Image
+    Processing", equation 15; a: that of common image libraries.
+    """
+    return ((a + 2) * d - (a + 3)) * d * d + 1
+
+
+def cubic_far(d: Any, a: float = -0.75) -> Any:
+    """The same at a distance from 1 to 2."""
+    return (((d - 5) * d + 8) * d - 4) * a
 
 
 def _lanczos4(t: Tensor) -> list[tuple[int, Tensor]]:
@@ -79,7 +86,9 @@ def _lanczos4(t: Tensor) -> list[tuple[int, Tensor]]:
         w = ops.true_div(
             ops.mul(ops.sin(safe), ops.sin(ops.mul(safe, 0.25))), ops.mul(ops.square(safe), 0.25)
         )
-        taps.append((offset, ops.where(near, ops.full(shape=(), value=1.0, dtype="float32", device=w), w)))
+        taps.append(
+            (offset, ops.where(near, ops.full(shape=(), value=1.0, dtype="float32", device=w), w))
+        )
     total = taps[0][1]
     for _, w in taps[1:]:
         total = ops.add(total, w)

@@ -9,6 +9,7 @@ from ..core import apply_const, convert_inputs, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axis, taken
 from ..tensor import Tensor
+from ._creation import zeros_like
 
 __all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
 
@@ -49,6 +50,13 @@ def where(
     if not (isinstance(x, Tensor) and isinstance(y, Tensor) and x.dtype == y.dtype):
         x, y = convert_inputs(x, y)
     return ops.where(mask, x, y)
+
+
+def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
+    """Zero below the diagonal of the last two axes, or above it."""
+    rows, columns = x._tuple_shape[-2:]
+    lower = np.tri(rows, columns, max(-rows, min(columns, diagonal - 1 if upper else diagonal)), dtype=bool)
+    return where(apply_const(~lower if upper else lower), x, zeros_like(x))
 
 
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

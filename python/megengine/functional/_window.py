@@ -39,6 +39,21 @@ def pad(
     return ops.pad(src, before=before, after=after, mode=kind, value=float(constant_value))
 
 
+def pad_or_cut(x: Tensor, widths: Sequence[tuple[int, int]], mode: str, value: float) -> Tensor:
+    """`pad` where negative widths cut away; the modes "wrap" and "circular" go on at the other end."""
+    if any(width < 0 for pair in widths for width in pair):
+        x = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(widths, x._tuple_shape, strict=True))]
+        widths = [(max(before, 0), max(after, 0)) for before, after in widths]
+    if mode not in ("wrap", "circular"):
+        return pad(x, widths, mode, value)
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            extent = x._tuple_shape[axis]
+            places = np.arange(-before, extent + after) % extent
+            x = ops.index_get(x, apply_const(places.astype(np.int32)), axes=(axis,))
+    return x
+
+
 def as_widths(pad_width: Any, ndim: int) -> list[tuple[int, ...]]:
     """One (before, after) pair per axis."""
     if isinstance(pad_width, (Tensor, np.ndarray)):

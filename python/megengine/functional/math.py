@@ -9,8 +9,7 @@ import numpy as np
 
 from ..core import convert_inputs, ops
 from ..core.no_effect import no_effect
-from ..core.tensor.amp import state as _amp
-from ..core.tensor.amp import to_low as _to_low
+from ..core.tensor import products
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce, taken
 from ..tensor import Tensor
@@ -21,8 +20,6 @@ __all__ = [
 ]  # fmt: skip
 
 Axis = int | Sequence[int] | None
-
-_matmul = ops.matmul
 
 
 def isnan(inp: Tensor) -> Tensor:
@@ -69,10 +66,7 @@ def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Biased variance over ``axis``: mean of the squared distance to the mean."""
-    inp = as_tensor(inp)
-    axes = tuple(range(inp.ndim)) if axis is None else normalize_axes(axis, inp.ndim, "var")
-    distance = ops.sub(inp, ops.reduce_mean(inp, axes=axes, keepdims=True))
-    return reduce(ops.square(distance), ops.reduce_mean, axis, keepdims, "var")
+    return products.var(as_tensor(inp), axis, keepdims)
 
 
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -210,30 +204,7 @@ def matmul(
     array([[11.]], dtype=float32)
     """
     check_compute_mode("matmul", compute_mode)
-    if _amp.enabled:
-        inp1, inp2 = _to_low(inp1, inp2)
-    inp1, inp2 = as_tensor(inp1), as_tensor(inp2)
-    if inp1.ndim >= 2 and inp2.ndim >= 2:
-        return _matmul(inp1, inp2, transpose_a=transpose_a, transpose_b=transpose_b)
-    return _vector_matmul(inp1, inp2, transpose_a, transpose_b)
-
-
-def _vector_matmul(a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
-    if not a.ndim or not b.ndim:
-        raise ValueError(
-            f"matmul: a 0-d operand ({list(a._tuple_shape)} by {list(b._tuple_shape)}); use *"
-        )
-    drop = []
-    if a.ndim == 1:
-        a, transpose_a = ops.reshape(a, shape=(1,) + a._tuple_shape), False
-        drop.append(-2)
-    if b.ndim == 1:
-        b, transpose_b = ops.reshape(b, shape=b._tuple_shape + (1,)), False
-        drop.append(-1)
-    y = _matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
-    shape = y._tuple_shape
-    kept = shape[:-2] + tuple(shape[i] for i in (-2, -1) if i not in drop)
-    return ops.reshape(y, shape=kept)
+    return products.matmul(as_tensor(inp1), as_tensor(inp2), transpose_a, transpose_b)
 
 
 def dot(inp1: Tensor, inp2: Tensor) -> Tensor:

@@ -78,8 +78,8 @@ def _first_different(
     """The first node of ``after`` whose value is not that of the node of ``before`` that it stands for."""
     if not isinstance(before, GraphModule):
         return None
-    wanted = {node.name: value for node, value in _values(before, args)}
-    for node, value in _values(after, args):
+    wanted = {node.name: value for node, value in values_of(before, args)}
+    for node, value in values_of(after, args):
         name = node.meta.get(_COMPUTES, node.name)
         if node.op != "output" and name in wanted:
             why = _difference(wanted[name], value, tolerance)
@@ -88,7 +88,8 @@ def _first_different(
     return None
 
 
-def _values(gm: GraphModule, args: tuple[Any, ...]) -> list[tuple[Node, Any]]:
+def values_of(gm: GraphModule, args: tuple[Any, ...]) -> list[tuple[Node, Any]]:
+    """Every node with the value that it has in a run, in order."""
     runner = _Recorder(gm)
     runner.run(*_fresh(args))
     return runner.values

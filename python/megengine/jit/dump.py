@@ -17,7 +17,7 @@ from .. import _core
 from .._disk import written_whole
 from ..core.no_effect import no_effect
 from ..tensor import Tensor
-from ..utils.naming import AutoNaming
+from ..utils.naming import recording as naming
 from .cases import make_cases
 
 
@@ -213,7 +213,7 @@ class Dumping:
 
     def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
         """The body, run so that modules, parameters, inputs and results are noted with their names."""
-        outer, AutoNaming.is_active = AutoNaming.is_active, True
+        outside = naming.set(True)
         try:
             for name, value in self._outside_tensors():
                 _core.set_name(value, value.name or name)
@@ -227,7 +227,7 @@ class Dumping:
                 ]
             return value
         finally:
-            AutoNaming.is_active = outer
+            naming.reset(outside)
 
     def _outside_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Tensors that the function refers to by global names and closure cells."""

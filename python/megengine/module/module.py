@@ -13,6 +13,7 @@ import numpy as np
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
 from ..utils.naming import AutoNaming
+from ..utils.naming import recording as _naming
 from . import _state
 from ._structure import (
     _CONTAINERS,
@@ -82,8 +83,9 @@ class Module(Holder):
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the forward pre-hooks, ``forward`` and the forward hooks."""
-        if self._forward_pre_hooks or self._forward_hooks or AutoNaming.is_active:
-            with AutoNaming.scope_of(self) if AutoNaming.is_active else nullcontext():
+        named = _naming.get()
+        if self._forward_pre_hooks or self._forward_hooks or named:
+            with AutoNaming.scope_of(self) if named else nullcontext():
                 return self._call_with_hooks(inputs, kwargs)
         return self.forward(*inputs, **kwargs)
 

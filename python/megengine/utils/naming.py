@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from .. import _core
+
+recording: ContextVar[bool] = ContextVar("naming", default=False)  # a call is recorded for dump: modules enter their scopes
 
 
 class AutoNaming:
@@ -17,8 +20,6 @@ class AutoNaming:
     name2ops: dict[str, list[Any]] = {}
     handle2names: dict[int, str] = {}
     __cls_attributes__ = {"scopes", "c_ops", "name2ops", "handle2names"}
-
-    is_active = False  # a call is recorded for dump: modules enter their scopes
 
     @classmethod
     @contextlib.contextmanager

@@ -4,6 +4,8 @@ Matrix products and convolutions run in ``low_prec_dtype`` and accumulate in flo
 transcendental functions and normalization run in ``high_prec_dtype``.
 """
 
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import ops
@@ -18,16 +20,16 @@ _Passed = TypeVar("_Passed")  # a Tensor, or what casts leave alone
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
+@dataclass(slots=True)
 class State:
-    __slots__ = ("enabled", "low", "high")
-
-    def __init__(self) -> None:
-        self.enabled = False
-        self.low = "float16"
-        self.high = "float32"
+    enabled: bool = False
+    low: str = "float16"
+    high: str = "float32"
+    outer: "State | None" = None  # of the block around this one
 
 
-state = State()
+# The default is shared: what is set outside of all blocks holds in every thread, a block in its own alone.
+state = ContextVar("amp", default=State())  # noqa: B039  -- shared on purpose
 
 
 def check_dtype(value: Any) -> str:
@@ -39,12 +41,12 @@ def check_dtype(value: Any) -> str:
 
 def to_low(*tensors: "Tensor | None") -> list[Any]:
     """Where autocasting is on, float tensors cast to the low precision; None and other dtypes pass."""
-    return [_cast(x, state.low) for x in tensors] if state.enabled else list(tensors)
+    return [_cast(x, now.low) for x in tensors] if (now := state.get()).enabled else list(tensors)
 
 
 def to_high(x: _Passed) -> _Passed:
     """Where autocasting is on, a float tensor cast to the high precision; others pass."""
-    return _cast(x, state.high) if state.enabled else x
+    return _cast(x, now.high) if (now := state.get()).enabled else x
 
 
 def _cast(x: Any, to: str) -> Any:
@@ -59,11 +61,9 @@ def _cast(x: Any, to: str) -> Any:
     return ops.cast(x, dtype=to)
 
 
-add_properties(
-    __name__,
-    {
-        "enabled": attribute_of(state, "enabled", bool),
-        "high_prec_dtype": attribute_of(state, "high", check_dtype),
-        "low_prec_dtype": attribute_of(state, "low", check_dtype),
-    },
-)
+PROPERTIES = {
+    "enabled": attribute_of(state.get, "enabled", bool),
+    "high_prec_dtype": attribute_of(state.get, "high", check_dtype),
+    "low_prec_dtype": attribute_of(state.get, "low", check_dtype),
+}
+add_properties(__name__, PROPERTIES)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..._core import Tensor as _Tensor
 from .. import ops
-from . import shapes
+from . import products, shapes
 from .elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
 from .indexing import getitem, setitem
 
@@ -62,14 +62,10 @@ class ArrayMethodMixin(_Tensor):
         return ops.ceil(self)
 
     def __matmul__(self, other: Any) -> "Tensor":
-        from ...functional.math import matmul
-
-        return matmul(self, other)  # type: ignore[arg-type]  # the one subclass is Tensor
+        return products.matmul(self, as_tensor(other))  # type: ignore[arg-type]  # the one subclass is Tensor
 
     def __rmatmul__(self, other: Any) -> "Tensor":
-        from ...functional.math import matmul
-
-        return matmul(other, self)  # type: ignore[arg-type]  # as above
+        return products.matmul(as_tensor(other), self)  # type: ignore[arg-type]  # as above
 
     def __imatmul__(self, other: Any) -> Self:
         self._reset(self.__matmul__(other))
@@ -194,9 +190,7 @@ class ArrayMethodMixin(_Tensor):
 
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Biased variance over ``axis``, in float32."""
-        from ...functional.math import var
-
-        return var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
+        return products.var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
 
 
 def as_tensor(x: Any) -> "Tensor":

@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..._graph import map_leaves
-from ...tensor import Tensor
 from ..graph import Graph
 from ..graph_module import GraphModule
-from ..interpreter import Interpreter
 from ..node import Node
+from ..verify import values_of
 from ._mkldnn_layers import reset_modules
 from ._subgraphs import extract_subgraph
 
@@ -66,25 +64,7 @@ def gen_mkl_autotuner(
 
 def _values(gm: GraphModule, args: tuple[Any, ...]) -> dict[str, Any]:
     """Values of all nodes, by name. Runs a copy, for the model may write into its tensors and inputs."""
-    runner = _Values(copy.deepcopy(gm))
-    runner.run(*_own(args))
-    return runner.values
-
-
-def _own(tree: Any) -> Any:
-    """The same with handles of its own, which later writes do not change."""
-    return map_leaves(tree, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
-
-
-class _Values(Interpreter):
-    def __init__(self, gm: GraphModule) -> None:
-        super().__init__(gm)
-        self.values: dict[str, Any] = {}
-
-    def run_node(self, n: Node) -> Any:
-        value = super().run_node(n)
-        self.values[n.name] = _own(value)
-        return value
+    return {node.name: value for node, value in values_of(copy.deepcopy(gm), args)}
 
 
 def _seconds(

@@ -10,6 +10,7 @@ import numpy as np
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
 from ...functional._resize import resize_axes
+from ...functional._window import pad_or_cut
 from ...tensor import Tensor
 from .._intercept import wrap
 from . import shapes
@@ -22,20 +23,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     mode: constant, reflect, replicate or circular.
     """
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
-    pairs = [(0, 0)] * (input.ndim - len(pairs)) + pairs
-    kept = tuple(
-        slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(input._tuple_shape, pairs, strict=True)
-    )
-    widths = [(max(a, 0), max(b, 0)) for a, b in pairs]
-    input = input[kept] if any(size < 0 for size in pad) else input
-    if mode == "circular":
-        for axis, (before, after) in enumerate(widths):
-            if before or after:
-                extent = input._tuple_shape[axis]
-                places = np.arange(-before, extent + after) % extent
-                input = input[(slice(None),) * axis + (Tensor(places.astype(np.int32)),)]
-        return input
-    return F.pad(input, widths, mode, value or 0.0)
+    return pad_or_cut(input, [(0, 0)] * (input.ndim - len(pairs)) + pairs, mode, value or 0.0)
 
 
 @wrap

@@ -11,7 +11,7 @@ from ... import functional as F
 from ... import module as M
 from ...tensor import Tensor
 from .images import channel_dropout
-from .networks import scaled_dot_product_attention
+from .networks import attended, scaled_dot_product_attention
 
 
 class Functional(M.Module):
@@ -121,10 +121,9 @@ class MultiheadAttention(M.Module):
 
     def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mean: bool) -> tuple[Any, ...]:
         scores = F.matmul(q * q._tuple_shape[-1] ** -0.5, k, transpose_b=True)
-        weights = F.softmax(scores if mask is None else scores + mask, axis=-1)
-        if self.training and self.dropout:
-            weights = F.dropout(weights, self.dropout)
-        return F.matmul(weights, v), F.mean(weights, axis=1) if mean else weights
+        dropout = self.dropout if self.training else 0.0
+        y, weights = attended(scores if mask is None else scores + mask, v, dropout)
+        return y, F.mean(weights, axis=1) if mean else weights
 
     def _module_info_string(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}, batch_first={self.batch_first}"

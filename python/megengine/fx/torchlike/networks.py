@@ -61,13 +61,15 @@ def _convolution(rank: int):
         settings: Any = (stride, padding, dilation)
         if rank == 1:
             settings = map(_one, settings)
-        if groups != 1:
-            weight = grouped(weight, groups)
-        if bias is not None:
-            bias = F.reshape(bias, (1, -1) + (1,) * rank)
-        return _CONVOLUTIONS[rank](input, weight, bias, *settings, groups)
+        return _CONVOLUTIONS[rank](input, *_parameters(weight, bias, groups, rank), *settings, groups)
 
     return convolution
+
+
+def _parameters(weight, bias, groups, rank):
+    """As our functions take them."""
+    weight = weight if groups == 1 else grouped(weight, groups)
+    return weight, bias if bias is None else F.reshape(bias, (1, -1) + (1,) * rank)
 
 
 conv1d, conv2d, conv3d = _convolution(1), _convolution(2), _convolution(3)
@@ -86,11 +88,7 @@ def _transposed(rank: int):
     def transposed(
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
     ):
-        if groups != 1:
-            weight = grouped(weight, groups)
-        if bias is not None:
-            bias = F.reshape(bias, (1, -1) + (1,) * rank)
-        return function(input, weight, bias, stride, padding, output_padding, dilation, groups)
+        return function(input, *_parameters(weight, bias, groups, rank), stride, padding, output_padding, dilation, groups)
 
     return transposed
 
@@ -194,10 +192,15 @@ def scaled_dot_product_attention(
             scores = F.where(attn_mask, scores, F.full((), -math.inf, dtype=scores.dtype.name))
         else:
             scores = scores + attn_mask
+    return attended(scores, value, dropout_p)[0]
+
+
+def attended(scores: Tensor, value: Tensor, dropout_p: float) -> tuple[Tensor, Tensor]:
+    """softmax(scores) value, and the weights."""
     weights = F.softmax(scores, axis=-1)
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
-    return F.matmul(weights, value)
+    return F.matmul(weights, value), weights
 
 
 def one_hot(input, num_classes=-1):

@@ -11,6 +11,7 @@ import numpy as np
 from ... import functional as F
 from ...core.tensor.dtype import dtype_name
 from ...core.tensor.shapes import normalize_axis
+from ...functional._select import triangle
 from ...tensor import Tensor
 from .._intercept import wrap
 from ..node import _IMPURE
@@ -177,16 +178,13 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 @wrap
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """Zero above the diagonal of the last two axes."""
-    rows, columns = input._tuple_shape[-2:]
-    return input * Tensor(np.tri(rows, columns, diagonal, np.float32)).astype(input.dtype)
+    return triangle(input, diagonal, upper=False)
 
 
 @wrap
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """Zero below the diagonal of the last two axes."""
-    rows, columns = input._tuple_shape[-2:]
-    kept = 1 - np.tri(rows, columns, diagonal - 1, np.float32)
-    return F.where(Tensor(kept != 0), input, F.zeros_like(input))
+    return triangle(input, diagonal, upper=True)
 
 
 # -- dtypes ------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import numpy as np
 
 from ... import functional as F
 from ...core import ops
+from ...functional._select import triangle
+from ...functional._window import pad_or_cut
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, dtype_of, ints, is_float, number
 
@@ -45,22 +47,12 @@ def transpose(x: Tensor, *, perm: Any = None) -> Tensor:
 
 @counterpart("Squeeze", plain=(1,))
 def squeeze(x: Tensor, axes: Any = None) -> Tensor:
-    shape: Any = x.shape
-    kept = _axes(axes, x.ndim) if axes is not None else {axis for axis, extent in enumerate(shape) if extent == 1}
-    if any(shape[axis] != 1 for axis in kept):
-        raise ValueError(f"Squeeze: axes {sorted(kept)} of {tuple(shape)} are not all of extent 1")
-    return F.reshape(x, tuple(extent for axis, extent in enumerate(shape) if axis not in kept))
+    return F.squeeze(x, None if axes is None else ints(axes))
 
 
 @counterpart("Unsqueeze", plain=(1,))
 def unsqueeze(x: Tensor, axes: Any) -> Tensor:
-    new = _axes(axes, x.ndim + len(ints(axes)))
-    extents = iter(x._tuple_shape)
-    return F.reshape(x, tuple(1 if axis in new else next(extents) for axis in range(x.ndim + len(new))))
-
-
-def _axes(axes: Any, rank: int) -> set[int]:
-    return {axis_of(axis, rank) for axis in ints(axes)}
+    return F.expand_dims(x, ints(axes))
 
 
 @counterpart("Flatten")
@@ -120,21 +112,10 @@ def pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str 
     """Negative widths cut."""
     widths = ints(pads)
     named = range(x.ndim) if axes is None else [axis_of(axis, x.ndim) for axis in ints(axes)]
-    before, after = [0] * x.ndim, [0] * x.ndim
-    for place, axis in enumerate(named):
-        before[axis], after[axis] = widths[place], widths[place + len(widths) // 2]
-    if min(*before, *after, 0) < 0:
-        shape: Any = x.shape
-        x = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, shape, strict=True))]
-        before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
-    if mode == "wrap":
-        for axis, (b, a) in enumerate(zip(before, after, strict=True)):
-            extent: Any = x.shape[axis]
-            places = np.arange(-b, extent + a) % extent
-            x = ops.index_get(x, Tensor(places.astype(np.int32)), axes=(axis,)) if a or b else x
-        return x
-    fill = 0.0 if value is None else float(number(value))
-    return ops.pad(x, before=tuple(before), after=tuple(after), mode=mode, value=fill)
+    pairs = [(0, 0)] * x.ndim
+    for axis, before, after in zip(named, widths, widths[len(widths) // 2 :], strict=False):
+        pairs[axis] = before, after
+    return pad_or_cut(x, pairs, mode, 0.0 if value is None else float(number(value)))
 
 
 @counterpart("ConstantOfShape", plain=(0,))
@@ -157,10 +138,7 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
 
 @counterpart("Trilu", plain=(1,))
 def trilu(x: Tensor, k: Any = 0, *, upper: int = 1) -> Tensor:
-    k, (rows, columns) = int(number(0 if k is None else k)), x._tuple_shape[-2:]
-    lower = np.tri(rows, columns, max(-rows, min(columns, k - 1 if upper else k)), dtype=bool)
-    kept = Tensor(~lower if upper else lower)
-    return F.where(F.broadcast_to(kept, x._tuple_shape), x, F.zeros_like(x))
+    return triangle(x, int(number(0 if k is None else k)), bool(upper))
 
 
 @counterpart("DepthToSpace")
@@ -195,7 +173,7 @@ def _reduction(op: str, reduce: Callable[..., Tensor]) -> None:
         found = () if axes is None else ints(axes)
         if not found and noop_with_empty_axes:
             return reduce(x, (), 1)
-        wanted = tuple(sorted(_axes(found, x.ndim))) if found else tuple(range(x.ndim))
+        wanted = tuple(sorted({axis_of(axis, x.ndim) for axis in found})) if found else tuple(range(x.ndim))
         return reduce(x, wanted, keepdims)
 
     reduction.__name__ = reduction.__qualname__ = f"reduce_{op[6:].lower()}"
@@ -225,11 +203,7 @@ def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
 def _log_sum_exp(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
     if not x.size or not axes:
         return F.log(_sum(F.exp(x), axes, keepdims))
-    top = _max(x, axes, 1)
-    top = F.where(F.isinf(top), F.zeros_like(top), top)
-    low = F.log(_sum(F.exp(x - top), axes, 1)) + top
-    shape: Any = low.shape
-    return low if keepdims else F.reshape(low, tuple(n for a, n in enumerate(shape) if a not in axes))
+    return F.logsumexp(x, axes, bool(keepdims))
 
 
 for _op, _reduce in {

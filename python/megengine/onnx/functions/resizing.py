@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import functional as F
 from ...core import ops
+from ...functional._sample import cubic_far, cubic_near, cubic_taps
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, ints
 
@@ -49,11 +50,8 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    """Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", equation 15."""
     d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    return np.where(d <= 1, cubic_near(d, a), np.where(d < 2, cubic_far(d, a), 0.0))
 
 
 def _weights(at: np.ndarray, extent: int, mode: str, scale: float, a: float, antialias: bool, exclude: bool) -> np.ndarray:
@@ -186,7 +184,7 @@ def _neighbours(at: Tensor, extent: int, mode: str, padding: str, aligned: bool)
     elif mode in ("linear", "bilinear"):
         found = [(low, 1 - part), (low + 1, part)]
     else:
-        found = [(low + k, _cubic_tensor(F.abs(part - k))) for k in (-1, 0, 1, 2)]
+        found = [(low + offset, weight) for offset, weight in cubic_taps(part)]
     placed = []
     for place, weight in found:
         if padding == "reflection":
@@ -207,11 +205,3 @@ def _reflected(at: Tensor, extent: int, aligned: bool) -> Tensor:
     rest = distance - turns * span
     is_odd = F.equal(turns - F.floor(turns / 2) * 2, 1)
     return F.where(is_odd, span - rest, rest) + low
-
-
-def _cubic_tensor(distance: Tensor) -> Tensor:
-    """As `_cubic`, with a = -0.75."""
-    d, a = distance, -0.75
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return F.where(d <= 1, near, F.where(d < 2, far, F.zeros_like(d)))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...._disk import cache_dir
-from .meta_vision import VisionDataset
+from .meta_vision import DatasetInMemory
 from .utils import calculate_md5, load_raw_data_from_url, untargz
 
 
-class CIFAR10(VisionDataset):
+class CIFAR10(DatasetInMemory):
     """Samples (image, label): uint8 (32, 32, 3) in BGR and an int32 number 0..9.
 
     root: folder with ``cifar-10-batches-py`` or its archive; default: the user's cache folder. train: 50,000
@@ -48,12 +48,6 @@ class CIFAR10(VisionDataset):
         if download:
             self.download()
         self.arrays = self.process()
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return tuple(array[index] for array in self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays[0])
 
     @property
     def meta(self) -> list[str]:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..meta_dataset import Dataset
 
 
@@ -46,3 +48,15 @@ class VisionDataset(Dataset):
 
     def __len__(self) -> int:
         raise TypeError(f"{type(self).__name__} does not define __len__")
+
+
+class DatasetInMemory(VisionDataset):
+    """A dataset whose samples are rows of ``arrays``."""
+
+    arrays: tuple[np.ndarray, ...]
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(array[index] for array in self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])

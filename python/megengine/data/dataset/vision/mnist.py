@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...._disk import cache_dir
-from .meta_vision import VisionDataset
+from .meta_vision import DatasetInMemory
 from .utils import load_raw_data_from_url
 
 
-class MNIST(VisionDataset):
+class MNIST(DatasetInMemory):
     """Samples (image, label): uint8 (28, 28, 1) and an int32 number 0..9.
 
     root: folder with the four ``*-ubyte.gz`` files (or unpacked ones); default: the user's cache folder.
@@ -40,18 +40,13 @@ class MNIST(VisionDataset):
         self, root: str | os.PathLike[str] | None = None, train: bool = True, download: bool = True
     ) -> None:
         super().__init__(
-            cache_dir("datasets", "MNIST") if root is None else root, order=("image", "image_category")
+            cache_dir("datasets", "MNIST") if root is None else root,
+            order=("image", "image_category"),
         )
         self._train = bool(train)
         if download:
             self.download()
         self.arrays, self._meta = self.process(self._train)
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return tuple(array[index] for array in self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays[0])
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -145,7 +145,23 @@ class RandomResize(_Resizing):
         return _scaled(height, width, np.random.uniform(*self.scale_range))
 
 
-class RandomCrop(VisionTransform):
+class _Crop(VisionTransform):
+    """Base: cuts out ``output_size`` (height, width) at ``_corner`` (y, x)."""
+
+    output_size: tuple[int, int]
+    _corner = (0, 0)
+
+    def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        return _cropped(image, self._corner, self.output_size)
+
+    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
+        return _cropped(mask, self._corner, self.output_size)
+
+    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
+        return _shifted(coords, -self._corner[1], -self._corner[0])
+
+
+class RandomCrop(_Crop):
     """Add a border, then cut out (height, width) at a random place; a smaller image is filled up first.
 
     output_size: (height, width) or one number. padding_size: as ``size`` of Pad.
@@ -165,7 +181,6 @@ class RandomCrop(VisionTransform):
         self.pad = Pad(padding_size, padding_value, padding_maskvalue, order=self.order)
         self.padding_value = padding_value
         self.padding_maskvalue = padding_maskvalue
-        self._corner = (0, 0)  # (y, x)
         self._fill = (0, 0)  # rows below and columns to the right that are missing
 
     def apply(self, input: Any) -> Any:
@@ -180,18 +195,13 @@ class RandomCrop(VisionTransform):
         self._corner = (_random_start(height, rows), _random_start(width, columns))
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
-        return self._cut(image, _value_for(image, self.padding_value))
+        return super()._apply_image(self._filled(image, _value_for(image, self.padding_value)))
 
     def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
-        return self._cut(mask, self.padding_maskvalue)
+        return super()._apply_mask(self._filled(mask, self.padding_maskvalue))
 
-    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
-        return _shifted(coords, -self._corner[1], -self._corner[0])
-
-    def _cut(self, image: np.ndarray, value: Any) -> np.ndarray:
-        if any(self._fill):
-            image = F.pad(image, self._fill, value)
-        return _cropped(image, self._corner, self.output_size)
+    def _filled(self, image: np.ndarray, value: Any) -> np.ndarray:
+        return F.pad(image, self._fill, value) if any(self._fill) else image
 
 
 class RandomResizedCrop(VisionTransform):
@@ -256,7 +266,7 @@ class RandomResizedCrop(VisionTransform):
         )
 
 
-class CenterCrop(VisionTransform):
+class CenterCrop(_Crop):
     """Cut (height, width) or a square out of the middle. Raises ValueError when the image is smaller."""
 
     def __init__(
@@ -264,7 +274,6 @@ class CenterCrop(VisionTransform):
     ) -> None:
         super().__init__(order)
         self.output_size = _pair("output_size", output_size)
-        self._corner = (0, 0)
 
     def _prepare(self, parts: Sequence[Any]) -> None:
         height, width = self._image_size(parts)
@@ -274,15 +283,6 @@ class CenterCrop(VisionTransform):
                 f"cannot cut {rows}x{columns} out of an image of {height}x{width}; resize or pad it first"
             )
         self._corner = ((height - rows) // 2, (width - columns) // 2)
-
-    def _apply_image(self, image: np.ndarray) -> np.ndarray:
-        return _cropped(image, self._corner, self.output_size)
-
-    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
-        return _cropped(mask, self._corner, self.output_size)
-
-    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
-        return _shifted(coords, -self._corner[1], -self._corner[0])
 
 
 class _RandomFlip(VisionTransform):

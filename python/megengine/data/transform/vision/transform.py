@@ -28,7 +28,7 @@ from .geometric import (
     Resize,
     ShortestEdgeResize,
 )
-from .vision_transform import VisionTransform
+from .vision_transform import ColorTransform, VisionTransform
 
 __all__ = [
     "VisionTransform",
@@ -146,7 +146,7 @@ class Compose(VisionTransform):
         return result
 
 
-class TorchTransformCompose(VisionTransform):
+class TorchTransformCompose(ColorTransform):
     """Transforms of torchvision (or any functions of an image) in a row.
 
     The image goes in as an RGB PIL image if Pillow is there, and comes out as a BGR array (H, W, C); a tensor result,
@@ -170,12 +170,6 @@ class TorchTransformCompose(VisionTransform):
         if is_tensor:
             return np.ascontiguousarray(array[::-1]) if array.shape[0] == 3 else array
         return np.ascontiguousarray(array[..., ::-1]) if array.shape[-1] == 3 else array
-
-    def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
-        return coords
-
-    def _apply_mask(self, mask: np.ndarray) -> np.ndarray:
-        return mask
 
 
 def _to_pil(image: np.ndarray) -> Any:

@@ -42,10 +42,6 @@ class VisionTransform(Transform):
                 raise ValueError(f"order must hold names, got {name!r} in {order!r}")
         self.order = order
 
-    def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """The transformed samples, as a tuple."""
-        return tuple(self.apply(sample) for sample in inputs)
-
     def apply(self, input: Any) -> Any:
         """The transformed sample: a tuple for a tuple, else one array."""
         single = not isinstance(input, (tuple, list))
@@ -119,7 +115,7 @@ class VisionTransform(Transform):
 
 
 class ColorTransform(VisionTransform):
-    """Base of transforms that change colours only: coords and masks stay."""
+    """Base of transforms that change the image alone: coords and masks stay."""
 
     def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
         return coords
