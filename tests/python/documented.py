@@ -8,7 +8,7 @@ own, and a page can write files and run commands.
 
     ```python      runs in the page's namespace, as example.py; what it prints, and the error that ends it, must be shown
     ```output      right behind it: what that block printed; ``...`` stands for anything, white space counts once
-                   ```output figures: any number stands for any other, because they differ from machine to machine
+                   ```output figures: any number, or number of bytes, stands for any other, because they differ from machine to machine
     ```console     each line behind ``$ `` runs in the page's folder, and prints the lines that follow it; figures as above
     ```sh          what a test cannot run (it installs or builds); test_documents.py says which pages may have one
     ```text        a picture or a form
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FENCE = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FIGURE = re.compile(r"\d[\d,.]*(e[+-]?\d+)?%?")
+FIGURE = re.compile(r"\d[\d,.]*(e[+-]?\d+)?%?( ([KMG]i?)?B\b)?")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 INERT = {"", "text", "sh", "json"}  # and directives, in braces
