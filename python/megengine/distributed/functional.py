@@ -139,8 +139,8 @@ def remote_recv(
     gradient_way = Tensor(0.0, device="cpu0")
     if wants_gradient:
         _core.track(gradient_way)
-    result = _run("receive_from", gradient_way, WORLD, peer=src_rank, shape=shape, dtype=dtype)
-    return result if device is None else result.to(device)  # type: ignore[union-attr]  # whoever receives has a result
+    result: Any = _run("receive_from", gradient_way, WORLD, peer=src_rank, shape=shape, dtype=dtype)
+    return result if device is None else result.to(device)
 
 
 def collective_comm(
