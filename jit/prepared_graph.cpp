@@ -2,6 +2,7 @@
 
 #include "codegen/checked_kernel.h"
 #include "jit/host_copy.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -36,7 +37,8 @@ public:
         for (size_t id = 0; id < made_.graph.nodes().size(); ++id) {
             const Node& node = made_.graph.nodes()[id];
             if (node.kind == NodeKind::input || node.kind == NodeKind::constant) continue;
-            PreparedNode entry{.node = static_cast<NodeId>(id)};
+            PreparedNode entry{.node = static_cast<NodeId>(id),
+                               .is_ordered = node.op && runtime::is_ordered(*node.op)};
             if (node.kind == NodeKind::fused) prepare_kernel(node, entry);
             else if (is_host_copy(node))
                 entry.executable = host_copy(*node.op, made_.graph.type(node.outputs[0]).bytes());

@@ -24,6 +24,7 @@ struct PreparedNode {
     NodeId node = {};
     std::shared_ptr<const runtime::Executable> executable = {};  // null: a view
     std::string backend = {};  // compiler of the kernel; empty: an operation of the device
+    bool is_ordered = false;  // runtime/ops/ordered.h: its errors name the line
 };
 
 struct PreparedGraph {

@@ -4,6 +4,7 @@
 #include "runtime/error.h"
 #include "runtime/nvtx.h"
 #include "runtime/rematerializer.h"
+#include "runtime/user_line.h"
 
 namespace megjit::jit {
 
@@ -232,8 +233,14 @@ void Program::patch(const Call& call) {
 inline void Program::enqueue(const ProgramLayout::Step& step, runtime::Stream& stream) {
     void* const* operands = operands_.data() + step.first_operand;
     if (step.is_copy) return stream.copy(operands[1], operands[0], step.copy_bytes);
-    prepared_.nodes[step.node].executable->enqueue(
-        stream, operands, operands + step.inputs, static_cast<std::byte*>(arena_) + step.workspace);
+    const PreparedNode& prepared = prepared_.nodes[step.node];
+    const auto run = [&] {
+        prepared.executable->enqueue(stream, operands, operands + step.inputs,
+                                     static_cast<std::byte*>(arena_) + step.workspace);
+    };
+    if (!prepared.is_ordered) return run();
+    const runtime::AtUserLine at(prepared_.node(step.node).where);
+    run();
 }
 
 // Where work runs later: an error must tell what failed.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "runtime/host_view.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -115,8 +116,10 @@ Segment extract_segment(const Record& record, uint32_t index) {
         ids.emplace(value, id);
         return id;
     };
+    std::optional<ValueId> after;  // of the last op that has an order
     for (uint32_t i = first; i < last; ++i) {
         const RecordedOp& op = record.ops[i];
+        const bool is_ordered = runtime::is_ordered(*op.op);
         Node node{.kind = NodeKind::op,
                   .op = op.op,
                   .attrs = op.attrs,
@@ -124,11 +127,13 @@ Segment extract_segment(const Record& record, uint32_t index) {
                   .marks = op.marks,
                   .role = op.role};
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
+        if (is_ordered && after) node.inputs.push_back(*after);
         std::vector<Type> types;
         for (RecordId output : op.outputs) types.push_back(record.values[output].type);
         segment.graph.set_device(*record.values[op.outputs[0]].device);
         const std::vector<ValueId> outputs = segment.graph.add(std::move(node), types);
         for (size_t o = 0; o < outputs.size(); ++o) ids[op.outputs[o]] = outputs[o];
+        if (is_ordered) after = outputs.back();
     }
     for (uint32_t i = first; i < last; ++i)
         for (RecordId output : record.ops[i].outputs)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/error.h"
+#include "runtime/ops/ordered.h"
 #include "runtime/random.h"
 #include "runtime/rematerializer.h"
 
@@ -117,7 +118,7 @@ Tensors Recorder::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
                         .role = {.is_backward = !open_backwards_.empty()},
                         .scope = scope_};
     if (recompute_.depth) recorded.marks.region = recompute_.calls;
-    bool is_static = !inputs.empty();
+    bool is_static = !inputs.empty() && !runtime::is_ordered(op);
     size_t small = 0;
     for (const TensorRef& input : inputs) {
         const RecordId id = record_id_of(input);
@@ -210,7 +211,12 @@ void Recorder::enter_excluded() {
     if (rec.ops.size() == first) return;
     const std::vector<RecordId> live = live_values();
     for (RecordId id : live) rec.values[id].is_output = true;
-    if (function_.options.symbolic) compute_now(live);
+    if (function_.options.symbolic) {
+        std::vector<RecordId> wanted = live;
+        for (uint32_t i = first; i < rec.ops.size(); ++i)
+            if (runtime::is_ordered(*rec.ops[i].op)) wanted.push_back(rec.ops[i].outputs.back());
+        compute_now(wanted);
+    }
     add_barrier();
 }
 

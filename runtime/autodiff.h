@@ -20,6 +20,7 @@ public:
     // Differentiate with respect to this tensor, as it is now.
     void watch(const TensorRef& tensor);
     bool watches(const Tensor& tensor) const { return watched_.contains(tensor.id()); }
+    bool tracks(const Tensor& tensor) const;  // watched, or computed from what is
 
     // Called by dispatch for every application while this tape is open.
     void record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
@@ -47,7 +48,6 @@ private:
         std::vector<uint64_t> out_ids = {};
         CustomBackward custom = {};
     };
-    bool tracks(const Tensor& tensor) const;
     std::unordered_set<uint64_t> made_;  // ids of the outputs of entries_
     std::unordered_map<uint64_t, TensorRef> watched_;
     std::vector<Entry> entries_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <unordered_map>
 
 #include "runtime/autodiff.h"
@@ -11,6 +12,7 @@
 #include "runtime/leaf_mutex.h"
 #include "runtime/operand_layouts.h"
 #include "runtime/ops/known.h"
+#include "runtime/ops/ordered.h"
 #include "runtime/parallel.h"
 #include "runtime/product_rules.h"
 #include "runtime/rematerializer.h"
@@ -32,6 +34,7 @@ struct PreparedCall {
     std::vector<Type> inputs = {}, outputs = {};
     std::shared_ptr<const Executable> executable = {};  // null for views
     bool takes_a_while = false;  // for the thread that calls
+    bool is_ordered = false;  // other processes are told the user's line
 };
 
 // From here on other threads of the host language may run beside a kernel: giving up their lock and
@@ -62,6 +65,7 @@ public:
         if (!op.is_view) fresh.executable = device.prepare(call, fresh.outputs);
         fresh.takes_a_while = device.stream().is_inline() &&
                               device.speeds().seconds(cost_of(call, fresh.outputs)) > kLongSeconds;
+        fresh.is_ordered = is_ordered(op);
         slot = std::move(fresh);
         return slot;
     }
@@ -279,6 +283,12 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     const auto begin = is_noted || is_logged ? std::chrono::steady_clock::now()
                                              : std::chrono::steady_clock::time_point();
     {
+        std::string where;
+        std::optional<AtUserLine> at;
+        if (prepared.is_ordered) [[unlikely]] {
+            where = user_line();
+            at.emplace(where);
+        }
         const WithoutHostLock others_run(prepared.takes_a_while);
         executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
     }

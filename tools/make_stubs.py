@@ -28,12 +28,15 @@ _Variable = TypeVar("_Variable", bound=Tensor)
 KINDS = {"int": "int", "float": "float", "ints": "int | Sequence[int]", "str": "str"}
 # Ops with more than one result; the registry learns their number only from infer().
 SEVERAL = {
-    "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk"
+    "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk",
+    "all_gather", "all_reduce_max", "all_reduce_min", "all_reduce_prod", "all_reduce_sum", "all_to_all", "broadcast_from_root", "receive_from",
+    "reduce_scatter_sum", "scatter_from_root",
 }  # fmt: skip
 
 # nanobind knows neither what lists hold nor what a handle is; a row's dict has values of several types.
 ROWS = "list[dict[str, Any]]"
 EXACT = {
+    "on_failure: Callable)": "on_failure: Callable[[str], str])",
     "_tuple_shape(self) -> tuple:": "_tuple_shape(self) -> tuple[int, ...]:",
     "_item(self) -> object:": "_item(self) -> Any:",
     "promote_dtype(arg0: object, arg1: object, /) -> object:": "promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype:",

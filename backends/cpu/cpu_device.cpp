@@ -14,6 +14,7 @@
 namespace megjit::cpu {
 
 // One line a file of kernels.
+void register_collective_kernels();
 void register_copy_kernels();
 void register_index_kernels();
 void register_reduce_kernels();
@@ -44,6 +45,7 @@ std::map<std::string, Packing, std::less<>>& packings() {
 }
 
 void register_all_kernels() {
+    register_collective_kernels();
     register_copy_kernels();
     register_index_kernels();
     register_reduce_kernels();

@@ -1,4 +1,5 @@
 #include "jit/passes/passes.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 
@@ -11,6 +12,8 @@ Graph drop_dead(const Graph& graph) {
         for (ValueId output : nodes[id].outputs) keep[id] = keep[id] || needed[at(output)];
         // Inputs stay: they are the caller's interface.
         if (nodes[id].kind == NodeKind::input) keep[id] = true;
+        // Other processes wait for it.
+        if (nodes[id].op && runtime::is_ordered(*nodes[id].op)) keep[id] = true;
         if (keep[id])
             for (ValueId input : nodes[id].inputs) needed[at(input)] = true;
     }

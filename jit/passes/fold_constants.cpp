@@ -1,5 +1,6 @@
 #include "jit/passes/passes.h"
 #include "runtime/dispatch.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -9,7 +10,8 @@ constexpr size_t kLargestResult = 64 << 10;  // bytes
 Graph fold_constants(const Graph& graph) {
     Rewriter rewrite(graph);
     for (const Node& node : graph.nodes()) {
-        bool foldable = node.kind == NodeKind::op && !node.inputs.empty();
+        bool foldable =
+            node.kind == NodeKind::op && !node.inputs.empty() && !runtime::is_ordered(*node.op);
         std::vector<TensorRef> operands;
         for (size_t i = 0; foldable && i < node.inputs.size(); ++i) {
             const Node& producer = rewrite.to.producer(rewrite.map(node.inputs[i]));

@@ -12,6 +12,7 @@
 #include "jit/step_times.h"
 #include "memory/step_order.h"
 #include "runtime/error.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -92,7 +93,8 @@ private:
     }
 
     void add_step(const Node& node) {
-        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values,
+        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values &&
+                                             !runtime::is_ordered(*node.op),
                                .region = region_of(node)};
         for (ValueId input : node.inputs)
             if (const uint32_t value = storage_[at(input)];

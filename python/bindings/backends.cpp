@@ -1,4 +1,4 @@
-// Which backends are in this build: the only file that names them.
+// Which devices and compilers are in this build: the only file that names them.
 #ifdef MEGJIT_WITH_CPU
 #include "backends/cpu/cpu_device.h"
 #endif

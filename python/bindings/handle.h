@@ -105,6 +105,7 @@ void bind_kernels(nb::module_& m);
 void bind_system(nb::module_& m);
 void bind_host_lock(nb::module_& m);
 void bind_call_log(nb::module_& m);
+void bind_communicator(nb::module_& m);
 
 // Runs `body` and sets the Python error that fits what it throws; for slots, which nanobind does
 // not guard.

@@ -153,5 +153,6 @@ NB_MODULE(_core, m) {
     bind_trace(m);
     bind_kernels(m);
     bind_call_log(m);
+    bind_communicator(m);
     bind_system(m);
 }

@@ -707,6 +707,26 @@ def stop_call_log() -> list[tuple[str, str, int, int, int, int, str]]:
     What was noted: (call, device, begin, end, thread, bytes, line), in ns of time.monotonic_ns.
     """
 
+class World:
+    """Connected sockets to the other processes, by rank."""
+
+    def __init__(self, rank: int, sockets: Sequence[int], seconds: float, on_failure: Callable[[str], str]) -> None: ...
+
+    def add_group(self, key: str, members: Sequence[int]) -> None: ...
+
+    def set_seconds(self, seconds: float) -> None: ...
+
+    def close(self) -> None: ...
+
+def group_barrier(group: str) -> None:
+    """Waits until all processes of the group are here."""
+
+def is_tracked(tensor: Tensor) -> bool:
+    """Whether an open tape differentiates what is computed from it."""
+
+def track(tensor: Tensor) -> None:
+    """Lets all open tapes differentiate what is computed from it."""
+
 class DeviceInfo:
     @property
     def kind(self) -> str: ...

@@ -294,7 +294,8 @@ def same_bits(a, b):
 
 def test_every_op_has_a_row():
     derived = {name for name in OPS if ".grad" in name}
-    assert set(OPS) - derived - {row.op for row in ALL} == set()
+    of_groups = {name for name in OPS if "group" in OPS[name]["attrs"]}  # test_collectives.py
+    assert set(OPS) - derived - {row.op for row in ALL} - of_groups == set()
 
 
 @pytest.mark.parametrize("row", [r for r in ALL if r.reference], ids=repr)

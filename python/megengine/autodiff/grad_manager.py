@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
@@ -17,6 +18,22 @@ Callback = Callable[[Tensor, Tensor], Tensor | None]
 
 _backwarding: ContextVar[GradManager | None] = ContextVar("backwarding", default=None)
 _DIFFERENTIABLE = frozenset({"float32", "float16", "bfloat16"})
+
+
+class _Recording(threading.local):
+    """The managers that record in this thread."""
+
+    def __init__(self) -> None:
+        self.managers: list[GradManager] = []
+
+
+_recording = _Recording()
+
+
+def note_remote(sent: Tensor) -> None:
+    """What another process goes on with: backward passes of the open recordings fetch its gradient from there."""
+    for manager in _recording.managers:
+        manager._remote.append(sent)
 
 
 def get_backwarding_grad_manager() -> GradManager | None:
@@ -63,6 +80,7 @@ class GradManager:
         self._recording = False
         self._tape: Any = None
         self._watched: list[AttachSpec] = []
+        self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
 
     def attached_tensors(self) -> list[Tensor]:
         """The attached tensors that are still alive."""
@@ -139,6 +157,7 @@ class GradManager:
             )
         self._tape = _core.Tape()
         self._recording = True
+        _recording.managers.append(self)
         try:
             for spec in list(self._attach_specs.values()):
                 self._watch(spec)
@@ -149,7 +168,10 @@ class GradManager:
     def release(self) -> None:
         """End the recording, if one is on, and free its history."""
         tape, self._tape = self._tape, None
+        if self._recording and self in _recording.managers:  # another thread may end it
+            _recording.managers.remove(self)
         self._recording = False
+        self._remote = []
         for spec in self._watched:
             spec.snapshot._reset(_NOTHING)  # type: ignore[union-attr]  # watching made it
         self._watched = []
@@ -173,7 +195,7 @@ class GradManager:
     ) -> None:
         """Add the gradients of ``y`` to ``.grad`` of the attached tensors, and end the recording.
 
-        y: a Tensor of any shape, several, or None for none. dy: gradient of the sought quantity with respect to
+        y: a Tensor of any shape, several, or None for none but what went to other processes. dy: gradient of the sought quantity with respect to
             each y, of its shape; ones by default.
         A tensor that y does not depend on keeps its grad. RuntimeError unless recording; ValueError when the
         numbers or shapes of y and dy differ.
@@ -187,6 +209,8 @@ class GradManager:
         try:
             ys = _as_list(y, lambda x: isinstance(x, Tensor), "backward: y", "Tensors")
             dys = _gradients_of(ys, dy)
+            ys = ys + self._remote
+            dys = dys + [ops.full(shape=(), value=0.0, dtype="float32", device=sent) for sent in self._remote]
             watched = [spec for spec in self._watched if spec.tensor() is not None]
             grads = self._tape.backward(ys, dys, [spec.snapshot for spec in watched]) if ys else ()
             self.release()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._environment import Place, place_from_environment
+
 if TYPE_CHECKING:
-    from .server import Client
+    from .server import Client, Server
 
 _BACKENDS = ("auto", "nccl", "rccl", "cncl", "hccl", "ucx", "shm", "tcp")
 
@@ -26,6 +31,9 @@ class StaticData:
     backend: str | None = None
     device_type: str | None = None
     machine_ranks: list[int] | None = None
+    world: Any = None  # the connections, of _core
+    seconds: float = 600.0  # how long an operation waits for what others do
+    messages: dict[str, int] | None = None  # how many went each way between two processes
 
 
 _sd = StaticData()
@@ -44,6 +52,8 @@ class Group:
         """Make it a group of these ranks."""
         self.check(proc_ranks)
         self.proc_ranks = [int(rank) for rank in proc_ranks]
+        if _sd.world is not None and len(self.proc_ranks) > 1 and get_rank() in self.proc_ranks:
+            _sd.world.add_group(self.key, self.proc_ranks)
 
     def check(self, proc_ranks: Sequence[int]) -> None:
         """Raise TypeError or ValueError unless these are different ranks of the world."""
@@ -93,50 +103,114 @@ WORLD = Group([])
 
 
 def init_process_group(
-    master_ip: str,
-    port: int,
-    world_size: int,
-    rank: int,
-    device: int,
+    master_ip: str | None = None,
+    port: int | None = None,
+    world_size: int | None = None,
+    rank: int | None = None,
+    device: int | None = None,
     backend: str = "auto",
     device_type: str = "xpu",
+    timeout: float = 600.0,
 ) -> None:
     """Enter the world: call it once in every process, before any collective operation.
 
     master_ip, port: where the ``Server`` is; not contacted in a world of one process. rank: of this process.
-    device: number of its GPU, if there are GPUs. backend: kept and returned by ``get_backend``; data go through the
-    server whatever it is. Raises TypeError and ValueError for wrong arguments, RuntimeError for a second call.
+    device: number of its GPU, if there are GPUs. Without these five, they are what the launcher of the processes says by
+    its variables: ``megengine.distributed.run``, torchrun, mpiexec or SLURM; rank 0 starts the server then.
+    backend: kept and returned by ``get_backend``; data go through sockets whatever it is. timeout: how many seconds an
+    operation waits for a process that says nothing.
+
+    Raises TypeError and ValueError for wrong arguments; RuntimeError for a second call, when processes do not fit
+    together, or when one does not come in time.
     """
+    given = {"master_ip": master_ip, "port": port, "world_size": world_size, "rank": rank, "device": device}
+    missing = [name for name, value in given.items() if value is None]
+    if missing and len(missing) < len(given):
+        raise TypeError(f"init_process_group: {', '.join(missing)} missing; give all of {', '.join(given)}, or none")
+    place = place_from_environment() if missing else Place(**given)  # type: ignore[arg-type]  # checked next
     for name, value, kind in (
-        ("master_ip", master_ip, str),
-        ("port", port, int),
-        ("world_size", world_size, int),
-        ("rank", rank, int),
-        ("device", device, int),
+        ("master_ip", place.master_ip, str),
+        ("port", place.port, int),
+        ("world_size", place.world_size, int),
+        ("rank", place.rank, int),
+        ("device", place.device, int),
         ("backend", backend, str),
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{name} must be of type {kind.__name__}, got {value!r}")
-    if world_size < 1 or not 0 <= rank < world_size:
+    if place.world_size < 1 or not 0 <= place.rank < place.world_size:
         raise ValueError(
-            f"rank must be from 0 to world_size - 1, got rank {rank} and world_size {world_size}"
+            f"rank must be from 0 to world_size - 1, got rank {place.rank} and world_size {place.world_size}"
         )
     _check_backend(backend)
     if is_distributed():
         raise RuntimeError("init_process_group was called before in this process")
-    _sd.master_ip, _sd.py_server_port = master_ip, port
-    _sd.world_size, _sd.proc_rank, _sd.device = world_size, rank, device
-    _sd.backend, _sd.device_type = backend, device_type
+    _sd.master_ip, _sd.py_server_port = place.master_ip, place.port
+    _sd.world_size, _sd.proc_rank, _sd.device = place.world_size, place.rank, place.device
+    _sd.backend, _sd.device_type, _sd.seconds = backend, device_type, timeout
     try:
-        if world_size > 1:
-            _sd.mm_server_port = get_client().get_mm_server_port()
-        _sd.machine_ranks = list(range(world_size))
-        WORLD.reset(range(world_size))
-        _use_device(device_type, device)
+        if place.starts_server and place.rank == 0 and place.world_size > 1:
+            _sd.server = _server_of(place)
+        if place.world_size > 1:
+            _connect()
+        _sd.machine_ranks = list(range(place.world_size))
+        WORLD.reset(range(place.world_size))
+        _use_device(device_type, place.device)
         group_barrier()
     except BaseException:
         _forget()
         raise
+
+
+def _server_of(place: Place) -> Server:
+    from .server import Server
+
+    return Server(place.port, place.master_ip)
+
+
+def _connect() -> None:
+    """Connections with all others; from here on they are told when this process fails."""
+    from .. import _core
+    from ._joining import connect
+
+    if not hasattr(_core, "World"):
+        raise RuntimeError("this build of megjit was made without backends/sockets, which connects processes")
+    client = get_client()
+    _sd.mm_server_port = client.get_mm_server_port()
+    sockets = connect(client, get_rank(), get_world_size(), _sd.seconds)
+    _sd.world = _core.World(get_rank(), sockets, _sd.seconds, _report_failure)
+    _install_hooks()
+
+
+def _report_failure(why: str) -> str:
+    """Tells the world that this process gives up; why the first one did."""
+    if _sd.client is None:  # a world of one process
+        return ""
+    try:
+        return _sd.client._fail(get_rank(), why)
+    except (OSError, RuntimeError):
+        return ""  # the server is gone as well
+
+
+_hooks_are_installed = False
+
+
+def _install_hooks() -> None:
+    """An error that ends the program reaches the other processes; a forked child holds no connections open."""
+    global _hooks_are_installed
+    if _hooks_are_installed:
+        return
+    _hooks_are_installed = True
+    show = sys.excepthook
+
+    def tell(kind: Any, error: Any, trace: Any) -> None:
+        if _sd.world is not None:
+            _report_failure("".join(traceback.format_exception(kind, error, trace)))
+            _sd.world.close()
+        show(kind, error, trace)
+
+    sys.excepthook = tell
+    os.register_at_fork(after_in_child=lambda: _sd.world is not None and _sd.world.close())
 
 
 def _use_device(device_type: str, device: int) -> None:
@@ -149,6 +223,10 @@ def _use_device(device_type: str, device: int) -> None:
 
 def _forget() -> None:
     """Be a single process again."""
+    if _sd.world is not None:
+        _sd.world.close()
+    if _sd.server is not None:
+        _sd.server._close()
     for name in [name for name in vars(_sd)]:
         delattr(_sd, name)
     WORLD.proc_ranks = []
@@ -236,8 +314,11 @@ def new_group(proc_ranks: Sequence[int]) -> Group:
     return Group(proc_ranks)
 
 
-def group_barrier(group: Group = WORLD) -> None:
+def group_barrier(group: Group | None = WORLD) -> None:
     """Wait until all processes of the group are here."""
+    group = WORLD if group is None else group
     if group.size > 1:
+        from .. import _core
+
         group.rank  # noqa: B018  -- raises unless this process is a member
-        get_client().group_barrier(group.key, group.size)
+        _core.group_barrier(group.key)

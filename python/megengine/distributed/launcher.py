@@ -5,17 +5,21 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import signal
 import traceback
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..utils.after_fork import run_in_fresh_thread
+from ._token import VARIABLE
 
 if TYPE_CHECKING:
     from .server import Server
 
 WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
+
+_LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may say why
 
 
 class launcher:
@@ -23,7 +27,7 @@ class launcher:
 
     n_gpus: processes on this machine, default: the number of GPUs, or 1 without any. world_size: processes on all
     machines, default n_gpus. rank_start: rank of the first process here. master_ip, port: of the server, which this
-    call starts unless master_ip is another machine; 0 is any free port. device_type, backend: see
+    call starts unless master_ip is another machine; 0 is any free port. device_type, backend, timeout: see
     ``init_process_group``. Usable as ``@launcher``, ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``.
 
     Raises AssertionError with the worker's traceback when a process fails; the others are ended.
@@ -39,6 +43,7 @@ class launcher:
         port: int = 0,
         device_type: str = "xpu",
         backend: str = "nccl",
+        timeout: float = 600.0,
     ) -> None:
         for name, value in (("n_gpus", n_gpus), ("world_size", world_size)):
             if value is not None and (not isinstance(value, int) or value < 1):
@@ -56,6 +61,7 @@ class launcher:
         self.port = port
         self.device_type = device_type
         self.backend = backend
+        self.timeout = timeout
         self.server: Server | None = None
         if func is not None:
             functools.update_wrapper(self, func)
@@ -75,19 +81,21 @@ class launcher:
                 self.port,
                 self.device_type,
                 self.backend,
+                self.timeout,
             )
+        from ._token import new_token
         from .server import Server
 
         serves = self.rank_start == 0
-        host = (
-            "127.0.0.1" if self.world_size == self.n_gpus else "0.0.0.0"
-        )  # other machines must reach it
-        self.server = Server._bound(self.port, host) if serves else None
+        is_alone = self.world_size == self.n_gpus
+        host = "127.0.0.1" if is_alone else "0.0.0.0"  # other machines must reach it
+        token = new_token() if is_alone else None
+        self.server = Server._bound(self.port, host, token) if serves else None
         try:
             workers = [_Worker(self, device, args, kwargs) for device in range(self.n_gpus)]
             if self.server is not None:
                 self.server._serve()  # after forking: threads do not survive a fork
-            return _results(workers)
+            return _results(workers, self.server)
         finally:
             if self.server is not None:
                 self.server._close()
@@ -106,6 +114,7 @@ class _Worker:
         self.rank = owner.rank_start + device
         self.link, theirs = context.Pipe(duplex=False)
         port = owner.server.py_server_port if owner.server is not None else owner.port
+        token = owner.server.token if owner.server is not None else None
         place = (
             owner.master_ip,
             port,
@@ -114,8 +123,9 @@ class _Worker:
             device,
             owner.backend,
             owner.device_type,
+            owner.timeout,
         )
-        self.process = context.Process(target=_run, args=(theirs, place, owner.func, args, kwargs))
+        self.process = context.Process(target=_run, args=(theirs, place, token, owner.func, args, kwargs))
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
@@ -145,14 +155,18 @@ class _Worker:
 def _run(
     link: Any,
     place: tuple[Any, ...],
+    token: str | None,
     func: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> None:
     """Body of a worker process."""
-    from .group import _forget, init_process_group
+    from .group import _forget, _report_failure, init_process_group
 
+    end_with_parent()
     _forget()  # a forked child of a process group is not in it
+    if token is not None:
+        os.environ[VARIABLE] = token
     try:
         init_process_group(*place)
         message: tuple[bool, Any] = (
@@ -160,26 +174,43 @@ def _run(
             pickle.dumps(run_in_fresh_thread(functools.partial(func, *args, **kwargs))),
         )
     except Exception:
-        message = (False, traceback.format_exc())
+        trace = traceback.format_exc()
+        _report_failure(trace)
+        message = (False, trace)
     link.send(message)
     link.close()
 
 
-def _results(workers: list[_Worker]) -> list[Any]:
+def end_with_parent() -> None:
+    """This process is killed when the one that started it ends, however that ends."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
     from multiprocessing.connection import wait
 
     results: list[Any] = [None] * len(workers)
+    failed: dict[int, Any] = {}  # by rank
     waiting: dict[Any, int] = {worker.link: index for index, worker in enumerate(workers)}
     try:
         while waiting:
-            for link in wait(list(waiting)):
+            ready = wait(list(waiting), _LAST_WORDS_SECONDS if failed else None)
+            if not ready:
+                break
+            for link in ready:
                 index = waiting.pop(link)
                 good, value = workers[index].outcome()
-                if not good:
-                    raise AssertionError(
-                        f"process {workers[index].rank} of the launcher failed:\n{value}"
-                    )
-                results[index] = value
+                if good:
+                    results[index] = value
+                else:
+                    failed[workers[index].rank] = value
+            if failed.keys() & _causes(failed, server):
+                break
+        if failed:
+            rank = min(failed.keys() & _causes(failed, server) or failed)
+            raise AssertionError(f"process {rank} of the launcher failed:\n{failed[rank]}")
         for worker in workers:
             worker.process.join()
         return results
@@ -193,6 +224,14 @@ def _results(workers: list[_Worker]) -> list[Any]:
                 worker.process.kill()
                 worker.process.join()
             worker.link.close()
+
+
+def _causes(failed: dict[int, Any], server: Server | None) -> set[int]:
+    """Of the ranks that failed those that failed by themselves: killed, or the first one that said so."""
+    killed = {rank for rank, value in failed.items() if value.startswith("it ")}
+    if killed or server is None:
+        return killed or set(failed)
+    return {rank for rank, _ in server._methods.failures[:1]} or set(failed)
 
 
 def _device_count() -> int:

@@ -1,23 +1,26 @@
 """A key-value server for the processes of one world, and its client: an RPC pair over XML-RPC.
 
-In: small values by key, barriers, one-to-all messages. Out: the same in every process. Next to it, on a second port,
-listens the server for collective operations (``collectives``). Both trust whoever can reach them, so they listen on
-this machine only unless told otherwise.
+In: small values by key, barriers, one-to-all messages, who joined the world and why it failed. Out: the same in every
+process. Tensors do not pass here: processes find each other by this server and connect (``_joining``). It listens on this
+machine only unless told otherwise, and answers those who have the world's token (``_token``).
 """
 
 from __future__ import annotations
 
 import argparse
+import hmac
 import threading
 import time
 import xmlrpc.client
+from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from typing import Any
-from xmlrpc.server import SimpleXMLRPCServer
+from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
-from .collectives import CollectiveServer
+from ._token import VARIABLE, shared_token
 
-_CONNECT_SECONDS = 30  # how long a client waits for its server to come up
+_CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
+SECONDS = 600.0  # how long a call waits for what others do
 
 
 class Methods:
@@ -33,14 +36,57 @@ class Methods:
         self.dict_barrier_event: dict[str, threading.Event] = {}
         self.user_dict: dict[str, Any] = {}
         self.bcast_dict: dict[str, list[Any]] = {}  # key -> [value, how many have it]
+        self.members: dict[int, list[Any]] = {}  # rank -> what it said when it joined
+        self.failures: list[tuple[int, str]] = []  # (rank, why), the first one first
 
     def connect(self) -> bool:
         """Answer, to show that the server is up."""
         return True
 
     def get_mm_server_port(self) -> int:
-        """Port of the server for collective operations."""
+        """Port of the server for collective operations: this one, by which processes find each other."""
         return self.mm_server_port
+
+    def join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
+        """Wait until all of the world have joined; the addresses of all, by rank.
+
+        Every process gets the error when one does not fit.
+        """
+        with self.lock:
+            wrong = self._misfit(rank, size, version)
+            if wrong:
+                self.failures.append((rank, wrong))
+            elif rank not in self.members:
+                self.members[rank] = [size, version, address]
+            self.lock.notify_all()
+            self._wait(lambda: len(self.members) == size, seconds, lambda: (
+                f"rank {sorted(set(range(size)) - set(self.members))[0]} did not join the world of {size}"
+            ))  # fmt: skip
+            return [self.members[each][2] for each in range(size)]
+
+    def _misfit(self, rank: int, size: int, version: str) -> str:
+        if rank in self.members:
+            return f"two processes joined the world as rank {rank}; give each a rank of its own"
+        for other, (their_size, their_version, _) in self.members.items():
+            if their_size != size:
+                return (
+                    f"rank {rank} has a world of {size} processes, rank {other} one of {their_size}; "
+                    "give all the same world_size"
+                )
+            if their_version != version:
+                return (
+                    f"rank {rank} runs megjit {version}, rank {other} megjit {their_version}; "
+                    "install one version everywhere"
+                )
+        return ""
+
+    def fail(self, rank: int, why: str) -> str:
+        """Say that a process gives up, and why; what the first one said that did, "" if this is the first."""
+        with self.lock:
+            first = next((f"rank {other} failed: {text}" for other, text in self.failures if other != rank), "")
+            self.failures.append((rank, why))
+            self.lock.notify_all()
+            return first
 
     def set_is_grad(self, key: str, is_grad: bool) -> bool:
         """Say whether the tensor sent under ``key`` wants a gradient."""
@@ -58,15 +104,18 @@ class Methods:
         """Wait for ``set_remote_tracer`` and take its answer."""
         return self._wait_for(self.dict_remote_tracer, key, take=True)
 
-    def group_barrier(self, key: str, size: int) -> bool:
+    def group_barrier(self, key: str, size: int, seconds: float = SECONDS) -> bool:
         """Wait until ``size`` calls with this key are here."""
         with self.lock:
             event = self.dict_barrier_event.setdefault(key, threading.Event())
-            self.dict_barrier_counter[key] = self.dict_barrier_counter.get(key, 0) + 1
-            if self.dict_barrier_counter[key] == size:
+            count = self.dict_barrier_counter[key] = self.dict_barrier_counter.get(key, 0) + 1
+            if count == size:
                 del self.dict_barrier_counter[key], self.dict_barrier_event[key]
                 event.set()
-        event.wait()
+                self.lock.notify_all()
+            self._wait(event.is_set, seconds, lambda: (
+                f"{self.dict_barrier_counter[key]} of {size} processes came to the barrier {key!r}"
+            ))  # fmt: skip
         return True
 
     def user_set(self, key: str, val: Any) -> bool:
@@ -87,7 +136,7 @@ class Methods:
             if val is not None:
                 self.bcast_dict[key] = [val, 0]
                 self.lock.notify_all()
-            self.lock.wait_for(lambda: key in self.bcast_dict)
+            self._wait(lambda: key in self.bcast_dict, SECONDS, lambda: f"nobody gave a value for {key!r}")
             entry = self.bcast_dict[key]
             entry[1] += 1
             if entry[1] == size:
@@ -102,8 +151,31 @@ class Methods:
 
     def _wait_for(self, store: dict[str, Any], key: str, take: bool) -> Any:
         with self.lock:
-            self.lock.wait_for(lambda: key in store)
+            self._wait(lambda: key in store, SECONDS, lambda: f"nobody set {key!r}")
             return store.pop(key) if take else store[key]
+
+    def _wait(self, ready: Callable[[], bool], seconds: float, missing: Callable[[], str]) -> None:
+        """With the lock. Raises RuntimeError when a process failed, or time is up."""
+        if not self.lock.wait_for(lambda: ready() or self.failures, seconds):
+            raise RuntimeError(f"{missing()} within {seconds:g} s")
+        if not ready():
+            rank, why = self.failures[0]
+            raise RuntimeError(f"rank {rank} failed: {why}")
+
+
+class _Handler(SimpleXMLRPCRequestHandler):
+    """Turns away who does not have the token."""
+
+    server: ThreadXMLRPCServer
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        given = self.headers.get("Authorization", "")
+        if hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
+            super().do_POST()
+        else:
+            self.close_connection = True
+            self.send_error(401)
 
 
 class ThreadXMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
@@ -111,46 +183,47 @@ class ThreadXMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
 
     daemon_threads = True
     request_queue_size = 128
+    token = ""
 
 
 class Server:
     """Serves one world from threads of this process, until it is deleted or the process ends.
 
     port: of the key-value server, 0 for any; see ``py_server_port``. host: address to listen on; "0.0.0.0" lets other
-    machines in. Raises OSError when the port is taken.
+    machines in. token: what clients must have, default: ``MEGENGINE_DISTRIBUTED_TOKEN``, or this user's own. Raises
+    OSError when the port is taken.
     """
 
-    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
-        self._bind(port, host)
+    def __init__(self, port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> None:
+        self._bind(port, host, token)
         self._serve()
 
     @classmethod
-    def _bound(cls, port: int, host: str) -> Server:
-        """A server that has its ports, but no threads yet: a process that is to fork has none then."""
+    def _bound(cls, port: int, host: str, token: str | None = None) -> Server:
+        """A server that has its port, but no threads yet: a process that is to fork has none then."""
         server = cls.__new__(cls)
-        server._bind(port, host)
+        server._bind(port, host, token)
         return server
 
-    def _bind(self, port: int, host: str) -> None:
+    def _bind(self, port: int, host: str, token: str | None) -> None:
         self.proc: threading.Thread | None = None
-        self._collectives = CollectiveServer(host)
-        self.mm_server_port = self._collectives.port
+        self.token = shared_token() if token is None else token
         try:
             self._rpc = ThreadXMLRPCServer(
-                (host, port), logRequests=False, allow_none=True, use_builtin_types=True
+                (host, port), _Handler, logRequests=False, allow_none=True, use_builtin_types=True
             )
         except OSError as error:
-            self._collectives.close()
             raise OSError(
                 error.errno,
                 f"cannot listen on {host}:{port}: {error.strerror}; "
                 "choose another port, or 0 for any",
             ) from error
-        self.py_server_port = self._rpc.server_address[1]
-        self._rpc.register_instance(Methods(self.mm_server_port))
+        self._rpc.token = self.token
+        self.py_server_port = self.mm_server_port = self._rpc.server_address[1]
+        self._methods = Methods(self.mm_server_port)
+        self._rpc.register_instance(self._methods)
 
     def _serve(self) -> None:
-        self._collectives.start()
         self.proc = threading.Thread(
             target=self._rpc.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         )
@@ -161,38 +234,54 @@ class Server:
             self._rpc.shutdown()
             self.proc = None
         self._rpc.server_close()
-        self._collectives.close()
 
     def __del__(self) -> None:
-        if "_rpc" in self.__dict__:  # else the ports could not be had
+        if "_rpc" in self.__dict__:  # else the port could not be had
             self._close()
 
 
 class Client:
-    """Calls the server of a world. Raises RuntimeError when no server answers within 30 seconds."""
+    """Calls the server of a world. token: as of ``Server``.
 
-    def __init__(self, master_ip: str, port: int) -> None:
+    Raises RuntimeError when no server answers within 30 seconds, when it has another token, when a process of the world
+    failed, or when what a call waits for has not come within 10 minutes.
+    """
+
+    def __init__(self, master_ip: str, port: int, token: str | None = None) -> None:
         self.master_ip = master_ip
         self.port = port
+        self._token = shared_token() if token is None else token
         self.bcast_dict: dict[str, int] = {}  # key -> how many messages came under it
         self._local = threading.local()
         self.connect()
 
-    @property
-    def _proxy(self) -> Any:
+    def _call(self, method: str, *args: Any) -> Any:
         """A connection for each thread: one that waits does not hold up the others."""
         if not hasattr(self._local, "proxy"):
             self._local.proxy = xmlrpc.client.ServerProxy(
-                f"http://{self.master_ip}:{self.port}", allow_none=True, use_builtin_types=True
+                f"http://{self.master_ip}:{self.port}",
+                allow_none=True,
+                use_builtin_types=True,
+                headers=[("Authorization", f"Bearer {self._token}")],
             )
-        return self._local.proxy
+        try:
+            return getattr(self._local.proxy, method)(*args)
+        except xmlrpc.client.Fault as fault:
+            raise RuntimeError(fault.faultString.partition(":")[2]) from None
+        except xmlrpc.client.ProtocolError as error:
+            if error.errcode != 401:
+                raise
+            raise RuntimeError(
+                f"the server at {self.master_ip}:{self.port} has another token; "
+                f"set {VARIABLE} to one value in all processes"
+            ) from None
 
     def connect(self) -> None:
         """Wait for the server to answer."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         while True:
             try:
-                self._proxy.connect()
+                self._call("connect")
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
@@ -204,44 +293,55 @@ class Client:
 
     def get_mm_server_port(self) -> int:
         """Port of the server for collective operations."""
-        return self._proxy.get_mm_server_port()
+        return self._call("get_mm_server_port")
+
+    def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
+        """Wait for the world; the addresses of all processes, by rank."""
+        return self._call("join", rank, size, version, address, seconds)
+
+    def _fail(self, rank: int, why: str) -> str:
+        """Say that this process gives up; what the first one said that did. On a connection of its own: what was
+        under way on this thread's may have been cut off."""
+        self._local.__dict__.pop("proxy", None)
+        # XML knows no control characters.
+        return self._call("fail", rank, "".join(c if c.isprintable() or c == "\n" else "?" for c in why))
 
     def set_is_grad(self, key: str, is_grad: bool) -> None:
         """Say whether the tensor sent under ``key`` wants a gradient."""
-        self._proxy.set_is_grad(key, is_grad)
+        self._call("set_is_grad", key, is_grad)
 
     def check_is_grad(self, key: str) -> bool:
         """Wait for ``set_is_grad`` and take its answer."""
-        return self._proxy.check_is_grad(key)
+        return self._call("check_is_grad", key)
 
     def set_remote_tracer(self, key: str, tracer_set: Any) -> None:
         """Say which tracers recorded the tensor sent under ``key``."""
-        self._proxy.set_remote_tracer(key, tracer_set)
+        self._call("set_remote_tracer", key, tracer_set)
 
     def check_remote_tracer(self, key: str) -> Any:
         """Wait for ``set_remote_tracer`` and take its answer."""
-        return self._proxy.check_remote_tracer(key)
+        return self._call("check_remote_tracer", key)
 
-    def group_barrier(self, key: str, size: int) -> None:
-        """Wait until ``size`` processes called it with this key."""
-        self._proxy.group_barrier(key, size)
+    def group_barrier(self, key: str, size: int, seconds: float = SECONDS) -> None:
+        """Wait until ``size`` processes called it with this key; RuntimeError when they have not within ``seconds``."""
+        self._call("group_barrier", key, size, seconds)
 
     def user_set(self, key: str, val: Any) -> None:
         """Store a value: a number (32-bit int, float), string, bytes, bool, None, or lists and dicts of them."""
-        self._proxy.user_set(key, val)
+        self._call("user_set", key, val)
 
     def user_get(self, key: str) -> Any:
         """Wait for a value under the key; it stays there."""
-        return self._proxy.user_get(key)
+        return self._call("user_get", key)
 
     def user_pop(self, key: str) -> Any:
         """Wait for a value under the key; it is removed."""
-        return self._proxy.user_pop(key)
+        return self._call("user_pop", key)
 
     def bcast_val(self, val: Any, key: str, size: int) -> Any:
         """The value that one of ``size`` processes gives; the others give None."""
         count = self.bcast_dict[key] = self.bcast_dict.get(key, 0) + 1
-        return self._proxy.bcast_val(val, f"{key}#{count}", size)
+        return self._call("bcast_val", val, f"{key}#{count}", size)
 
 
 def main(port: int = 0, verbose: bool = True) -> None:

@@ -33,6 +33,24 @@ def adaptive_max_pool_pick(x: object, v: object, /, *, output: int | Sequence[in
 def add(x: object, y: object, /) -> _Tensor:
     """x + y."""
 
+def all_gather(x: object, /, *after: object, group: str, size: int) -> tuple[_Tensor, ...]:
+    """[size, ...]: each process's x, in each of them."""
+
+def all_reduce_max(x: object, /, *after: object, group: str) -> tuple[_Tensor, ...]:
+    """Largest value over the processes, in each of them."""
+
+def all_reduce_min(x: object, /, *after: object, group: str) -> tuple[_Tensor, ...]:
+    """Smallest value over the processes, in each of them."""
+
+def all_reduce_prod(x: object, /, *after: object, group: str) -> tuple[_Tensor, ...]:
+    """Product over the processes, in each of them."""
+
+def all_reduce_sum(x: object, /, *after: object, group: str) -> tuple[_Tensor, ...]:
+    """Sum over the processes, in each of them."""
+
+def all_to_all(x: object, /, *after: object, group: str, size: int) -> tuple[_Tensor, ...]:
+    """The part for this process of each process's x."""
+
 def argmax(x: object, /, *, axis: int, keepdims: int = 0) -> _Tensor:
     """int32 index of the first largest element along an axis; NaN counts as the largest."""
 
@@ -83,6 +101,9 @@ def bit_or(x: object, y: object, /) -> _Tensor:
 
 def bit_xor(x: object, y: object, /) -> _Tensor:
     """x ^ y."""
+
+def broadcast_from_root(x: object, /, *after: object, group: str, is_root: int) -> tuple[_Tensor, ...]:
+    """The root's x, in each process."""
 
 def broadcast_to(x: object, /, *, shape: int | Sequence[int]) -> _Tensor:
     """Repeats axes of extent 1, and new leading axes, up to `shape`."""
@@ -179,6 +200,9 @@ def full(*, device: str | _core.Tensor | None = None, shape: int | Sequence[int]
 
 def gather(x: object, index: object, /, *, axis: int) -> _Tensor:
     """y[i, j] = x[index[i, j], j] for axis 0, and so on for others."""
+
+def gather_to_root(x: object, /, *after: object, group: str, size: int, is_root: int) -> _Tensor:
+    """[size, ...]: each process's x, in the root."""
 
 def gelu(x: object, /) -> _Tensor:
     """x * Phi(x), with the exact normal distribution."""
@@ -357,6 +381,9 @@ def random_uniform(key: object, /, *, shape: int | Sequence[int]) -> _Tensor:
 def real(x: object, /) -> _Tensor:
     """Real part of a complex tensor."""
 
+def receive_from(x: object, /, *after: object, group: str, peer: int, shape: int | Sequence[int], dtype: object) -> tuple[_Tensor, ...]:
+    """What the process `peer` of the group sends; of x only the gradient's way."""
+
 def reciprocal(x: object, /) -> _Tensor:
     """1 / x."""
 
@@ -372,8 +399,14 @@ def reduce_min(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) ->
 def reduce_prod(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
     """Product over axes; bool counts in int32. The gradient is right where x has zeros."""
 
+def reduce_scatter_sum(x: object, /, *after: object, group: str, size: int) -> tuple[_Tensor, ...]:
+    """The sum over the processes of the part of this one."""
+
 def reduce_sum(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
     """Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32)."""
+
+def reduce_sum_to_root(x: object, /, *after: object, group: str, is_root: int) -> _Tensor:
+    """Sum over the processes, in the root."""
 
 def relayout(x: object, /, *, layout: str) -> _Tensor:
     """The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own."""
@@ -402,8 +435,14 @@ def scatter(x: object, index: object, source: object, /, *, axis: int) -> _Tenso
 def scatter_add(x: object, index: object, source: object, /, *, axis: int) -> _Tensor:
     """x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order."""
 
+def scatter_from_root(x: object, /, *after: object, group: str, size: int, is_root: int) -> tuple[_Tensor, ...]:
+    """This process's part of the root's x."""
+
 def selu(x: object, /) -> _Tensor:
     """Scaled elu."""
+
+def send_to(x: object, /, *after: object, group: str, peer: int) -> _Tensor:
+    """x goes to the process `peer` of the group."""
 
 def sigmoid(x: object, /) -> _Tensor:
     """1 / (1 + exp(-x))."""

@@ -1,0 +1,40 @@
+// backends/sockets/socket_communicator.h -- the collective operations of one group of a World, as
+// exchanges of everybody with everybody: two steps whatever the size of the group, and as few bytes
+// as a ring moves.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/sockets/world.h"
+
+namespace megjit::sockets {
+
+class SocketCommunicator final : public runtime::Communicator {
+public:
+    // `members`: ranks of the world, this process's among them.
+    SocketCommunicator(std::shared_ptr<World> world, std::vector<int> members);
+
+    int rank() const override { return rank_; }
+    int size() const override { return static_cast<int>(members_.size()); }
+    void all_reduce(const Call& call, const void* in, void* out, int64_t count,
+                    runtime::DType dtype, runtime::Combine combine) override;
+    void reduce(const Call& call, const void* in, void* out, int64_t count, runtime::DType dtype,
+                runtime::Combine combine, int root) override;
+    void reduce_scatter(const Call& call, const void* in, void* out, int64_t count,
+                        runtime::DType dtype, runtime::Combine combine) override;
+    void all_gather(const Call& call, const void* in, void* out, size_t bytes) override;
+    void broadcast(const Call& call, const void* in, void* out, size_t bytes, int root) override;
+    void exchange(const Call& call, std::span<const runtime::OutgoingBytes> sends,
+                  std::span<const runtime::IncomingBytes> receives) override;
+
+private:
+    class Operation;
+    std::shared_ptr<World> world_;
+    std::vector<int> members_;
+    std::string key_;
+    int rank_ = 0;
+};
+
+}  // namespace megjit::sockets

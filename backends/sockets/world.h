@@ -1,0 +1,92 @@
+// backends/sockets/ -- processes that exchange bytes of the host's memory through stream sockets.
+// In: sockets that are connected already, one to each other process. Knows runtime/ alone.
+//
+// backends/sockets/world.h -- World: sends and receives at once, on the calling thread, and finds
+// out who is gone, hangs, or makes another call.
+//
+// Why no thread of its own does it: handing work over and back costs more than a small message
+// (benchmarks/README.md, "Collectives").
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/communicator.h"
+
+namespace megjit::sockets {
+
+struct WorldOptions {
+    double seconds = 600;  // without a byte from anybody, after which whom we wait for hangs
+    // Is told once why this process gives up, before the others see its sockets close; gives what
+    // is known of the cause: the traceback of who failed first.
+    std::function<std::string(const std::string& why)> on_failure = {};
+};
+
+class World {
+public:
+    // `sockets`: by rank, ours from here on; any number at this process's own.
+    World(int rank, std::vector<int> sockets, WorldOptions options);
+    ~World();
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+
+    int rank() const { return rank_; }
+    int size() const { return static_cast<int>(peers_.size()); }
+    void set_seconds(double seconds) { options_.seconds = seconds; }
+
+    // One operation at a time: who makes one holds this.
+    std::mutex& mutex() { return mutex_; }
+    // Peers are ranks of the world. All messages of one operation have the same `call`, by which
+    // they are told from those of others. After an error the world is closed.
+    void exchange(const runtime::CommunicatorCall& call,
+                  std::span<const runtime::OutgoingBytes> sends,
+                  std::span<const runtime::IncomingBytes> receives);
+    void close();
+
+private:
+    struct Header {
+        uint32_t magic = 0;
+        uint32_t text_bytes = 0;  // what the call is and where, for errors
+        uint64_t bytes = 0;
+        uint64_t call = 0;  // a hash of what must agree
+    };
+    // The messages of one exchange with one peer, in order.
+    struct Peer {
+        int socket = -1;
+        std::vector<runtime::OutgoingBytes> sends = {};
+        size_t sent = 0;  // messages
+        size_t sent_bytes = 0;  // of the next one, with header and text
+        Header sending = {};
+        std::vector<runtime::IncomingBytes> receives = {};
+        size_t received = 0, received_bytes = 0;
+        Header receiving = {};
+        std::string text = {};
+        std::string last_call = {};  // that it took part in
+        bool is_done() const { return sent == sends.size() && received == receives.size(); }
+    };
+
+    bool progress(Peer& peer);
+    bool send_some(Peer& peer);
+    bool receive_some(Peer& peer);
+    void begin_message(Peer& peer);
+    void check_message(Peer& peer);
+    void sleep(std::span<const int> waiting);
+    int rank_of(const Peer& peer) const { return static_cast<int>(&peer - peers_.data()); }
+    std::string here() const;  // the call at hand, for errors
+    [[noreturn]] void fail(std::string what, std::string why = {});
+    [[noreturn]] void lose(const Peer& peer, int error);
+
+    int rank_ = 0;
+    std::vector<Peer> peers_;  // by rank
+    WorldOptions options_;
+    std::mutex mutex_;
+    const runtime::CommunicatorCall* call_ = nullptr;
+    uint64_t hash_ = 0;
+    std::string text_;  // as it is sent
+    std::string failure_;  // why the world is closed
+};
+
+}  // namespace megjit::sockets

@@ -1,0 +1,99 @@
+"""How a process finds the others of its world and connects with each of them.
+
+In: the world's key-value server. Out: a connected socket for each other process. Each listens on the address by which it
+reaches the server, tells it that server, and connects to those of lower rank; both sides show that they have the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import struct
+import time
+
+from ..version import megjit_version
+from .server import Client
+
+_HELLO = struct.Struct(">32sI")  # the token's signature of the rank; the rank
+
+
+def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
+    """File descriptors of the connections, by rank; -1 at the own one.
+
+    Raises RuntimeError when the processes do not fit together, or one does not come.
+    """
+    with socket.create_connection((client.master_ip, client.port)) as probe:
+        host = probe.getsockname()[0]
+    deadline = time.monotonic() + seconds
+    sockets: dict[int, socket.socket] = {}
+    try:
+        with socket.create_server((host, 0), backlog=size) as listener:
+            address = [host, listener.getsockname()[1]]
+            addresses = client._join(rank, size, megjit_version, address, seconds)
+            for other in range(rank):
+                sockets[other] = _connection_to(other, rank, addresses[other], client._token, deadline)
+            while len(sockets) < size - 1:
+                other, connection = _next_caller(listener, client._token, deadline)
+                if not rank < other < size or other in sockets:  # who has the token, but is of no world of ours
+                    connection.close()
+                    continue
+                connection.sendall(_hello(rank, client._token))
+                sockets[other] = connection
+    except OSError as error:
+        for connection in sockets.values():
+            connection.close()
+        missing = sorted(set(range(size)) - {rank} - set(sockets))
+        raise RuntimeError(f"rank {rank} has no connection with rank {missing[0]}: {error}") from error
+    for connection in sockets.values():
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that is gone says nothing
+    return [sockets[other].detach() if other != rank else -1 for other in range(size)]
+
+
+def _connection_to(
+    other: int, rank: int, address: list[object], token: str, deadline: float
+) -> socket.socket:
+    connection = socket.create_connection((str(address[0]), int(str(address[1]))), _left(deadline))
+    connection.sendall(_hello(rank, token))
+    if _receive(connection) != _hello(other, token):
+        connection.close()
+        raise OSError("it is another process that answers at its address")
+    return connection
+
+
+def _next_caller(listener: socket.socket, token: str, deadline: float) -> tuple[int, socket.socket]:
+    """The rank and connection of the next one who has the token."""
+    while True:
+        listener.settimeout(_left(deadline))
+        connection, _ = listener.accept()
+        connection.settimeout(min(5.0, _left(deadline)))  # who says nothing holds up nobody for long
+        try:
+            hello = _receive(connection)
+            other = _HELLO.unpack(hello)[1]
+            if hmac.compare_digest(hello, _hello(other, token)):
+                return other, connection
+        except OSError:
+            pass
+        connection.close()
+
+
+def _hello(rank: int, token: str) -> bytes:
+    return _HELLO.pack(hmac.digest(token.encode(), str(rank).encode(), "sha256"), rank)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    data = b""
+    while len(data) < _HELLO.size:
+        step = connection.recv(_HELLO.size - len(data))
+        if not step:
+            raise OSError("the connection was closed")
+        data += step
+    return data
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time is up")
+    return left

@@ -1,0 +1,172 @@
+"""``python -m megengine.distributed.run -n 4 script.py``: starts the processes of a world, and ends them together.
+
+Each gets its place by the variables that torchrun sets, so that the script calls ``init_process_group()``. Lines of
+output begin with the rank. Ctrl-C and SIGTERM go to all; when one process fails, the others are ended and its last words
+are shown once more.
+
+On several machines: the same command on each, with --world-size, --rank-start, --master-ip and --port, and one
+MEGENGINE_DISTRIBUTED_TOKEN for all (docs/distributed.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import IO
+
+from ._environment import Place, variables
+from ._token import VARIABLE, new_token, shared_token
+from .launcher import end_with_parent
+from .server import Server
+
+_LAST_LINES = 60
+_SECONDS_TO_END = 5.0  # between a polite request and SIGKILL
+
+
+class _Process:
+    """One rank: its output goes on, line by line, with the rank before it."""
+
+    def __init__(self, place: Place, command: list[str], local_size: int, token: str) -> None:
+        self.rank = place.rank
+        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)  # of its errors
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables(place, local_size, token)}
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches it through us, once
+            preexec_fn=end_with_parent,
+        )
+        self.readers = [
+            threading.Thread(target=self._pass_on, args=streams, daemon=True)
+            for streams in ((self.process.stdout, sys.stdout), (self.process.stderr, sys.stderr))
+        ]
+
+    def _pass_on(self, source: IO[str], target: IO[str]) -> None:
+        for line in source:
+            if target is sys.stderr:
+                self.last_lines.append(line)
+            target.write(f"[{self.rank}] {line}" if line.endswith("\n") else f"[{self.rank}] {line}\n")
+            target.flush()
+
+    def signal(self, number: int) -> None:
+        """To the process and all that it has started."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def run(command: list[str], place: Place, local_size: int) -> int:
+    """Runs the ranks from ``place.rank`` on, and gives their exit code: 0, or that of the first one that failed."""
+    is_alone = local_size == place.world_size
+    token = os.environ.get(VARIABLE) or (new_token() if is_alone else shared_token())
+    server = None
+    if place.rank == 0:
+        server = Server._bound(place.port, "127.0.0.1" if is_alone else "0.0.0.0", token)
+        place.port = server.py_server_port
+    processes = [
+        _Process(
+            Place(place.master_ip, place.port, place.world_size, place.rank + local, local),
+            command,
+            local_size,
+            token,
+        )
+        for local in range(local_size)
+    ]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda given, _: [each.signal(given) for each in processes] and None)
+    if server is not None:
+        server._serve()  # after forking, as what else has threads
+    for each in processes:
+        for reader in each.readers:
+            reader.start()
+    try:
+        return _wait(processes, server)
+    finally:
+        _end(processes)
+        for each in processes:
+            for reader in each.readers:
+                reader.join(1)
+
+
+def _wait(processes: list[_Process], server: Server | None) -> int:
+    """Until all have ended well, or one has not."""
+    running = list(processes)
+    while running:
+        time.sleep(0.02)
+        for each in [each for each in running if each.process.poll() is not None]:
+            running.remove(each)
+        failed = [each for each in processes if each.process.returncode]
+        if failed:
+            return _tell(failed, processes, server)
+    return 0
+
+
+def _tell(failed: list[_Process], processes: list[_Process], server: Server | None) -> int:
+    """Who began it: who was killed, or else the first one that told the others why it gives up."""
+    killed = [each for each in failed if each.process.returncode < 0]
+    told = [rank for rank, _ in server._methods.failures[:1]] if server is not None else []
+    culprit = (killed or [each for each in processes if each.rank in told] or failed)[0]
+    try:
+        culprit.process.wait(_SECONDS_TO_END)  # it may not be through with its last words
+    except subprocess.TimeoutExpired:
+        pass
+    _end(processes)
+    for reader in culprit.readers:
+        reader.join(1)
+    code = culprit.process.returncode or 1
+    how = f"was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"failed with exit code {code}"
+    print(f"rank {culprit.rank} {how}; the other processes were ended", file=sys.stderr)
+    sys.stderr.writelines(culprit.last_lines)
+    return 128 - code if code < 0 else code
+
+
+def _end(processes: list[_Process]) -> None:
+    """Asks, waits for a while, kills."""
+    for each in processes:
+        if each.process.poll() is None:
+            each.signal(signal.SIGTERM)
+    deadline = time.monotonic() + _SECONDS_TO_END
+    for each in processes:
+        try:
+            each.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+        each.signal(signal.SIGKILL)  # and what it left behind
+        each.process.wait()
+
+
+def main() -> int:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(prog="python -m megengine.distributed.run", description=(__doc__ or "").partition("\n")[0])  # fmt: skip
+    parser.add_argument("-n", "--processes", type=int, required=True, help="processes on this machine")
+    parser.add_argument("--world-size", type=int, help="processes on all machines; default: those here")
+    parser.add_argument("--rank-start", type=int, default=0, help="rank of the first process here")
+    parser.add_argument("--master-ip", default="127.0.0.1", help="address of the machine with rank 0")
+    parser.add_argument("--port", type=int, default=0, help="where the machines meet; 0: any, on one machine")
+    parser.add_argument("-m", dest="is_module", action="store_true", help="the script is a module's name")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    size = given.world_size or given.processes
+    if given.processes < 1 or given.rank_start < 0 or given.rank_start + given.processes > size:
+        parser.error(f"ranks {given.rank_start} to {given.rank_start + given.processes - 1} are no part of a world of {size}")  # fmt: skip
+    if size > given.processes and not given.port:
+        parser.error("several machines need a --port to meet at")
+    command = [sys.executable, *(["-m"] if given.is_module else []), given.script, *given.arguments]
+    return run(command, Place(given.master_ip, given.port, size, given.rank_start, 0), given.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

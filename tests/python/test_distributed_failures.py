@@ -1,0 +1,386 @@
+"""What happens when processes do not fit together, fail, hang or are killed: each other one is told who, where and why."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import megengine.distributed as dist
+from megengine.distributed import functional as DF
+from megengine.tensor import Tensor
+
+
+def lives(pid):
+    """Does it run? Who has ended and waits for its parent to look does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def told(size, body, timeout=60.0):
+    """What each process is told: the text of its RuntimeError, or what the body gave."""
+
+    def worker():
+        try:
+            return body(dist.get_rank())
+        except RuntimeError as error:
+            return str(error)
+
+    return dist.launcher(worker, n_gpus=size, timeout=timeout)()
+
+
+# ---- calls that do not meet
+
+
+def test_different_operations_are_an_error_that_names_both_calls_and_their_lines():
+    def body(rank):
+        if rank == 0:
+            DF.all_reduce_sum(Tensor([1.0]))
+        else:
+            DF.all_reduce_max(Tensor([1.0]))
+
+    for text in told(2, body):
+        assert "all_reduce_sum of f32[1] in the group 0,1 at" in text
+        assert "all_reduce_max of f32[1] in the group 0,1 at" in text
+        assert text.count("test_distributed_failures.py:") >= 2
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda rank: np.zeros((rank + 1, 2), "float32"), ["f32[1, 2]", "f32[2, 2]"]),
+        (lambda rank: np.zeros(4, ["float32", "int32"][rank]), ["f32[4]", "i32[4]"]),
+    ],
+    ids=["shapes", "dtypes"],
+)
+def test_tensors_that_differ_are_an_error_in_every_process(make, words):
+    for text in told(2, lambda rank: DF.all_reduce_sum(Tensor(make(rank)))):
+        assert all(word in text for word in words)
+
+
+def test_traced_calls_that_differ_name_the_lines_of_the_body():
+    def body(rank):
+        from megengine.jit import trace
+
+        @trace(symbolic=True)
+        def step(x):
+            return (DF.all_reduce_sum if rank else DF.all_reduce_min)(x + 1)
+
+        return step(Tensor([1.0])).numpy()
+
+    for text in told(2, body):
+        assert "all_reduce_sum" in text and "all_reduce_min" in text and text.count("in step") >= 2
+
+
+def test_groups_of_one_call_must_be_the_same():
+    def body(rank):
+        group = dist.new_group([0, 1]) if rank == 0 else dist.new_group([1, 0])
+        DF.all_reduce_sum(Tensor([1.0]), group)
+
+    for text in told(2, body):
+        assert "in the group 0,1" in text and "in the group 1,0" in text
+
+
+def test_after_an_error_the_group_has_ended():
+    def body(rank):
+        with pytest.raises(RuntimeError, match="different calls|is gone"):
+            (DF.all_reduce_max if rank else DF.all_reduce_sum)(Tensor([1.0]))
+        DF.all_reduce_sum(Tensor([1.0]))
+
+    for text in told(2, body):
+        assert "this process group has ended" in text
+
+
+def test_a_collective_outside_of_a_group_says_what_to_do():
+    from megengine.core import ops
+
+    with pytest.raises(RuntimeError, match="no group of the ranks 0,1(.*\n)*.*init_process_group"):
+        ops.all_reduce_sum(Tensor([1.0]), group="0,1")
+
+
+# ---- members that are gone
+
+
+def test_who_ended_is_named_with_the_call_that_waits():
+    def body(rank):
+        DF.all_reduce_sum(Tensor([1.0]))
+        if rank == 0:
+            DF.all_reduce_sum(Tensor([1.0, 2.0]))
+
+    text = told(2, body)[0]
+    assert "rank 1 is gone, which rank 0 waits for in all_reduce_sum of f32[2]" in text
+    assert "test_distributed_failures.py:" in text
+
+
+def test_who_hangs_is_named_after_the_time_limit():
+    def body(rank):
+        if rank == 0:
+            DF.all_reduce_sum(Tensor([1.0]))
+        else:
+            threading.Event().wait(2)
+
+    text = told(2, body, timeout=0.5)[0]
+    assert "rank 1 has not answered for 0.5 s, which rank 0 waits for in all_reduce_sum of f32[1]" in text
+
+
+def test_the_traceback_of_who_failed_reaches_the_others():
+    def body(rank):
+        if rank == 1:
+            raise KeyError("rank one")
+        with pytest.raises(RuntimeError, match="rank 1 is gone(.*\n)*.*KeyError: 'rank one'"):
+            DF.all_reduce_sum(Tensor([1.0]))
+        raise ValueError("of the others")
+
+    with pytest.raises(AssertionError, match="process 1(.*\n)*.*rank one"):
+        told(3, body)
+
+
+def test_a_chain_of_failures_shows_its_beginning():
+    """2 waits for 1, which waits for 0."""
+
+    def body(rank):
+        pairs = [dist.new_group([0, 1]), dist.new_group([1, 2])]
+        if rank == 0:
+            raise KeyError("the first one")
+        DF.all_reduce_sum(Tensor([1.0]), pairs[rank - 1])
+
+    with pytest.raises(AssertionError, match="process 0(.*\n)*.*the first one"):
+        told(3, body)
+
+
+def test_a_killed_process_ends_all_and_leaves_no_orphan(tmp_path):
+    def body(rank):
+        (tmp_path / str(rank)).write_text(str(os.getpid()))
+        DF.all_reduce_sum(Tensor([1.0]))
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        DF.all_reduce_sum(Tensor([1.0]))
+
+    with pytest.raises(AssertionError, match="process 1 of the launcher failed:\nit was killed by signal 9"):
+        told(3, body)
+    for rank in range(3):
+        assert not lives((tmp_path / str(rank)).read_text())
+
+
+# ---- processes that nobody launched
+
+
+def script_processes(tmp_path, source, environments, command=()):
+    """Starts a Python script once for each environment; (exit code, output) of each."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(source))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *command, str(script)],
+            env={**os.environ, "MGE_HOME": str(tmp_path), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for environment in environments
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+
+
+JOIN = """
+    import os, sys
+    import megengine as mge, megengine.distributed as dist
+    dist.init_process_group({arguments})
+    print(dist.get_rank(), dist.functional.all_reduce_sum(mge.Tensor([1.0 + dist.get_rank()])).item())
+"""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ],
+    ids=["torchrun", "mpich", "openmpi", "slurm"],
+)
+def test_each_launcher_gives_the_same_world(tmp_path, names):
+    port = {"MASTER_PORT": str(dist.get_free_ports(1)[0])}
+    places = [{**port, names[0]: str(rank), names[1]: "2", names[2]: str(rank)} for rank in range(2)]
+    results = script_processes(tmp_path, JOIN.format(arguments=""), places)
+    assert results == [(0, "0 3.0\n"), (0, "1 3.0\n")]
+
+
+def test_processes_join_a_server_that_somebody_started(tmp_path):
+    os.environ["MGE_HOME"], before = str(tmp_path), os.environ.get("MGE_HOME")
+    try:
+        server = dist.Server()
+        arguments = f"'localhost', {server.py_server_port}, 2, int(os.environ['N']), 0"
+        results = script_processes(tmp_path, JOIN.format(arguments=arguments), [{"N": "0"}, {"N": "1"}])
+        server._close()
+    finally:
+        os.environ.pop("MGE_HOME")
+        if before is not None:
+            os.environ["MGE_HOME"] = before
+    assert results == [(0, "0 3.0\n"), (0, "1 3.0\n")]
+
+
+def test_the_first_node_of_a_list():
+    from megengine.distributed._environment import first_node
+
+    assert first_node("node[03-05,9],other") == "node03"
+    assert first_node("gpu-a,gpu-b") == "gpu-a"
+    assert first_node("n[7,9]-ib") == "n7-ib"
+
+
+# ---- worlds that do not fit
+
+
+def joined(calls):
+    """What several clients of one server are told when they join: (rank, size, version)."""
+    server = dist.Server(token="secret")
+    told = [None] * len(calls)
+
+    def join(i, rank, size, version):
+        try:
+            told[i] = dist.Client("localhost", server.py_server_port, "secret")._join(rank, size, version, ["", i], 30)
+        except RuntimeError as error:
+            told[i] = str(error)
+
+    threads = [threading.Thread(target=join, args=(i, *call)) for i, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    server._close()
+    return told
+
+
+@pytest.mark.parametrize(
+    "calls, words",
+    [
+        ([(0, 2, "1"), (1, 3, "1")], "same world_size"),
+        ([(0, 3, "1"), (1, 3, "1"), (1, 3, "1")], "two processes joined the world as rank 1"),
+        ([(0, 2, "1"), (1, 2, "2")], "one version everywhere"),
+    ],
+    ids=["sizes", "ranks", "versions"],
+)
+def test_processes_that_do_not_fit_are_told_all_of_them(calls, words):
+    assert all(words in text for text in joined(calls))
+
+
+def test_addresses_come_by_rank():
+    assert joined([(1, 2, "1"), (0, 2, "1")]) == [[["", 1], ["", 0]]] * 2
+
+
+def test_who_does_not_join_is_named():
+    server = dist.Server(token="secret")
+    client = dist.Client("localhost", server.py_server_port, "secret")
+    with pytest.raises(RuntimeError, match="rank 1 did not join the world of 2 within 0.1 s"):
+        client._join(0, 2, "1", ["", 0], 0.1)
+    server._close()
+
+
+def test_a_client_without_the_token_is_turned_away():
+    server = dist.Server(token="secret")
+    with pytest.raises(RuntimeError, match="another token; set MEGENGINE_DISTRIBUTED_TOKEN"):
+        dist.Client("localhost", server.py_server_port, "guessed")
+    server._close()
+
+
+def test_a_barrier_of_the_server_has_a_time_limit():
+    server = dist.Server()
+    with pytest.raises(RuntimeError, match="1 of 2 processes came to the barrier 'x' within 0.1 s"):
+        dist.Client("localhost", server.py_server_port).group_barrier("x", 2, 0.1)
+    server._close()
+
+
+def test_init_process_group_without_a_launcher_says_how():
+    with pytest.raises(RuntimeError, match="megengine.distributed.run"):
+        dist.init_process_group()
+    with pytest.raises(TypeError, match="rank, device missing"):
+        dist.init_process_group("localhost", 0, 2)
+
+
+# ---- python -m megengine.distributed.run
+
+
+def run(tmp_path, source, *options):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(source))
+    return subprocess.Popen(
+        [sys.executable, "-m", "megengine.distributed.run", "-n", "2", *options, str(script), "argument"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_command_starts_a_world_and_marks_its_output(tmp_path):
+    process = run(tmp_path, JOIN.format(arguments="") + "    print(sys.argv[1:], file=sys.stderr)\n")
+    output, errors = process.communicate(timeout=300)
+    assert sorted(output.splitlines()) == ["[0] 0 3.0", "[1] 1 3.0"]
+    assert sorted(errors.splitlines()) == ["[0] ['argument']", "[1] ['argument']"]
+    assert process.returncode == 0
+
+
+def test_the_command_ends_all_and_shows_the_traceback_of_who_failed(tmp_path):
+    source = JOIN.format(arguments="") + "    if dist.get_rank() == 1: raise KeyError('rank one')\n    dist.group_barrier()\n"
+    process = run(tmp_path, source)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1
+    summary = errors[errors.index("rank 1 failed with exit code 1") :]
+    assert "KeyError: 'rank one'" in summary
+
+
+def test_the_command_forwards_signals_and_leaves_nobody(tmp_path):
+    source = """
+        import os, pathlib, threading
+        import megengine.distributed as dist
+        dist.init_process_group()
+        pathlib.Path(os.environ["FOLDER"], os.environ["RANK"]).write_text(str(os.getpid()))
+        dist.group_barrier()
+        print("ready")
+        threading.Event().wait(300)
+    """
+    os.environ["FOLDER"] = str(tmp_path)
+    try:
+        process = run(tmp_path, source)
+    finally:
+        del os.environ["FOLDER"]
+    for _ in range(2):
+        assert process.stdout.readline().endswith("ready\n")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    for rank in range(2):
+        assert not lives((tmp_path / str(rank)).read_text())
+
+
+def test_nobody_outlives_the_command(tmp_path):
+    source = """
+        import os, pathlib, threading
+        pathlib.Path(os.environ["FOLDER"], os.environ["RANK"]).write_text(str(os.getpid()))
+        print("ready", flush=True)
+        threading.Event().wait(300)
+    """
+    os.environ["FOLDER"] = str(tmp_path)
+    try:
+        process = run(tmp_path, source)
+    finally:
+        del os.environ["FOLDER"]
+    for _ in range(2):
+        assert process.stdout.readline().endswith("ready\n")
+    process.kill()
+    process.communicate(timeout=60)  # until the pipes are closed: by all who held them
+    for rank in range(2):
+        pid = (tmp_path / str(rank)).read_text()
+        deadline = time.monotonic() + 60
+        while lives(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not lives(pid)
