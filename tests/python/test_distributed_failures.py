@@ -121,14 +121,18 @@ def test_who_ended_is_named_with_the_call_that_waits():
 
 
 def test_who_hangs_is_named_after_the_time_limit():
-    def body(rank):
-        if rank == 0:
-            DF.all_reduce_sum(Tensor([1.0]))
-        else:
-            threading.Event().wait(2)
+    """And who waits at the server for what nobody gives is told of the first failure."""
 
-    text = told(2, body, timeout=0.5)[0]
-    assert "rank 1 has not answered for 0.5 s, which rank 0 waits for in all_reduce_sum of f32[1]" in text
+    def body(rank):
+        dist.group_barrier()
+        if rank == 1:
+            dist.get_client().user_get("what nobody sets")
+        dist.set_timeout(0.5)
+        DF.all_reduce_sum(Tensor([1.0]))
+
+    waiting, hanging = told(2, body)
+    assert "rank 1 has not answered for 0.5 s, which rank 0 waits for in all_reduce_sum of f32[1]" in waiting
+    assert hanging.startswith("rank 0 failed: rank 1 has not answered")
 
 
 def test_the_traceback_of_who_failed_reaches_the_others():

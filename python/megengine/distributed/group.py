@@ -162,6 +162,13 @@ def init_process_group(
         raise
 
 
+def set_timeout(seconds: float) -> None:
+    """From here on an operation waits for so many seconds for a process that says nothing."""
+    _sd.seconds = seconds
+    if _sd.world is not None:
+        _sd.world.set_seconds(seconds)
+
+
 def _server_of(place: Place) -> Server:
     from .server import Server
 
