@@ -342,6 +342,26 @@ def test_the_command_ends_all_and_shows_the_traceback_of_who_failed(tmp_path):
     assert "KeyError: 'rank one'" in summary
 
 
+def test_who_fails_on_the_way_into_the_world_is_named(tmp_path):
+    """It used to leave without a word: what was known of the world was forgotten first."""
+    source = """
+        import os
+        import megengine.device, megengine.distributed as dist
+
+        def fail(name):
+            raise KeyError("no such device")
+
+        if os.environ["RANK"] == "1":
+            megengine.device.get_device_count = lambda kind: 1
+            megengine.device.set_default_device = fail
+        dist.init_process_group()
+    """
+    _, errors = run(tmp_path, source).communicate(timeout=300)
+    assert "KeyError: 'no such device'" in errors[errors.index("rank 1 failed with exit code 1") :]
+    lines_of_0 = "".join(line for line in errors.splitlines(True) if line.startswith("[0]"))
+    assert "rank 1 is gone" in lines_of_0 and "KeyError: 'no such device'" in lines_of_0
+
+
 def test_the_command_forwards_signals_and_leaves_nobody(tmp_path):
     source = """
         import os, pathlib, threading

@@ -158,6 +158,7 @@ def init_process_group(
         _use_device(device_type, place.device)
         group_barrier()
     except BaseException:
+        _report_failure(traceback.format_exc())
         _forget()
         raise
 
