@@ -274,7 +274,9 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     if (const size_t bytes = executable->workspace_bytes())
         workspace = Storage::make(device, bytes);
     Stream& stream = device.stream();
-    const bool is_queued = !stream.is_inline(), is_noted = Rematerializer::is_on();
+    // What other processes see is no value that could be computed again.
+    const bool is_queued = !stream.is_inline(),
+               is_noted = Rematerializer::is_on() && !is_ordered(op);
     if (is_queued) {
         for (const TensorRef& input : inputs) stream.refuse_lost(input->storage()->ready());
         stream.name_next(op.name, user_line());

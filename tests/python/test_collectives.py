@@ -11,6 +11,7 @@ import pytest
 import megengine as mge
 import megengine.distributed as dist
 import megengine.functional as F
+from megengine import _core, dtr
 from megengine.autodiff import GradManager
 from megengine.core import ops
 from megengine.distributed import functional as DF
@@ -240,6 +241,27 @@ def second_derivatives(rank):
     np.testing.assert_allclose(x.grad.numpy(), [first + expected], rtol=1e-5)
 
 
+@check
+def dtr_never_exchanges_a_second_time(rank):
+    """What others took part in is not computed again: values made around it are evicted instead."""
+    before = dtr.eviction_threshold
+    dtr.enable()
+    try:
+        x = Tensor(np.ones(1 << 18, "float32"))
+        totals = [DF.all_reduce_sum(x * k) for k in range(8)]
+        dtr.eviction_threshold = _core.memory_stats()["in_use"] + (4 << 20)
+        others = [x + k for k in range(16)]
+        if rank == 0:
+            for k, total in enumerate(totals):
+                assert total.numpy()[0] == SIZE * k
+            assert others[0].numpy()[0] == 1
+        assert _core.dtr_stats()["evictions"] > 0
+    finally:
+        dtr.disable()
+        dtr.eviction_threshold = before
+    dist.group_barrier()
+
+
 # ---- traces
 
 
@@ -277,6 +299,41 @@ def traced_steps_give_the_bits_of_eager_ones(rank):
         assert losses == expected[0], options
         for got, wanted in zip(params, expected[1], strict=True):
             np.testing.assert_array_equal(got, wanted)
+
+
+@check
+def data_parallel_training_is_that_of_one_process(rank):
+    """Each takes a third of the batch; statistics of the normalization are those of the whole one."""
+    images = np.random.RandomState(0).normal(size=(5, 12, 2, 4, 4)).astype("float32")
+    labels = np.random.RandomState(1).randint(0, 3, size=(5, 12)).astype("int32")
+
+    def losses(is_parallel):
+        mge.random.seed(0)
+        np.random.seed(0)
+        norm = mge.module.SyncBatchNorm(4) if is_parallel else mge.module.BatchNorm2d(4)
+        front = mge.module.Sequential(mge.module.Conv2d(2, 4, 3), norm, mge.module.ReLU())
+        last = mge.module.Linear(16, 3)
+        parameters = [*front.parameters(), *last.parameters()]
+        callbacks = [dist.make_allreduce_cb("mean")] if is_parallel else []
+        if is_parallel:
+            dist.bcast_list_(parameters)
+        gm = GradManager().attach(parameters, callbacks=callbacks)
+        optimizer = mge.optimizer.SGD(parameters, lr=0.05, momentum=0.9)
+
+        @trace(symbolic=True, opt_level=3)
+        def step(image, label):
+            with gm:
+                loss = F.loss.cross_entropy(last(F.flatten(front(image), 1)), label)
+                gm.backward(loss)
+            optimizer.step().clear_grad()
+            return DF.all_reduce_sum(loss) / SIZE if is_parallel else loss
+
+        part = slice(4 * rank, 4 * rank + 4) if is_parallel else slice(None)
+        return [step(Tensor(x[part]), Tensor(y[part])).item() for x, y in zip(images, labels, strict=True)]
+
+    parallel = losses(True)
+    assert parallel == losses(True)
+    np.testing.assert_allclose(parallel, losses(False), rtol=1e-6)
 
 
 @check

@@ -121,14 +121,18 @@ def test_who_ended_is_named_with_the_call_that_waits():
 
 
 def test_who_hangs_is_named_after_the_time_limit():
-    def body(rank):
-        if rank == 0:
-            DF.all_reduce_sum(Tensor([1.0]))
-        else:
-            threading.Event().wait(2)
+    """And who waits at the server for what nobody gives is told of the first failure."""
 
-    text = told(2, body, timeout=0.5)[0]
-    assert "rank 1 has not answered for 0.5 s, which rank 0 waits for in all_reduce_sum of f32[1]" in text
+    def body(rank):
+        dist.group_barrier()
+        if rank == 1:
+            dist.get_client().user_get("what nobody sets")
+        dist.set_timeout(0.5)
+        DF.all_reduce_sum(Tensor([1.0]))
+
+    waiting, hanging = told(2, body)
+    assert "rank 1 has not answered for 0.5 s, which rank 0 waits for in all_reduce_sum of f32[1]" in waiting
+    assert hanging.startswith("rank 0 failed: rank 1 has not answered")
 
 
 def test_the_traceback_of_who_failed_reaches_the_others():
@@ -336,6 +340,26 @@ def test_the_command_ends_all_and_shows_the_traceback_of_who_failed(tmp_path):
     assert process.returncode == 1
     summary = errors[errors.index("rank 1 failed with exit code 1") :]
     assert "KeyError: 'rank one'" in summary
+
+
+def test_who_fails_on_the_way_into_the_world_is_named(tmp_path):
+    """It used to leave without a word: what was known of the world was forgotten first."""
+    source = """
+        import os
+        import megengine.device, megengine.distributed as dist
+
+        def fail(name):
+            raise KeyError("no such device")
+
+        if os.environ["RANK"] == "1":
+            megengine.device.get_device_count = lambda kind: 1
+            megengine.device.set_default_device = fail
+        dist.init_process_group()
+    """
+    _, errors = run(tmp_path, source).communicate(timeout=300)
+    assert "KeyError: 'no such device'" in errors[errors.index("rank 1 failed with exit code 1") :]
+    lines_of_0 = "".join(line for line in errors.splitlines(True) if line.startswith("[0]"))
+    assert "rank 1 is gone" in lines_of_0 and "KeyError: 'no such device'" in lines_of_0
 
 
 def test_the_command_forwards_signals_and_leaves_nobody(tmp_path):

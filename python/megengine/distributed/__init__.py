@@ -24,6 +24,7 @@ from .group import init_process_group as init_process_group
 from .group import is_distributed as is_distributed
 from .group import new_group as new_group
 from .group import override_backend as override_backend
+from .group import set_timeout as set_timeout
 from .helper import bcast_list_ as bcast_list_
 from .helper import get_free_ports as get_free_ports
 from .helper import group_end as group_end

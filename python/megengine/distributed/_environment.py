@@ -6,8 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from ._token import VARIABLE
-
+TOKEN = "MEGENGINE_DISTRIBUTED_TOKEN"  # see _token
 # Set by our own launchers: the server runs in the launcher.
 HAS_SERVER = "MEGENGINE_DISTRIBUTED_SERVER"
 
@@ -92,5 +91,5 @@ def variables(place: Place, local_size: int, token: str) -> dict[str, str]:
         "LOCAL_RANK": str(place.device),
         "LOCAL_WORLD_SIZE": str(local_size),
         HAS_SERVER: "1",
-        VARIABLE: token,
+        TOKEN: token,
     }

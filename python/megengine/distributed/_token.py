@@ -7,8 +7,7 @@ import secrets
 from pathlib import Path
 
 from .._disk import cache_dir
-
-VARIABLE = "MEGENGINE_DISTRIBUTED_TOKEN"
+from ._environment import TOKEN
 
 
 def shared_token() -> str:
@@ -16,7 +15,7 @@ def shared_token() -> str:
 
     Machines with a home folder of their own need the variable.
     """
-    given = os.environ.get(VARIABLE)
+    given = os.environ.get(TOKEN)
     if given:
         return given
     path = Path(cache_dir("distributed", "token"))

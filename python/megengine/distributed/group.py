@@ -158,8 +158,16 @@ def init_process_group(
         _use_device(device_type, place.device)
         group_barrier()
     except BaseException:
+        _report_failure(traceback.format_exc())
         _forget()
         raise
+
+
+def set_timeout(seconds: float) -> None:
+    """From here on an operation waits for so many seconds for a process that says nothing."""
+    _sd.seconds = seconds
+    if _sd.world is not None:
+        _sd.world.set_seconds(seconds)
 
 
 def _server_of(place: Place) -> Server:

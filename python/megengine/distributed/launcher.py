@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..utils.after_fork import run_in_fresh_thread
-from ._token import VARIABLE
+from ._environment import TOKEN
 
 if TYPE_CHECKING:
     from .server import Server
@@ -166,7 +166,7 @@ def _run(
     end_with_parent()
     _forget()  # a forked child of a process group is not in it
     if token is not None:
-        os.environ[VARIABLE] = token
+        os.environ[TOKEN] = token
     try:
         init_process_group(*place)
         message: tuple[bool, Any] = (
@@ -206,10 +206,10 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
                     results[index] = value
                 else:
                     failed[workers[index].rank] = value
-            if failed.keys() & _causes(failed, server):
+            if failed.keys() & _causes(workers, failed, server):
                 break
         if failed:
-            rank = min(failed.keys() & _causes(failed, server) or failed)
+            rank = min(failed.keys() & _causes(workers, failed, server) or failed)
             raise AssertionError(f"process {rank} of the launcher failed:\n{failed[rank]}")
         for worker in workers:
             worker.process.join()
@@ -226,12 +226,11 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
             worker.link.close()
 
 
-def _causes(failed: dict[int, Any], server: Server | None) -> set[int]:
-    """Of the ranks that failed those that failed by themselves: killed, or the first one that said so."""
-    killed = {rank for rank, value in failed.items() if value.startswith("it ")}
-    if killed or server is None:
-        return killed or set(failed)
-    return {rank for rank, _ in server._methods.failures[:1]} or set(failed)
+def _causes(workers: list[_Worker], failed: dict[int, Any], server: Server | None) -> set[int]:
+    """Ranks that failed by themselves: those that ended without a word, or else the first one that told the others."""
+    silent = {each.rank for each in workers if each.rank in failed and each.process.exitcode}
+    told = {rank for rank, _ in server._methods.failures[:1]} if server is not None else set()
+    return silent or told or set(failed)
 
 
 def _device_count() -> int:

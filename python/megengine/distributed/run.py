@@ -20,8 +20,8 @@ import threading
 import time
 from typing import IO
 
-from ._environment import Place, variables
-from ._token import VARIABLE, new_token, shared_token
+from ._environment import TOKEN, Place, variables
+from ._token import new_token, shared_token
 from .launcher import end_with_parent
 from .server import Server
 
@@ -70,7 +70,7 @@ class _Process:
 def run(command: list[str], place: Place, local_size: int) -> int:
     """Runs the ranks from ``place.rank`` on, and gives their exit code: 0, or that of the first one that failed."""
     is_alone = local_size == place.world_size
-    token = os.environ.get(VARIABLE) or (new_token() if is_alone else shared_token())
+    token = os.environ.get(TOKEN) or (new_token() if is_alone else shared_token())
     server = None
     if place.rank == 0:
         server = Server._bound(place.port, "127.0.0.1" if is_alone else "0.0.0.0", token)
@@ -84,8 +84,13 @@ def run(command: list[str], place: Place, local_size: int) -> int:
         )
         for local in range(local_size)
     ]
+
+    def pass_on(number: int, _: object) -> None:
+        for each in processes:
+            each.signal(number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda given, _: [each.signal(given) for each in processes] and None)
+        signal.signal(number, pass_on)
     if server is not None:
         server._serve()  # after forking, as what else has threads
     for each in processes:

@@ -17,7 +17,8 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
-from ._token import VARIABLE, shared_token
+from ._environment import TOKEN
+from ._token import shared_token
 
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
 SECONDS = 600.0  # how long a call waits for what others do
@@ -273,7 +274,7 @@ class Client:
                 raise
             raise RuntimeError(
                 f"the server at {self.master_ip}:{self.port} has another token; "
-                f"set {VARIABLE} to one value in all processes"
+                f"set {TOKEN} to one value in all processes"
             ) from None
 
     def connect(self) -> None:
