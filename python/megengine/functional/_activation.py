@@ -74,7 +74,7 @@ def logsigmoid(inp: Tensor) -> Tensor:
     return ops.logsigmoid(_to_high(inp))
 
 
-def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
+def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Computes ``exp(x) / sum(exp(x))`` along ``axis``, without overflow.
 
     inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
@@ -99,7 +99,7 @@ def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
     return ops.softmax(inp, axis=normalize_axis(axis, ndim, "softmax"))
 
 
-def logsoftmax(inp: Tensor, axis: int) -> Tensor:
+def logsoftmax(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Computes the logarithm of `softmax` along ``axis``, ``x - logsumexp(x)``, without underflow.
 
     inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.

@@ -135,7 +135,7 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     return [shapes.cut(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
-def transpose(inp: Tensor, pattern: Iterable[int]) -> Tensor:
+def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     """Puts the axes in another order.
 
     pattern: each axis once, negative ones count from the end; the string "x" makes a new axis of
