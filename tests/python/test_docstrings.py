@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 
@@ -20,10 +21,29 @@ WITH_EXAMPLES = sorted(
 )
 
 
+def wrappers(module):
+    """The functions that doctest takes for another module's, because a decorator made them, or `unary` of an op."""
+    return {
+        name: found
+        for name, found in vars(module).items()
+        if inspect.isfunction(found)
+        and found.__module__ == module.__name__
+        and found.__globals__ is not vars(module)
+    }
+
+
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_run(name):
     module = importlib.import_module(f"megengine.{name}")
     assert not doctest.testmod(module).failed
+    for function, found in wrappers(module).items():
+        for examples in doctest.DocTestFinder().find(found, function, module=False, globs={}):
+            assert not doctest.DocTestRunner().run(examples).failed
+
+
+def test_wrappers_have_examples_that_run():
+    assert ">>> " in wrappers(megengine.functional.elemwise)["div"].__doc__
+    assert ">>> " in wrappers(importlib.import_module("megengine.functional.tensor"))["reshape"].__doc__
 
 
 def test_there_are_examples():

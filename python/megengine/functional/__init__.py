@@ -1,4 +1,9 @@
-"""Functions on tensors."""
+"""Functions of tensors. Losses, measures and functions of images have modules of their own.
+
+Operands of elementwise functions are tensors or numbers; they broadcast, and their dtypes are
+promoted. Axes may be negative: they count from the end. Arguments stay as they are, except for the
+running statistics of `batch_norm`.
+"""
 
 import sys as _sys
 from collections.abc import Iterator as _Iterator

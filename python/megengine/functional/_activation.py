@@ -20,27 +20,72 @@ gelu = _unary(ops.gelu)
 
 
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """``x`` where positive, else ``negative_slope * x``."""
+    """Multiplies negative elements by ``negative_slope`` and keeps the others.
+
+    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
+    Source: Maas et al., 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic Models".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.leaky_relu(Tensor([-4.0, 2.0]), 0.25).numpy()
+    array([-1.,  2.], dtype=float32)
+    """
     return ops.leaky_relu(inp, negative_slope=float(negative_slope))
 
 
 def prelu(x: Tensor, y: Tensor) -> Tensor:
-    """``x`` where positive, else ``y * x``; the slope ``y`` broadcasts."""
+    """Multiplies negative elements of ``x`` by the slopes ``y``, which are usually learned.
+
+    x: any shape, float dtype. y: slopes that broadcast to x, such as [1, c, 1, 1] for one slope per
+    channel of images [n, c, h, w].
+    Source: He et al., 2015, "Delving Deep into Rectifiers".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.prelu(Tensor([[-4.0, 2.0], [-4.0, -2.0]]), Tensor([0.25, 0.5])).numpy()
+    array([[-1.,  2.],
+           [-1., -1.]], dtype=float32)
+    """
     return ops.prelu(x, y)
 
 
 def softplus(inp: Tensor) -> Tensor:
-    """``log(1 + exp(x))``, finite for every finite ``x``."""
+    """Computes the smooth ReLU ``log(1 + exp(x))``, finite for every finite ``x``.
+
+    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
+    Source: Dugas et al., 2000, "Incorporating Second-Order Functional Knowledge for Better Option
+    Pricing".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.softplus(Tensor([0.0, 100.0])).numpy().round(4)
+    array([  0.6931, 100.    ], dtype=float32)
+    """
     return ops.softplus(_to_high(inp))
 
 
 def logsigmoid(inp: Tensor) -> Tensor:
-    """``log(sigmoid(x))``, finite for every finite ``x``."""
+    """Computes ``log(sigmoid(x))``, finite for every finite ``x``.
+
+    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([-200.0, 0.0])
+    >>> F.logsigmoid(x).numpy().round(4)  # where log(sigmoid(x)) is -inf
+    array([-200.    ,   -0.6931], dtype=float32)
+    """
     return ops.logsigmoid(_to_high(inp))
 
 
-def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
-    """``exp(x) / sum(exp(x))`` along ``axis``; axis None is 0 for 0-, 1- and 3-d tensors, else 1."""
+def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Computes ``exp(x) / sum(exp(x))`` along ``axis``, without overflow.
+
+    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
+    axis: an int, or a sequence of ints to normalize over all of them together; None, the default,
+    means 0 for 0-, 1- and 3-d tensors and 1 for all others.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.softmax(Tensor([[0.0, 0.0], [1000.0, 0.0]]), axis=1).numpy()
+    array([[0.5, 0.5],
+           [1. , 0. ]], dtype=float32)
+    """
     require_tensors("softmax", inp)
     ndim = inp.ndim
     if axis is None:
@@ -54,8 +99,16 @@ def softmax(inp: Tensor, axis: int | None = None) -> Tensor:
     return ops.softmax(inp, axis=normalize_axis(axis, ndim, "softmax"))
 
 
-def logsoftmax(inp: Tensor, axis: int) -> Tensor:
-    """``x - logsumexp(x)`` along ``axis``."""
+def logsoftmax(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
+    """Computes the logarithm of `softmax` along ``axis``, ``x - logsumexp(x)``, without underflow.
+
+    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
+    axis: an int, or a sequence of ints to normalize over all of them together.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.logsoftmax(Tensor([[0.0, 1000.0]]), axis=1).numpy()  # log(softmax(x)) has -inf
+    array([[-1000.,     0.]], dtype=float32)
+    """
     require_tensors("logsoftmax", inp)
     inp = _to_high(inp)
     if isinstance(axis, (list, tuple)):
@@ -64,7 +117,16 @@ def logsoftmax(inp: Tensor, axis: int) -> Tensor:
 
 
 def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:
-    """``log(sum(exp(x)))`` along ``axis``, without overflow: shifted by the largest finite element."""
+    """Computes ``log(sum(exp(x)))`` along ``axis``, shifted by the largest finite element, so that
+    nothing overflows.
+
+    inp: any shape, float dtype (integers compute in float32). axis: an int or a sequence of ints.
+    keepdims: leaves the reduced axes in the result with size 1.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.logsumexp(Tensor([[1000.0, 1000.0]]), axis=1).numpy().round(2)
+    array([1000.69], dtype=float32)
+    """
     require_tensors("logsumexp", inp)
     inp = _to_high(inp)
     axes = normalize_axes(axis, inp.ndim, "logsumexp")
@@ -80,10 +142,21 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
 
 
 def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes elements with probability ``drop_prob`` and scales the others by ``1 / (1 -
-    drop_prob)``.
+    """Zeroes each element with probability ``drop_prob`` and scales the others by ``1 / (1 -
+    drop_prob)``, so that the expected value stays the same.
 
-    Identity unless training. AssertionError unless 0 <= drop_prob < 1.
+    inp: any shape, float dtype. Returns the same shape and dtype; ``inp`` itself unless training.
+    The mask is drawn from the generator that `megengine.random.seed` seeds.
+    AssertionError unless 0 <= drop_prob < 1.
+    Source: Srivastava et al., 2014, "Dropout: A Simple Way to Prevent Neural Networks from
+    Overfitting".
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1000,))
+    >>> sorted(set(F.dropout(x, 0.75).numpy().tolist()))
+    [0.0, 4.0]
+    >>> F.dropout(x, 0.75, training=False) is x
+    True
     """
     require_tensors("dropout", inp)
     assert 0 <= drop_prob < 1, f"dropout: drop_prob {drop_prob} is not in [0, 1)"

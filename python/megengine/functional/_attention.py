@@ -42,16 +42,41 @@ def multi_head_attention(
     reslink: bool = False,
     training: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """``softmax(q @ k.T / sqrt(head size) + mask) @ v`` per head, between input and output
-    projections.
+    """Computes multi-head attention, ``softmax(q @ k.T / sqrt(head size) + mask) @ v`` in each
+    head.
 
-    query [n, lq, eq], key [n, lk, ek], value [n, lk, ev], or all unbatched. io_weight_bias is one
-    1-d tensor: the projections q, k, v, o as [in, out] matrices, then their biases, of those whose
-    size is not None or 0. Masks are bool (true is hidden) or added to the scores: key_padding_mask
-    [n, lk], attn_mask [lq, lk] or [n * heads, lq, lk]. With maybe_cudnn_style_mask attn_mask may be
-    [2, lq], the first and past-the-last key seen, and key_padding_mask [2, n], whose row 1 counts
-    valid keys. Returns (out, weights): weights [n, heads, lq, lk] or their mean over heads, None
-    unless need_weights.
+    query: [n, lq, eq], key: [n, lk, ek], value: [n, lk, ev], or all three without the batch axis.
+    embed_dim: eq. num_heads: must divide the sizes of q, k and v. attn_drop, out_drop: dropout
+    probabilities of the attention weights and of the output while training.
+
+    io_weight_bias: one 1-d tensor that holds the projections q, k, v and o as [in, out] matrices,
+    one after the other, then their biases. qproj_size, kproj_size, vproj_size, oproj_size: the
+    output features of each projection; None or 0 leaves it out. qbias, kbias, vbias, obias: whether
+    it has a bias.
+
+    bias_k, bias_v: a learned key and value that are appended to the others. add_zero_attn: appends
+    a zero key and value.
+    key_padding_mask: [n, lk]; attn_mask: [lq, lk] or [n * num_heads, lq, lk]; each is bool (true
+    hides a position) or a float that is added to the scores. is_causal: without an attn_mask, hides
+    key j from query i where j > i. maybe_cudnn_style_mask: attn_mask may be [2, lq], the first key
+    seen and the one past the last, and key_padding_mask [2, n], whose row 1 counts the valid keys.
+
+    reslink: adds the query to the output. Returns (out, weights): out [n, lq, size]; weights None
+    unless need_weights, else [n, num_heads, lq, lk], or [n, lq, lk] if average_attn_weights.
+    ValueError for sizes that do not fit each other.
+    Source: Vaswani et al., 2017, "Attention Is All You Need".
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1, 3, 4))
+    >>> out, weights = F.multi_head_attention(
+    ...     x, x, x, 4, num_heads=2, attn_drop=0.0, out_drop=0.0, io_weight_bias=None,
+    ...     is_causal=True, need_weights=True,
+    ... )
+    >>> out.shape, weights.shape
+    ((1, 3, 4), (1, 2, 3, 3))
+    >>> weights[0, 0, :2].numpy()  # of the first two queries
+    array([[1. , 0. , 0. ],
+           [0.5, 0.5, 0. ]], dtype=float32)
     """
     require_tensors("multi_head_attention", query, key, value)
     batched = query.ndim == 3

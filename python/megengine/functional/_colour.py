@@ -38,12 +38,22 @@ _PLANAR = ("NV21", "NV12", "YV12", "YU12")
 
 
 def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
-    """Converts colours, for example mode "RGB2GRAY", "BGR2RGB", "YUV2RGB", "YUV2BGR_NV12".
-    ValueError for an unknown mode.
+    """Converts images from one colour space to another.
 
-    Planar modes read [n, h * 3 / 2, w, 1]. Chroma is about 128 for uint8, 0.5 for float images.
-    >>> cvt_color(Tensor([[[[1.0, 0.0, 0.0]]]]), mode="RGB2GRAY").numpy()
+    inp: [n, h, w, channels], an integer or a float dtype, which the result keeps: integers are
+    rounded and clipped to their range. mode: "RGB2GRAY", "BGR2RGB", "RGB2YUV", "YCrCb2RGB" and the
+    like; or "YUV2RGB", "YUV2BGR" or "YUV2GRAY" with one of the planar formats NV12, NV21, YU12 and
+    YV12, such as "YUV2RGB_NV12", which reads images [n, h * 3 / 2, w, 1]. Chroma is centred on 128
+    in integer images and on 0.5 in float images. ValueError, which lists the modes, for an unknown
+    one.
+    Source: ITU-R BT.601.
+
+    >>> from megengine import Tensor, functional as F
+    >>> red = Tensor([[[[1.0, 0.0, 0.0]]]])
+    >>> F.vision.cvt_color(red, "RGB2GRAY").numpy()
     array([[[[0.299]]]], dtype=float32)
+    >>> F.vision.cvt_color((red * 255).astype("uint8"), "RGB2GRAY").numpy()
+    array([[[[76]]]], dtype=uint8)
     """
     require_tensors("cvt_color", inp)
     names = {name.upper(): name for name in _MATRICES}

@@ -83,8 +83,18 @@ def conv1d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """inp [n, c, l], weight [out, in, k] or [groups, out/groups, in/groups, k], bias broadcasts to
-    the result.
+    """Slides the kernels ``weight`` over sequences (a cross-correlation: kernels are not flipped).
+
+    inp: [n, c, l], float dtype. weight: [out, c, k], or [groups, out / groups, c / groups, k] if
+    groups > 1. bias: None, or a tensor that broadcasts to the result, such as [1, out, 1]. stride,
+    padding, dilation: in elements; padding adds zeros at both ends.
+    compute_mode: "default" or "float32"; both accumulate in float32.
+    Returns [n, out, ol], ``ol = (l + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
+    ValueError for shapes that do not fit.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.conv1d(Tensor([[[1.0, 2.0, 4.0, 8.0]]]), Tensor([[[-1.0, 1.0]]])).numpy()
+    array([[[1., 2., 4.]]], dtype=float32)
     """
     _check_modes(conv_mode, compute_mode)
     return _convolve(inp, weight, bias, stride, padding, dilation, groups, 3, "conv1d")
@@ -101,13 +111,23 @@ def conv2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """inp [n, c, h, w], weight [out, in, kh, kw] or [groups, out/groups, in/groups, kh, kw], bias
-    [1, out, 1, 1].
+    """Slides the kernels ``weight`` over images (a cross-correlation: kernels are not flipped).
 
-    >>> import megengine.functional as F
-    >>> F.conv2d(F.ones((1, 1, 3, 3)), F.ones((1, 1, 2, 2)), stride=1).numpy()[0, 0]
-    array([[4., 4.],
-           [4., 4.]], dtype=float32)
+    inp: [n, c, h, w], float dtype. weight: [out, c, kh, kw], or [groups, out / groups, c / groups,
+    kh, kw] if groups > 1. bias: None or [1, out, 1, 1].
+    stride, padding, dilation: one int, or one each for height and width; padding adds zeros on
+    every side. compute_mode: "default" or "float32"; both accumulate in float32.
+    Returns [n, out, oh, ow], ``oh = (h + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``,
+    and likewise ow. ValueError for shapes that do not fit each other, or another conv_mode than
+    "cross_correlation"; TypeError unless inp and weight are Tensors.
+
+    >>> from megengine import functional as F
+    >>> F.conv2d(F.ones((1, 1, 3, 3)), F.ones((1, 1, 2, 2)), padding=1, stride=2).numpy()
+    array([[[[1., 2.],
+             [2., 4.]]]], dtype=float32)
+    >>> depthwise = F.ones((8, 1, 1, 3, 3))  # 8 groups of 1 channel each
+    >>> F.conv2d(F.ones((1, 8, 32, 32)), depthwise, padding=1, groups=8).shape
+    (1, 8, 32, 32)
     """
     if conv_mode != "cross_correlation" or compute_mode != "default":
         _check_modes(conv_mode, compute_mode)
@@ -124,7 +144,17 @@ def conv3d(
     groups: int = 1,
     conv_mode: str = "cross_correlation",
 ) -> Tensor:
-    """inp [n, c, d, h, w], weight [out, in, kd, kh, kw] or with a leading group axis."""
+    """Slides the kernels ``weight`` over volumes (a cross-correlation: kernels are not flipped).
+
+    inp: [n, c, d, h, w], float dtype. weight: [out, c, kd, kh, kw], or [groups, out / groups, c /
+    groups, kd, kh, kw] if groups > 1. bias: None or [1, out, 1, 1, 1].
+    stride, padding, dilation: one int, or one for each of the three axes; extents follow as in
+    `conv2d`. ValueError for shapes that do not fit.
+
+    >>> from megengine import functional as F
+    >>> F.conv3d(F.ones((1, 2, 4, 8, 8)), F.ones((5, 2, 3, 3, 3)), padding=(0, 1, 1)).shape
+    (1, 5, 2, 8, 8)
+    """
     _check_modes(conv_mode, "default")
     return _convolve(inp, weight, bias, stride, padding, dilation, groups, 5, "conv3d")
 
@@ -176,10 +206,19 @@ def conv_transpose2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Transposed convolution: weight [in, out, kh, kw] or [groups, in/groups, out/groups, kh, kw].
+    """Spreads each pixel over a kernel's window and adds up the overlaps: the adjoint of `conv2d`,
+    also called deconvolution, which enlarges images if stride > 1.
 
-    Output extent: ``(in - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 +
-    output_padding``. AssertionError unless output_padding < stride.
+    inp: [n, c, h, w], float dtype. weight: [c, out, kh, kw], or [groups, c / groups, out / groups,
+    kh, kw] if groups > 1. bias: None or [1, out, 1, 1].
+    stride, padding, output_padding, dilation: one int, or one each for height and width; padding is
+    taken off on every side, output_padding adds to the bottom and the right.
+    Returns [n, out, oh, ow], ``oh = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + 1 +
+    output_padding``, and likewise ow. AssertionError unless output_padding < stride, or it is 0.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.conv_transpose2d(Tensor([[[[1.0, 2.0]]]]), F.ones((1, 1, 1, 3)), stride=2).numpy()
+    array([[[[1., 1., 3., 2., 2.]]]], dtype=float32)
     """
     _check_modes(conv_mode, compute_mode)
     return _transposed(
@@ -197,8 +236,16 @@ def conv_transpose3d(
     dilation: IntTriple = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Transposed convolution over three axes: weight [in, out, kd, kh, kw] or with a leading group
-    axis.
+    """Spreads each voxel over a kernel's window and adds up the overlaps: the adjoint of `conv3d`.
+
+    inp: [n, c, d, h, w], float dtype. weight: [c, out, kd, kh, kw], or with a leading axis of
+    groups as in `conv_transpose2d`. bias: None or [1, out, 1, 1, 1].
+    stride, padding, output_padding, dilation: one int, or one for each of the three axes; extents
+    follow as in `conv_transpose2d`. AssertionError unless output_padding < stride, or it is 0.
+
+    >>> from megengine import functional as F
+    >>> F.conv_transpose3d(F.ones((1, 2, 4, 4, 4)), F.ones((2, 3, 2, 2, 2)), stride=2).shape
+    (1, 3, 8, 8, 8)
     """
     return _transposed(
         inp, weight, bias, stride, padding, output_padding, dilation, groups, 5, "conv_transpose3d"
@@ -208,7 +255,15 @@ def conv_transpose3d(
 def linear(
     inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode: str = "default"
 ) -> Tensor:
-    """``inp @ weight.T + bias`` over the last axis: inp [..., in], weight [out, in], bias [out]."""
+    """Computes ``inp @ weight.T + bias`` over the last axis.
+
+    inp: [..., in]. weight: [out, in]. bias: None or [out]. compute_mode: "default" or "float32";
+    both accumulate in float32. Returns [..., out]. ValueError where the sizes of in differ.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.linear(Tensor([[1.0, 2.0]]), Tensor([[1.0, 0.0], [0.0, 10.0], [1.0, 1.0]])).numpy()
+    array([[ 1., 20.,  3.]], dtype=float32)
+    """
     if _amp.get().enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     y = matmul(inp, weight, transpose_b=True, compute_mode=compute_mode)
@@ -224,8 +279,18 @@ def local_conv2d(
     dilation: IntPair = 1,
     conv_mode: str = "cross_correlation",
 ) -> Tensor:
-    """Convolution with its own weights at each place: weight [groups, oh, ow, in/groups, kh, kw,
-    out/groups].
+    """Convolves images with a separate kernel for each place of the result (a locally connected
+    layer).
+
+    inp: [n, c, h, w]. weight: [groups, oh, ow, c / groups, kh, kw, out / groups]. bias: None, or a
+    tensor that broadcasts to the result. stride, padding, dilation: as in `conv2d`. Returns [n,
+    out, oh, ow]. ValueError where the extents of weight are not those that `conv2d` gives.
+
+    >>> from megengine import functional as F
+    >>> weight = F.arange(4).reshape(1, 2, 2, 1, 1, 1, 1)  # one 1x1 kernel for each pixel
+    >>> F.local_conv2d(F.ones((1, 1, 2, 2)), weight).numpy()
+    array([[[[0., 1.],
+             [2., 3.]]]], dtype=float32)
     """
     require_tensors("local_conv2d", inp, weight)
     _check_modes(conv_mode, "default")
@@ -258,8 +323,18 @@ def region_restricted_conv(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Convolution that sums only inputs whose region is the output's: rin [n, h, w], rout [n, oh,
-    ow] region ids.
+    """Convolves images, but adds up only those inputs that lie in the same region as the output.
+
+    inp: [n, c, h, w]. weight, bias, stride, padding, dilation, groups, compute_mode: as in
+    `conv2d`. rin: [n, h, w], the number of the region that each input pixel lies in. rout: [n, oh,
+    ow], the same for each output pixel. Returns [n, out, oh, ow].
+
+    >>> from megengine import Tensor, functional as F
+    >>> regions = Tensor([[[1, 1, 2, 2]]])  # the left half and the right half
+    >>> x = Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
+    >>> kernel = F.ones((1, 1, 1, 3))
+    >>> F.region_restricted_conv(x, kernel, regions, regions, padding=(0, 1)).numpy()
+    array([[[[3., 3., 7., 7.]]]], dtype=float32)
     """
     require_tensors("region_restricted_conv", inp, weight, rin, rout)
     _check_modes(conv_mode, compute_mode)

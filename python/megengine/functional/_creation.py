@@ -36,10 +36,17 @@ def full(
     dtype: DTypeLike | None = None,
     device: str | Device | None = None,
 ) -> Tensor:
-    """Every element is ``value``. dtype None takes the value's: float32, int32 or bool.
+    """Makes a tensor whose elements are all ``value``.
 
-    >>> full((2,), 1.5).numpy()
+    shape: an int, or a sequence of ints and integer tensors. value: a number or a tensor that
+    broadcasts to shape. dtype: None takes the value's, float32, int32 or bool. device: None means
+    the default device. ValueError for a negative extent.
+
+    >>> from megengine import functional as F
+    >>> F.full((2,), 1.5).numpy()
     array([1.5, 1.5], dtype=float32)
+    >>> F.full((2,), 1).dtype, F.full((2,), True).dtype
+    (dtype('int32'), dtype('bool'))
     """
     extents = as_ints(shape)
     if isinstance(value, Tensor):
@@ -65,31 +72,66 @@ def _filled(
 def zeros(
     shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
 ) -> Tensor:
-    """Every element is 0."""
+    """Makes a tensor of zeros.
+
+    shape: an int, or a sequence of ints and integer tensors. device: None means the default device.
+    ValueError for a negative extent.
+
+    >>> from megengine import functional as F
+    >>> F.zeros((2, 2), dtype="int32").numpy()
+    array([[0, 0],
+           [0, 0]], dtype=int32)
+    """
     return _filled(as_ints(shape), 0.0, dtype, device)
 
 
 def ones(
     shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
 ) -> Tensor:
-    """Every element is 1."""
+    """Makes a tensor of ones.
+
+    shape: an int, or a sequence of ints and integer tensors. device: None means the default device.
+    ValueError for a negative extent.
+
+    >>> from megengine import functional as F
+    >>> F.ones(3).numpy()
+    array([1., 1., 1.], dtype=float32)
+    """
     return _filled(as_ints(shape), 1.0, dtype, device)
 
 
 def full_like(inp: Tensor, value: int | float) -> Tensor:
-    """``value`` in the shape, dtype and device of ``inp``."""
+    """Makes a tensor of the shape, dtype and device of ``inp`` whose elements are all ``value``.
+
+    value: a number or a tensor that broadcasts to inp's shape; it is cast to inp's dtype.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.full_like(Tensor([1, 2, 3]), 7.9).numpy()  # int32, like inp
+    array([7, 7, 7], dtype=int32)
+    """
     if isinstance(value, Tensor):
         return _broadcast_to(ops.cast(value, dtype=inp.dtype.name), inp._tuple_shape)
     return ops.full(shape=inp._tuple_shape, value=float(value), dtype=inp.dtype.name, device=inp)
 
 
 def zeros_like(inp: Tensor) -> Tensor:
-    """0 in the shape, dtype and device of ``inp``."""
+    """Makes a tensor of zeros of the shape, dtype and device of ``inp``.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.zeros_like(Tensor([1, 2, 3])).numpy()
+    array([0, 0, 0], dtype=int32)
+    """
     return ops.full(shape=inp._tuple_shape, value=0.0, dtype=inp.dtype.name, device=inp)
 
 
 def ones_like(inp: Tensor) -> Tensor:
-    """1 in the shape, dtype and device of ``inp``."""
+    """Makes a tensor of ones of the shape, dtype and device of ``inp``.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.ones_like(Tensor([[0.5], [2.5]])).numpy()
+    array([[1.],
+           [1.]], dtype=float32)
+    """
     return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name, device=inp)
 
 
@@ -100,7 +142,16 @@ def eye(
     dtype: DTypeLike = "float32",
     device: str | Device | None = None,
 ) -> Tensor:
-    """Ones on the diagonal of an [N, M] matrix; M defaults to N."""
+    """Makes a matrix with ones on the diagonal and zeros elsewhere.
+
+    N: rows, or the pair (rows, columns). M: columns; None means as many as rows. device: None means
+    the default device.
+
+    >>> from megengine import functional as F
+    >>> F.eye(2, 3).numpy()
+    array([[1., 0., 0.],
+           [0., 1., 0.]], dtype=float32)
+    """
     if isinstance(N, (tuple, list)) or getattr(N, "ndim", 0) == 1:
         N, M = as_ints(N)
     n = as_int(N, "eye")
@@ -127,10 +178,16 @@ def arange(
     dtype: DTypeLike = "float32",
     device: str | Device | None = None,
 ) -> Tensor:
-    """start, start + step, ... below stop. With one argument that is stop, and start is 0.
+    """Makes the vector start, start + step, ... up to ``stop``, which is excluded.
 
-    >>> arange(5, 1, -2).numpy()
-    array([5., 3.], dtype=float32)
+    With one argument that is stop, and start is 0. dtype: float32 unless given, for ints as well.
+    device: None means the default device. ValueError for a step of 0.
+
+    >>> from megengine import functional as F
+    >>> F.arange(3).numpy()
+    array([0., 1., 2.], dtype=float32)
+    >>> F.arange(5, 1, -2, dtype="int32").numpy()
+    array([5, 3], dtype=int32)
     """
     if stop is None:
         start, stop = 0, start
@@ -150,7 +207,15 @@ def linspace(
     dtype: DTypeLike = "float32",
     device: str | Device | None = None,
 ) -> Tensor:
-    """``num`` evenly spaced values from start to stop, both included."""
+    """Makes a vector of ``num`` evenly spaced values from ``start`` to ``stop``, both included.
+
+    start, stop: numbers, or 0-d tensors, through which gradients flow. device: None means the
+    default device. ValueError for num < 1.
+
+    >>> from megengine import functional as F
+    >>> F.linspace(0, 1, 5).numpy()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     count = as_int(num, "linspace: num")
     if count < 1:
         raise ValueError(f"linspace: num {count} is below 1")
@@ -164,22 +229,46 @@ def linspace(
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
-    """complex64 from a real and an imaginary part, which broadcast."""
+    """Makes complex64 numbers of their real and imaginary parts.
+
+    real, imag: shapes that broadcast; they are cast to float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.complex(Tensor([1.0, 2.0]), Tensor(0.5)).numpy().tolist()
+    [(1+0.5j), (2+0.5j)]
+    """
     parts = [ops.cast(as_tensor(part), dtype="float32") for part in (real, imag)]
     shape = np.broadcast_shapes(*(part._tuple_shape for part in parts))
     return ops.complex(*(_broadcast_to(part, shape) for part in parts))
 
 
 def real(complex: Tensor) -> Tensor:
-    """Real part of a complex64 tensor, float32."""
+    """Returns the real part of a complex64 tensor, in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.real(F.complex(Tensor([1.0]), Tensor([2.0]))).numpy()
+    array([1.], dtype=float32)
+    """
     return ops.real(complex)
 
 
 def imag(complex: Tensor) -> Tensor:
-    """Imaginary part of a complex64 tensor, float32."""
+    """Returns the imaginary part of a complex64 tensor, in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.imag(F.complex(Tensor([1.0]), Tensor([2.0]))).numpy()
+    array([2.], dtype=float32)
+    """
     return ops.imag(complex)
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """complex64 of the given magnitude and angle (radians)."""
+    """Makes complex64 numbers of their magnitudes and angles, ``abs * exp(1j * angle)``.
+
+    abs, angle: float32, shapes that broadcast; angle is in radians.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.polar(Tensor([2.0, 3.0]), Tensor(0.0)).numpy().tolist()
+    [(2+0j), (3+0j)]
+    """
     return complex(ops.mul(abs, ops.cos(angle)), ops.mul(abs, ops.sin(angle)))

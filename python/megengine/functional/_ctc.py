@@ -20,12 +20,23 @@ def ctc_loss(
     blank: int = 0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log likelihood of label sequences under frame-wise class probabilities.
+    """Computes the connectionist temporal classification loss: the negative log likelihood of label
+    sequences, summed over all their alignments with the frames.
 
-    pred: probabilities [time, batch, classes]; pred_lengths, label_lengths: [batch]; label: [batch,
-    longest], or all labels one after the other in 1-d. "mean" divides each loss by its label
-    length, then averages. The lengths are read on the host. Returns a 0-d tensor, [batch] for
-    reduction "none".
+    pred: [time, batch, classes], probabilities (not logits), float32. pred_lengths: [batch], the
+    frames of each sequence, at most time. label: [batch, longest] class indices, or all labels one
+    after the other in 1-d. label_lengths: [batch]. blank: the class that stands for no label.
+    reduction: "mean" divides each loss by its label length and averages over the batch; "sum" adds
+    the losses; "none" returns one each, [batch]. Lengths and labels are read on the host.
+    ValueError for lengths that do not fit pred, a blank outside of the classes or another
+    reduction.
+    Source: Graves et al., 2006, "Connectionist Temporal Classification".
+
+    >>> from megengine import functional as F
+    >>> pred = F.full((2, 1, 2), 0.5)  # two frames; "-a", "a-" and "aa" all read "a"
+    >>> loss = F.loss.ctc_loss(pred, [2], [[1]], [1])
+    >>> round(F.exp(-loss).item(), 4)
+    0.75
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction {reduction!r} is not one of 'mean', 'sum', 'none'")

@@ -30,10 +30,21 @@ def deformable_conv2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """conv2d whose taps are moved by ``offset`` and scaled by ``mask``; outside of the image is 0.
+    """Convolves images with kernels whose taps are moved by ``offset`` and scaled by ``mask``.
 
-    offset: [n, 2 * k * d, oh, ow], for each of d channel groups and k = kh * kw taps its (y, x)
-    shift; mask: [n, k * d, oh, ow] or None.
+    inp: [n, c, h, w], float dtype. weight, bias, stride, padding, dilation, groups, compute_mode:
+    as in `conv2d`. offset: [n, 2 * d * kh * kw, oh, ow], for each of d groups of channels and each
+    tap the shift (y, x) in pixels; d must divide c. mask: [n, d * kh * kw, oh, ow], or None for no
+    scaling. Taps between pixels are interpolated linearly; outside of the image is 0.
+    Returns [n, out, oh, ow]. ValueError for shapes that do not fit.
+    Source: Dai et al., 2017, "Deformable Convolutional Networks"; with a mask Zhu et al., 2018,
+    "Deformable ConvNets v2".
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[[[1.0, 2.0, 4.0]]]])
+    >>> offset = F.concat([F.zeros((1, 1, 1, 3)), F.full((1, 1, 1, 3), 0.5)], axis=1)
+    >>> F.deformable_conv2d(x, F.ones((1, 1, 1, 1)), offset, None).numpy()  # half a pixel right
+    array([[[[1.5, 3. , 2. ]]]], dtype=float32)
     """
     require_tensors("deformable_conv2d", inp, weight, offset)
     _check_modes(conv_mode, compute_mode)
@@ -124,10 +135,23 @@ def correlation(
     pad_size: int = 0,
     is_multiply: bool = True,
 ) -> Tensor:
-    """Mean product (or absolute difference unless is_multiply) of patches of data1 with displaced
-    patches of data2.
+    """Compares patches of ``data1`` with displaced patches of ``data2``: the mean of their
+    products.
 
-    data1, data2: [n, c, h, w]; one output channel per displacement in steps of stride2, row by row.
+    data1, data2: [n, c, h, w], float dtype. kernel_size: extent of a patch, odd. max_displacement:
+    in pixels, along both axes. stride1: step between patches. stride2: step between displacements.
+    pad_size: zeros added on every side. is_multiply: False takes absolute differences instead of
+    products. Returns [n, k * k, oh, ow] for ``k = 2 * (max_displacement // stride2) + 1``, one
+    channel per displacement, row by row. ValueError for images that are smaller than a patch and
+    its displacements.
+    Source: Dosovitskiy et al., 2015, "FlowNet: Learning Optical Flow with Convolutional Networks".
+
+    >>> from megengine import functional as F
+    >>> x = F.arange(9).reshape(1, 1, 3, 3)
+    >>> F.vision.correlation(x, x).numpy()[0, :, 0, 0].reshape(3, 3)  # the centre, 4, times each
+    array([[ 0.,  4.,  8.],
+           [12., 16., 20.],
+           [24., 28., 32.]], dtype=float32)
     """
     require_tensors("correlation", data1, data2)
     n, c, _, _ = data1._tuple_shape

@@ -9,7 +9,17 @@ from ..tensor import Tensor
 
 
 def one_hot(inp: Tensor, num_classes: int) -> Tensor:
-    """1 at the class of each element on a new last axis, 0 elsewhere; keeps the (integer) dtype."""
+    """Writes each class index as a vector that is 1 at the index and 0 elsewhere, on a new last
+    axis.
+
+    inp: any shape, integer dtype, which the result keeps. Returns [*inp.shape, num_classes].
+    IndexError for an index outside of the classes, ValueError for another dtype.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.one_hot(Tensor([0, 2]), 3).numpy()
+    array([[1, 0, 0],
+           [0, 0, 1]], dtype=int32)
+    """
     if not isinstance(inp, Tensor):
         raise TypeError(f"one_hot: {type(inp).__name__} is not a Tensor")
     return ops.one_hot(inp, num_classes=int(num_classes), dtype=inp.dtype.name)
@@ -22,9 +32,17 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float | None = None,
 ) -> Tensor:
-    """Rows of ``weight`` [num, dim] at the indices of ``inp``: shape inp.shape + (dim,).
+    """Looks up rows of ``weight`` by their indices.
 
-    ValueError for padding_idx, max_norm or norm_type, which are not supported.
+    inp: any shape, integer dtype. weight: [num, dim]. Returns [*inp.shape, dim]; gradients of rows
+    that are read more than once add up. IndexError for an index outside of [-num, num). ValueError
+    for padding_idx, max_norm or norm_type, which are not supported.
+
+    >>> from megengine import Tensor, functional as F
+    >>> table = Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> F.embedding(Tensor([2, 0]), table).numpy()
+    array([[4., 5.],
+           [0., 1.]], dtype=float32)
     """
     for name, given in (
         ("padding_idx", padding_idx),
@@ -40,8 +58,15 @@ def embedding(
 
 
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
-    """``src`` at ``index`` along ``axis``, which is dropped unless keepdims. index: src's shape
-    without axis.
+    """Picks one element of ``src`` for each place along ``axis``.
+
+    src: any shape. index: integers, of src's shape without axis. keepdims: leaves axis in the
+    result with size 1. IndexError for an index that the axis does not have.
+
+    >>> from megengine import Tensor, functional as F
+    >>> scores = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> F.indexing_one_hot(scores, Tensor([2, 0])).numpy()  # the score of each row's class
+    array([3., 4.], dtype=float32)
     """
     if not isinstance(src, Tensor):
         raise TypeError(f"indexing_one_hot: {type(src).__name__} is not a Tensor")

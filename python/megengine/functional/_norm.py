@@ -35,12 +35,27 @@ def batch_norm(
     eps: float = 1e-5,
     inplace: bool = True,
 ) -> Any:  # a Tensor; (out, mean, var) unless inplace
-    """``(x - mean) / sqrt(var + eps) * weight + bias`` per channel (axis 1). Source: Ioffe and
-    Szegedy, 2015.
+    """Normalizes each channel (axis 1) over the batch: ``(x - mean) / sqrt(var + eps) * weight +
+    bias``.
 
-    Training uses the batch's statistics (biased variance) and moves the running ones, ``momentum *
-    old + (1 - momentum) * new`` with the unbiased variance: in place, or returned as (out, mean,
-    var) unless inplace. AssertionError for missing running statistics in inference.
+    inp: [n, c, ...], float dtype. running_mean, running_var, weight, bias: c elements, such as [c]
+    or [1, c, 1, 1]; None for weight is 1, for bias 0.
+    training: True takes mean and (biased) variance from the batch, False from running_mean and
+    running_var. momentum: how much of the running statistics stays; training moves them to
+    ``momentum * old + (1 - momentum) * new``, where the new variance is the unbiased one. eps: is
+    added to the variance. inplace: whether running_mean and running_var themselves are changed; if
+    not, the moved ones are returned as (out, running_mean, running_var).
+    AssertionError unless both running statistics are given in inference.
+    Source: Ioffe and Szegedy, 2015, "Batch Normalization".
+
+    >>> from megengine import Tensor, functional as F
+    >>> mean, var = F.zeros(1), F.ones(1)
+    >>> x = Tensor([[1.0], [3.0]])  # two samples of one channel
+    >>> F.batch_norm(x, mean, var, training=True, eps=0.0).numpy().round(4)
+    array([[-1.],
+           [ 1.]], dtype=float32)
+    >>> mean.numpy().round(4), var.numpy().round(4)
+    (array([0.2], dtype=float32), array([1.1], dtype=float32))
     """
     require_tensors("batch_norm", inp)
     if not training:
@@ -108,10 +123,21 @@ def sync_batch_norm(
     eps_mode: str = "additive",
     group: "Group | None" = None,
 ) -> Tensor:
-    """`batch_norm` whose training statistics are those of all processes of ``group`` (the world
-    when None).
+    """Normalizes as `batch_norm` does, with the statistics of the batches of all processes in
+    training.
 
-    eps_mode: "additive" adds eps to the variance, "max" takes the larger of both.
+    inp, running_mean, running_var, weight, bias, training, momentum, eps: as in `batch_norm`; the
+    running statistics are changed in place. eps_mode: "additive" adds eps to the variance, "max"
+    takes the larger of the two. group: the processes; None means all. Batches may differ in size.
+    ValueError for another eps_mode.
+    Source of the merged variance: Chan, Golub and LeVeque, 1979, "Updating Formulae and a Pairwise
+    Algorithm for Computing Sample Variances".
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1.0], [3.0]])
+    >>> F.sync_batch_norm(x, None, None, training=True, eps=4.0, eps_mode="max").numpy()
+    array([[-0.5],
+           [ 0.5]], dtype=float32)
     """
     if eps_mode.lower() not in ("additive", "max"):
         raise ValueError(f"sync_batch_norm: eps_mode {eps_mode!r} is neither 'additive' nor 'max'")
@@ -219,7 +245,19 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalizes over the trailing axes of ``normalized_shape``. Source: Ba et al., 2016."""
+    """Normalizes over trailing axes, each sample by itself: ``(x - mean) / sqrt(var + eps)``.
+
+    inp: [..., *normalized_shape], float dtype. normalized_shape: an int or a sequence of ints.
+    affine: whether to multiply by weight and add bias, both of normalized_shape.
+    ValueError for a shape that does not end in normalized_shape, AssertionError where affine lacks
+    weight or bias.
+    Source: Ba et al., 2016, "Layer Normalization".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.layer_norm(Tensor([[1.0, 3.0], [0.0, 80.0]]), 2, affine=False, eps=0.0).numpy().round(4)
+    array([[-1.,  1.],
+           [-1.,  1.]], dtype=float32)
+    """
     require_tensors("layer_norm", inp)
     inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     shape = as_ints(normalized_shape, "layer_norm: normalized_shape")
@@ -239,7 +277,17 @@ def general_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalizes over any axes; weight and bias have the extents of those axes, in their order."""
+    """Normalizes over any axes: ``(x - mean) / sqrt(var + eps)``.
+
+    inp: any shape, float dtype. normalized_axis: an int or a sequence of ints.
+    affine: whether to multiply by weight and add bias, whose shape has the sizes of the normalized
+    axes, in rising order of the axes. AssertionError where affine lacks weight or bias.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.general_norm(Tensor([[1.0, 0.0], [3.0, 80.0]]), 0, affine=False, eps=0.0).numpy().round(4)
+    array([[-1., -1.],
+           [ 1.,  1.]], dtype=float32)
+    """
     require_tensors("general_norm", inp)
     inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
     ndim = inp.ndim
@@ -260,8 +308,17 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalizes each of ``num_groups`` groups of channels of [n, c, ...]; weight and bias per
-    channel.
+    """Normalizes each of ``num_groups`` groups of channels of each sample.
+
+    inp: [n, c, ...], float dtype. affine: whether to multiply by weight and add bias, c elements
+    each. ValueError where the channels do not split into num_groups equal parts, AssertionError
+    where affine lacks weight or bias.
+    Source: Wu and He, 2018, "Group Normalization".
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1.0, 3.0, 0.0, 80.0]])  # one sample, four channels
+    >>> F.group_norm(x, 2, affine=False, eps=0.0).numpy().round(4)
+    array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
     require_tensors("group_norm", inp)
     inp, weight, bias = _to_high(inp), _to_high(weight), _to_high(bias)
@@ -285,6 +342,17 @@ def instance_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalizes each channel of each image of [n, c, ...]; weight and bias per channel."""
+    """Normalizes each channel of each sample by itself.
+
+    inp: [n, c, ...], float dtype. affine: whether to multiply by weight and add bias, c elements
+    each. AssertionError where affine lacks weight or bias.
+    Source: Ulyanov et al., 2016, "Instance Normalization: The Missing Ingredient for Fast
+    Stylization".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.instance_norm(Tensor([[[1.0, 3.0], [0.0, 80.0]]]), affine=False, eps=0.0).numpy().round(4)
+    array([[[-1.,  1.],
+            [-1.,  1.]]], dtype=float32)
+    """
     require_tensors("instance_norm", inp)
     return group_norm(inp, inp._tuple_shape[1], affine, weight, bias, eps)

@@ -21,11 +21,24 @@ def interpolate(
     mode: str = "bilinear",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """[n, c, spatial...] resized to ``size`` or by ``scale_factor`` (exactly one: ValueError).
+    """Resizes the spatial axes of ``inp`` to ``size`` or by ``scale_factor``.
 
-    mode: "bilinear", "bicubic", "nearest" (4-d), "linear" (3-d), "trilinear" (5-d). align_corners
-    puts the corner pixels' centres on each other (linear family only: ValueError); else pixels
-    cover half-open cells.
+    inp: [n, c, l], [n, c, h, w] or [n, c, d, h, w], float dtype. size: the extents of the result,
+    or one for all axes. scale_factor: numbers that the extents are multiplied by (rounded down), or
+    one for all axes. mode: "linear" (3-d inp), "bilinear", "bicubic", "nearest" (4-d) or
+    "trilinear" (5-d). align_corners: True maps the centres of corner pixels to each other,
+    otherwise the corners of the images; None for "bicubic" and "nearest".
+    ValueError unless exactly one of size and scale_factor is given, and for a mode that does not
+    fit.
+    Source of "bicubic": Keys, 1981, "Cubic Convolution Interpolation for Digital Image Processing",
+    with a = -0.75.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[[[0.0, 3.0]]]])
+    >>> F.vision.interpolate(x, size=(1, 4)).numpy()
+    array([[[[0.  , 0.75, 2.25, 3.  ]]]], dtype=float32)
+    >>> F.vision.interpolate(x, size=(1, 4), align_corners=True).numpy()
+    array([[[[0., 1., 2., 3.]]]], dtype=float32)
     """
     require_tensors("interpolate", inp)
     kind = str(mode).lower()
@@ -115,10 +128,19 @@ def resize(
     imode: str = "bilinear",
     max_size: int | None = None,
 ) -> Tensor:
-    """Images resized to ``size`` (h, w), or with one number their shorter edge to it, the longer at
-    most max_size.
+    """Resizes images to ``size``, or by their shorter edge.
 
-    format is NCHW or NHWC; imode is "bilinear", "bicubic" or "nearest".
+    inp: [n, c, h, w], or [n, h, w, c] for format "NHWC", an integer or a float dtype, which the
+    result keeps. size: (h, w), or one number for the shorter edge, where the longer one keeps the
+    ratio and is at most max_size. imode: "bilinear", "bicubic" or "nearest", as in `interpolate`.
+    ValueError for an unknown format or imode.
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1, 100, 200, 3), dtype="uint8")
+    >>> F.vision.resize(x, 50, format="NHWC").shape
+    (1, 50, 100, 3)
+    >>> F.vision.resize(x, 50, format="NHWC", max_size=80).shape
+    (1, 40, 80, 3)
     """
     require_tensors("resize", inp)
     nhwc = format.upper() == "NHWC"

@@ -18,11 +18,18 @@ IntPair = int | Sequence[int]  # one for both axes, or one each
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None = None) -> Tensor:
-    """int32 indices of the boxes that are kept, by falling score; a box goes when a better one
-    overlaps it more than iou_thresh.
+    """Finds the boxes that non-maximum suppression keeps: a box is dropped when a kept box with a
+    higher score overlaps it by more than ``iou_thresh``.
 
-    boxes: [n, 4] as x1, y1, x2, y2; scores: [n]. At most max_output are kept, which a traced
-    function must give. No gradient. AssertionError for other shapes.
+    boxes: [n, 4] as (x1, y1, x2, y2). scores: [n]. iou_thresh: intersection over union, 0 to 1.
+    max_output: how many boxes to keep at most; traced functions must give it.
+    Returns int32 indices of the boxes, the highest score first; without a gradient. AssertionError
+    for other shapes.
+
+    >>> from megengine import Tensor, functional as F
+    >>> boxes = Tensor([[0.0, 0.0, 9.0, 9.0], [1.0, 1.0, 9.0, 9.0], [20.0, 20.0, 29.0, 29.0]])
+    >>> F.vision.nms(boxes, Tensor([0.6, 0.9, 0.3]), iou_thresh=0.5).numpy()
+    array([1, 2], dtype=int32)
     """
     require_tensors("nms", boxes, scores)
     assert boxes.ndim == 2 and boxes._tuple_shape[1] == 4, (
@@ -45,11 +52,22 @@ def roi_align(
     sample_points: IntPair = 2,
     aligned: bool = True,
 ) -> Tensor:
-    """Boxes of [n, c, h, w] as [m, c, *output_shape]: each bin the mean (or "max") of bilinear
+    """Resamples boxes of feature maps to ``output_shape``: each bin is the mean of bilinear
     samples.
 
-    aligned shifts boxes by half a pixel, so that pixel centres lie at integers. Source: He et al.,
-    2017.
+    inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
+    pixels of the image. output_shape: (ph, pw), or one number for both. mode: "average", or "max"
+    of the samples. spatial_scale: pixels of the feature map per pixel of the image. sample_points:
+    samples per bin along (y, x), or one number for both. aligned: shifts boxes by half a pixel, so
+    that the centre of the first pixel is (0.5, 0.5).
+    Returns [m, c, ph, pw]; no gradient flows to rois. ValueError for an unknown mode.
+    Source: He et al., 2017, "Mask R-CNN".
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = F.arange(16).reshape(1, 1, 4, 4)
+    >>> F.vision.roi_align(x, Tensor([[0.0, 0.0, 0.0, 4.0, 4.0]]), 2).numpy()
+    array([[[[ 2.5,  4.5],
+             [10.5, 12.5]]]], dtype=float32)
     """
     require_tensors("roi_align", inp, rois)
     if mode.lower() not in ("max", "average"):
@@ -98,10 +116,21 @@ def _clamped_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tens
 def roi_pooling(
     inp: Tensor, rois: Tensor, output_shape: IntPair, mode: str = "max", scale: float = 1.0
 ) -> Tensor:
-    """Boxes of [n, c, h, w] as [m, c, *output_shape]: the largest element (or mean) of whole pixels
-    per bin.
+    """Resamples boxes of feature maps to ``output_shape``: each bin is the largest of its pixels.
 
-    Box corners are rounded to pixels, both included; empty bins are 0. Source: Girshick, 2015.
+    inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
+    pixels of the image; after scaling corners are rounded to whole pixels, both included.
+    output_shape: (ph, pw), or one number for both. mode: "max" or "average". scale: pixels of the
+    feature map per pixel of the image.
+    Returns [m, c, ph, pw], 0 for empty bins; no gradient flows to rois. ValueError for an unknown
+    mode.
+    Source: Girshick, 2015, "Fast R-CNN".
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = F.arange(16).reshape(1, 1, 4, 4)
+    >>> F.vision.roi_pooling(x, Tensor([[0.0, 0.0, 0.0, 3.0, 3.0]]), 2).numpy()
+    array([[[[ 5.,  7.],
+             [13., 15.]]]], dtype=float32)
     """
     require_tensors("roi_pooling", inp, rois)
     kind = mode.lower()
@@ -171,12 +200,22 @@ def deformable_psroi_pooling(
     spatial_scale: float,
     trans_std: float = 0.1,
 ) -> Tensor:
-    """Boxes of [n, c, h, w] as [m, c, pooled_h, pooled_w], each bin moved by a learned offset.
-    Source: Dai et al., 2017.
+    """Averages samples of boxes of feature maps in bins that learned offsets move.
 
-    trans: [m, 2 * k, part_size, part_size], x and y offsets in box extents per class k (channels
-    split evenly among classes); ignored with no_trans. Samples more than half a pixel outside do
-    not count.
+    inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
+    pixels of the image. trans: [m, 2 * k, part_size, part_size], for each of k classes, among which
+    the channels are split evenly, the offsets x and y, in extents of the box once multiplied by
+    trans_std. no_trans: True ignores trans. pooled_h, pooled_w: bins. sample_per_part: samples per
+    bin along each axis. spatial_scale: pixels of the feature map per pixel of the image.
+    Returns [m, c, pooled_h, pooled_w]. Samples more than half a pixel outside of the map do not
+    count.
+    Source: Dai et al., 2017, "Deformable Convolutional Networks".
+
+    >>> from megengine import Tensor, functional as F
+    >>> x, offsets = F.ones((1, 2, 8, 8)), F.zeros((1, 2, 3, 3))
+    >>> box = Tensor([[0.0, 0.0, 0.0, 7.0, 7.0]])
+    >>> F.deformable_psroi_pooling(x, box, offsets, False, 3, 3, 3, 4, spatial_scale=1.0).shape
+    (1, 2, 3, 3)
     """
     require_tensors("deformable_psroi_pooling", inp, rois)
     m = rois._tuple_shape[0]

@@ -23,10 +23,18 @@ def where(mask: Tensor, x: Operand, y: Operand) -> Tensor: ...
 def where(
     mask: Tensor, x: Operand | None = None, y: Operand | None = None
 ) -> Tensor | tuple[Tensor, ...]:
-    """``x`` where the mask is true, else ``y``; with the mask alone the indices of its true
-    elements.
+    """Chooses elements of ``x`` where the mask is true and of ``y`` elsewhere.
 
-    TypeError unless mask is a Tensor, ValueError unless it is bool.
+    mask: bool. x, y: tensors or numbers that broadcast with the mask and each other; their dtypes
+    are promoted. With the mask alone, returns the int32 indices of its true elements, one tensor
+    per axis. TypeError unless mask is a Tensor, ValueError unless it is bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([1.0, -2.0, 3.0])
+    >>> F.where(x > 0, x, 0.0).numpy()
+    array([1., 0., 3.], dtype=float32)
+    >>> F.where(x > 0)[0].numpy()
+    array([0, 2], dtype=int32)
     """
     if not isinstance(mask, Tensor):
         raise TypeError(f"where: mask is {type(mask).__name__}, not a Tensor")
@@ -60,9 +68,17 @@ def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
 
 
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of ``x`` where the mask is true, and their int32 places in the flattened tensor.
+    """Picks the elements of ``x`` where the mask is true, and says where they are.
 
-    TypeError unless both are Tensors, ValueError unless mask is bool and has x's shape.
+    mask: bool, of x's shape. Returns (values, places), both 1-d; places are int32 indices into the
+    flattened x. TypeError unless both are Tensors, ValueError for another dtype or shape of the
+    mask.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1.0, -2.0], [3.0, -4.0]])
+    >>> values, places = F.cond_take(x < 0, x)
+    >>> values.numpy(), places.numpy()
+    (array([-2., -4.], dtype=float32), array([1, 3], dtype=int32))
     """
     if not isinstance(x, Tensor) or not isinstance(mask, Tensor):
         raise TypeError("cond_take: mask and x must be Tensors")
@@ -81,8 +97,15 @@ def non_zero(condition: Tensor, as_tuple: Literal[False] = False) -> Tensor: ...
 @overload
 def non_zero(condition: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """int32 indices of the non-zero elements: [found, ndim], or one 1-d tensor per axis for
-    as_tuple.
+    """Finds the indices of the elements that are not 0, or true, in row-major order.
+
+    condition: any shape and dtype. Returns int32 [found, ndim]; with as_tuple one vector of [found]
+    per axis. TypeError unless condition is a Tensor.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.non_zero(Tensor([[0, 5], [7, 0]])).numpy()
+    array([[0, 1],
+           [1, 0]], dtype=int32)
     """
     if not isinstance(condition, Tensor):
         raise TypeError(f"non_zero: {type(condition).__name__} is not a Tensor")
@@ -112,8 +135,18 @@ def _check_index(inp: Tensor, index: Tensor, axis: int, op: str) -> None:
 
 
 def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
-    """``out[i][j] = inp[index[i][j]][j]`` (axis 0; other axes alike). index: integers of inp's
-    rank.
+    """Picks elements along ``axis``: ``out[i][j] = inp[index[i][j]][j]`` for axis 0, and likewise
+    for others.
+
+    index: integers, as many axes as inp, and along other axes than ``axis`` no larger. Returns
+    index's shape and inp's dtype. IndexError for an index that the axis does not have, ValueError
+    for an index that does not fit inp, TypeError for one of another dtype.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
+    >>> F.gather(x, 1, Tensor([[2, 2], [0, 1]])).numpy()
+    array([[3, 3],
+           [4, 5]], dtype=int32)
     """
     require_tensors("gather", inp)
     axis = normalize_axis(axis, inp.ndim, "gather")
@@ -123,8 +156,18 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """``inp`` with ``out[index[i][j]][j] = source[i][j]`` (axis 0; other axes alike); the last
-    write wins.
+    """Returns ``inp`` with elements replaced along ``axis``: ``out[index[i][j]][j] = source[i][j]``
+    for axis 0, and likewise for others.
+
+    index: integers, as many axes as inp, and along other axes than ``axis`` no larger; where an
+    index occurs twice, the last one wins. source: at least of index's shape; cast to inp's dtype.
+    inp itself stays as it is. IndexError for an index that the axis does not have, ValueError for
+    shapes that do not fit.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.scatter(F.zeros((2, 3)), 1, Tensor([[2], [0]]), Tensor([[7.0], [8.0]])).numpy()
+    array([[0., 0., 7.],
+           [8., 0., 0.]], dtype=float32)
     """
     require_tensors("scatter", inp)
     axis = normalize_axis(axis, inp.ndim, "scatter")
@@ -148,7 +191,19 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
 
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:
-    """The k-th diagonal of a matrix, or the matrix with a vector there. ValueError for other ranks."""
+    """Returns the k-th diagonal of a matrix, or the matrix that has a vector there and zeros
+    elsewhere.
+
+    inp: 1-d or 2-d (ValueError for others). k: 0 is the main diagonal, 1 the one above it, -1
+    below.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.diag(Tensor([[1, 2], [3, 4]])).numpy()
+    array([1, 4], dtype=int32)
+    >>> F.diag(Tensor([5]), k=1).numpy()
+    array([[0, 5],
+           [0, 0]], dtype=int32)
+    """
     require_tensors("diag", inp)
     shape = inp._tuple_shape
     if len(shape) == 1:

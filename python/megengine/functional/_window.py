@@ -23,11 +23,19 @@ def pad(
     mode: str = "constant",
     constant_value: float = 0.0,
 ) -> Tensor:
-    """Adds (before, after) elements on each axis: a constant, the edge ("edge", "replicate"), or
-    its mirror ("reflect").
+    """Adds elements at both ends of each axis.
 
-    pad_width has one pair per axis; axes without a pair keep their extent. ValueError for an
-    unknown mode.
+    src: any shape. pad_width: one pair (before, after) per axis, axes without one keep their
+    extent; a single pair or int is for the first axis. mode: "constant"; "edge" or "replicate"
+    repeat the outermost element; "reflect" mirrors at it. constant_value: what "constant" fills in.
+    ValueError for an unknown mode, a negative width or more pairs than axes.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.pad(Tensor([[1, 2, 3]]), ((0, 0), (2, 1)), mode="reflect").numpy()
+    array([[3, 2, 1, 2, 3, 2]], dtype=int32)
+    >>> F.pad(Tensor([[1, 2, 3]]), (1, 0)).numpy()  # one pair: the first axis
+    array([[0, 0, 0],
+           [1, 2, 3]], dtype=int32)
     """
     require_tensors("pad", src)
     kind = _PAD_MODES.get(str(mode).lower())
@@ -116,7 +124,17 @@ def sliding_window(
     stride: IntPair = 1,
     dilation: IntPair = 1,
 ) -> Tensor:
-    """Windows of [n, c, h, w] as [n, c, oh, ow, kh, kw]."""
+    """Collects the window of each place of images: [n, c, h, w] becomes [n, c, oh, ow, kh, kw].
+
+    kernel_size, padding, stride, dilation: one int, or one each for height and width; padding adds
+    zeros, and extents follow as in `conv2d`. ValueError for other shapes, or windows that do not
+    fit.
+
+    >>> from megengine import functional as F
+    >>> F.sliding_window(F.arange(6).reshape(1, 1, 2, 3), 2).numpy()[0, 0, 0, 1]  # row 0, column 1
+    array([[1., 2.],
+           [4., 5.]], dtype=float32)
+    """
     require_tensors("sliding_window", inp)
     if inp.ndim != 4:
         raise ValueError(
@@ -133,8 +151,16 @@ def sliding_window_transpose(
     stride: IntPair = 1,
     dilation: IntPair = 1,
 ) -> Tensor:
-    """Adds windows [n, c, oh, ow, kh, kw] back into images [n, c, *output_size]: the adjoint of
-    `sliding_window`.
+    """Adds windows back into images: the adjoint of `sliding_window`.
+
+    inp: [n, c, oh, ow, kh, kw]. output_size: (h, w) of the images, or one number for both. Others:
+    as in `sliding_window`. Returns [n, c, h, w]; pixels that several windows cover get the sum.
+    ValueError where the windows of such images would have another shape than inp.
+
+    >>> from megengine import functional as F
+    >>> windows = F.sliding_window(F.ones((1, 1, 1, 4)), (1, 2))
+    >>> F.sliding_window_transpose(windows, (1, 4), (1, 2)).numpy()
+    array([[[[1., 2., 2., 1.]]]], dtype=float32)
     """
     require_tensors("sliding_window_transpose", inp)
     h, w = as_pair(output_size, "sliding_window_transpose: output_size")
@@ -173,8 +199,16 @@ def _pool_args(
 def max_pool2d(
     inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0
 ) -> Tensor:
-    """Largest element of each window of [n, c, h, w]; stride defaults to the kernel, sizes round
-    down.
+    """Takes the largest element of each window of images.
+
+    inp: [n, c, h, w], float dtype (TypeError). kernel_size, stride, padding: one int, or one each
+    for height and width; stride defaults to the kernel; padding never wins.
+    Returns [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+
+    >>> from megengine import functional as F
+    >>> F.max_pool2d(F.arange(16).reshape(1, 1, 4, 4), 2).numpy()
+    array([[[[ 5.,  7.],
+             [13., 15.]]]], dtype=float32)
     """
     require_tensors("max_pool2d", inp)
     return ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d"))
@@ -188,7 +222,20 @@ def avg_pool2d(
     padding: IntPair = 0,
     mode: str = "average_count_exclude_padding",
 ) -> Tensor:
-    """Mean of each window of [n, c, h, w]; mode "average" counts padding as zeros."""
+    """Takes the mean of each window of images.
+
+    inp: [n, c, h, w], float dtype (TypeError). kernel_size, stride, padding: one int, or one each
+    for height and width; stride defaults to the kernel. mode: "average_count_exclude_padding"
+    leaves padding out of the mean, "average" counts it as zeros (ValueError for others). Returns
+    [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1, 1, 1, 2))
+    >>> F.avg_pool2d(x, (1, 2), padding=(0, 1)).numpy()
+    array([[[[1., 1.]]]], dtype=float32)
+    >>> F.avg_pool2d(x, (1, 2), padding=(0, 1), mode="average").numpy()
+    array([[[[0.5, 0.5]]]], dtype=float32)
+    """
     require_tensors("avg_pool2d", inp)
     kind = str(mode).lower()
     if kind not in ("average", "average_count_exclude_padding"):
@@ -201,14 +248,30 @@ def avg_pool2d(
 
 @keeps_quantized_dtype
 def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Largest element of each of ``oshp`` even parts of [n, c, h, w]."""
+    """Takes the largest element of each of oh by ow parts of images of any size.
+
+    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Part i covers the rows
+    from ``floor(i * h / oh)`` to ``ceil((i + 1) * h / oh)``, so parts may overlap by a row.
+
+    >>> from megengine import functional as F
+    >>> F.adaptive_max_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
+    array([[[[2., 4.]]]], dtype=float32)
+    """
     require_tensors("adaptive_max_pool2d", inp)
     return ops.adaptive_max_pool(inp, output=as_pair(oshp, "adaptive_max_pool2d: oshp"))
 
 
 @keeps_quantized_dtype
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Mean of each of ``oshp`` even parts of [n, c, h, w]."""
+    """Takes the mean of each of oh by ow parts of images of any size.
+
+    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Part i covers the rows
+    from ``floor(i * h / oh)`` to ``ceil((i + 1) * h / oh)``, so parts may overlap by a row.
+
+    >>> from megengine import functional as F
+    >>> F.adaptive_avg_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
+    array([[[[1., 3.]]]], dtype=float32)
+    """
     require_tensors("adaptive_avg_pool2d", inp)
     return ops.adaptive_avg_pool(inp, output=as_pair(oshp, "adaptive_avg_pool2d: oshp"))
 
@@ -216,8 +279,18 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Te
 def local_response_norm(
     inp: Tensor, kernel_size: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75
 ) -> Tensor:
-    """``x / (k + alpha * sum of x ** 2 over kernel_size neighbouring channels) ** beta``, x [n, c,
-    h, w].
+    """Divides each element by a power of the squares of its neighbouring channels: ``x / (k + alpha
+    * sum(x ** 2)) ** beta``.
+
+    inp: [n, c, h, w], float dtype. kernel_size: how many channels the sum takes, with the element's
+    own in the middle; odd (ValueError). Channels beyond the first and the last count as 0.
+    Source: Krizhevsky et al., 2012, "ImageNet Classification with Deep Convolutional Neural
+    Networks", where alpha also multiplies the plain sum.
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1, 3, 1, 1))
+    >>> F.local_response_norm(x, 3, k=2.0, alpha=1.0, beta=1.0).numpy().ravel()
+    array([0.25, 0.2 , 0.25], dtype=float32)
     """
     require_tensors("local_response_norm", inp)
     if kernel_size % 2 == 0:
@@ -234,7 +307,17 @@ def local_response_norm(
 
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
-    """[..., c * r * r, h, w] as [..., c, h * r, w * r] for r = upscale_factor."""
+    """Moves channels into space: [..., c * r * r, h, w] becomes [..., c, h * r, w * r].
+
+    upscale_factor: r. ValueError where the channels are not a multiple of r * r.
+    Source: Shi et al., 2016, "Real-Time Single Image and Video Super-Resolution Using an Efficient
+    Sub-Pixel Convolutional Neural Network".
+
+    >>> from megengine import functional as F
+    >>> F.pixel_shuffle(F.arange(4).reshape(1, 4, 1, 1), 2).numpy()
+    array([[[[0., 1.],
+             [2., 3.]]]], dtype=float32)
+    """
     require_tensors("pixel_shuffle", inp)
     r = as_ints(upscale_factor, "pixel_shuffle")[0]
     *outer, c, h, w = inp._tuple_shape

@@ -15,12 +15,18 @@ _SPARE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def einsum(equation: str, *args: Tensor) -> Tensor:
     """Sums products of operands over the letters that the output lacks.
 
-    "bij,bjk->bik" is a batched matrix product, "ii->i" a diagonal, "i,j" an outer product; "..."
-    stands for leading axes that broadcast. Without "->" the output has the letters that occur once,
-    in alphabetical order. ValueError for an equation that does not fit the operands.
-    >>> from megengine import Tensor
-    >>> einsum("i,i->", Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).item()
-    11.0
+    equation: one letter for each axis of each operand, the operands separated by commas, then "->"
+    and the letters of the output: "bij,bjk->bik" is a batched matrix product, "ii->i" a diagonal,
+    "i,j" an outer product. "..." stands for leading axes that broadcast. Without "->" the output
+    has the letters that occur once, in alphabetical order. Operands are contracted from left to
+    right. ValueError for an equation that does not fit the operands.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x, y = Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([1.0, 10.0])
+    >>> F.einsum("ij,j->i", x, y).numpy()
+    array([21., 43.], dtype=float32)
+    >>> F.einsum("ii", x).item()  # the trace
+    5.0
     """
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = tuple(args[0])

@@ -30,12 +30,31 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
 
 
 def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
-    """``|pred - label|``."""
+    """Computes the absolute error ``|pred - label|``.
+
+    pred, label: tensors that broadcast. reduction: "mean" and "sum" give a 0-d tensor, "none" the
+    error of each element. ValueError for another reduction.
+
+    >>> from megengine import Tensor, functional as F
+    >>> pred, label = Tensor([1.0, 2.0]), Tensor([1.0, 5.0])
+    >>> F.loss.l1_loss(pred, label).item()
+    1.5
+    >>> F.loss.l1_loss(pred, label, reduction="none").numpy()
+    array([0., 3.], dtype=float32)
+    """
     return _reduce(ops.abs(ops.sub(pred, label)), reduction)
 
 
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
-    """``(pred - label) ** 2``."""
+    """Computes the squared error ``(pred - label) ** 2``.
+
+    pred, label: tensors that broadcast. reduction: "mean" and "sum" give a 0-d tensor, "none" the
+    error of each element. ValueError for another reduction.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.loss.square_loss(Tensor([1.0, 2.0]), Tensor([1.0, 5.0])).item()
+    4.5
+    """
     return _reduce(ops.square(ops.sub(pred, label)), reduction)
 
 
@@ -47,14 +66,20 @@ def cross_entropy(
     label_smooth: float = 0,
     reduction: str = "mean",
 ) -> Tensor:
-    """``-log p[label]``, p the softmax of ``pred`` along ``axis`` (or ``pred`` itself without
-    logits).
+    """Computes ``-log p[label]``, where p is the softmax of ``pred`` along ``axis``.
 
-    label: integers (a tensor or an array), pred's shape without ``axis``. label_smooth s mixes in the mean over classes:
-    ``-(1 - s) * log p[label] - s * mean(log p)``.
-    >>> from megengine import Tensor
-    >>> round(cross_entropy(Tensor([[0.0, 0.0]]), Tensor([1])).item(), 4)
-    0.6931
+    pred: [n, classes, ...], logits, or probabilities unless with_logits. label: class indices, a
+    tensor or an array of integers of pred's shape without axis. label_smooth: a share s in [0, 1]
+    that goes to all classes evenly: ``-(1 - s) * log p[label] - s * mean(log p)``.
+    reduction: "mean" and "sum" give a 0-d tensor, "none" label's shape. ValueError for another one
+    or a label of another rank, IndexError for a label that is not a class.
+    Source of label_smooth: Szegedy et al., 2016, "Rethinking the Inception Architecture for
+    Computer Vision".
+
+    >>> from megengine import Tensor, functional as F
+    >>> pred = Tensor([[0.0, 0.0], [100.0, 0.0]])  # two samples, two classes
+    >>> F.loss.cross_entropy(pred, Tensor([1, 1]), reduction="none").numpy().round(4)
+    array([  0.6931, 100.    ], dtype=float32)
     """
     if isinstance(label, np.ndarray):
         label = Tensor(label)
@@ -85,8 +110,16 @@ def cross_entropy(
 def binary_cross_entropy(
     pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean"
 ) -> Tensor:
-    """``-(label * log p + (1 - label) * log(1 - p))``, p the sigmoid of ``pred`` (or ``pred``
-    without logits).
+    """Computes ``-(label * log p + (1 - label) * log(1 - p))``, where p is the sigmoid of ``pred``.
+
+    pred: logits, for which the loss is finite whatever they are, or probabilities unless
+    with_logits. label: 0 to 1; broadcasts with pred. reduction: "mean" and "sum" give a 0-d tensor,
+    "none" the loss of each element. ValueError for another one.
+
+    >>> from megengine import Tensor, functional as F
+    >>> pred, label = Tensor([0.0, 200.0]), Tensor([1.0, 0.0])
+    >>> F.loss.binary_cross_entropy(pred, label, reduction="none").numpy().round(4)
+    array([  0.6931, 200.    ], dtype=float32)
     """
     pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x
@@ -97,7 +130,19 @@ def binary_cross_entropy(
 
 
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "mean") -> Tensor:
-    """``max(0, 1 - pred * label)``, squared for norm "L2", summed over axis 1. label: +1 and -1."""
+    """Computes ``max(0, 1 - pred * label)``, summed over the classes (axis 1).
+
+    pred: [n, classes], scores. label: the same shape, 1 for the true class and -1 for others. norm:
+    "L2" squares each term, "L1" does not. reduction: "mean" and "sum" over the samples give a 0-d
+    tensor, "none" [n]. ValueError for another norm or reduction.
+
+    >>> from megengine import Tensor, functional as F
+    >>> pred, label = Tensor([[0.5, -2.0]]), Tensor([[1.0, -1.0]])
+    >>> F.loss.hinge_loss(pred, label).item()  # 0.5 and 0
+    0.5
+    >>> F.loss.hinge_loss(pred, label, norm="L2").item()
+    0.25
+    """
     if norm not in ("L1", "L2"):
         raise ValueError(f"hinge_loss: norm {norm!r} is neither 'L1' nor 'L2'")
     loss = ops.relu(ops.sub(1.0, ops.mul(pred, label)))

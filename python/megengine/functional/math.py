@@ -23,67 +23,148 @@ Axis = int | Sequence[int] | None
 
 
 def isnan(inp: Tensor) -> Tensor:
-    """Whether each element is not a number, as bool."""
+    """Tells which elements are NaN (not a number).
+
+    inp: any shape and dtype. Returns the same shape, bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([1.0, float("nan"), float("inf")])
+    >>> F.isnan(x).numpy()  # x == x cannot tell: NaN equals nothing
+    array([False,  True, False])
+    """
     return ops.isnan(inp)
 
 
 def isinf(inp: Tensor) -> Tensor:
-    """Whether each element is infinite, as bool."""
+    """Tells which elements are infinite, of either sign.
+
+    inp: any shape and dtype. Returns the same shape, bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.isinf(Tensor([1.0, float("nan"), -float("inf")])).numpy()
+    array([False, False,  True])
+    """
     return ops.isinf(inp)
 
 
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1."""
+    """Computes the sign of each element: -1, 0 or 1; NaN stays NaN.
+
+    x: any shape. Returns the same shape and dtype.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.sign(Tensor([-2.5, 0.0, 7.0])).numpy()
+    array([-1.,  0.,  1.], dtype=float32)
+    """
     return ops.sign(x)
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Sum over ``axis`` (all axes when None, which takes no keepdims: AssertionError). bool sums to
-    int32.
+    """Adds up the elements along ``axis``.
+
+    inp: any shape; bool sums to int32, other dtypes stay, so small integers may wrap around. axis:
+    an int, a sequence of ints, or None for all axes. keepdims: leaves the reduced axes in the
+    result with size 1; AssertionError without an axis.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> F.sum(x).item(), F.sum(x, axis=0).numpy().tolist()
+    (10.0, [4.0, 6.0])
+    >>> F.sum(x > 1).numpy()  # how many
+    array(3, dtype=int32)
     """
     return reduce(as_tensor(inp), ops.reduce_sum, axis, keepdims, "sum")
 
 
 def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Product over ``axis``."""
+    """Multiplies the elements along ``axis``.
+
+    inp: any shape and dtype; the result's is that of `sum`. axis, keepdims: as in `sum`.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.prod(Tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1).numpy()
+    array([ 2., 12.], dtype=float32)
+    """
     return reduce(as_tensor(inp), ops.reduce_prod, axis, keepdims, "prod")
 
 
 def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Mean over ``axis``, computed and returned in float32."""
+    """Computes the mean along ``axis``, in float32.
+
+    inp: any shape and dtype. axis, keepdims: as in `sum`. Returns float32 whatever inp's dtype is.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.mean(Tensor([[1, 2], [3, 4]]), axis=1).numpy()  # of integers
+    array([1.5, 3.5], dtype=float32)
+    """
     return reduce(as_tensor(inp), ops.reduce_mean, axis, keepdims, "mean")
 
 
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Smallest element over ``axis``."""
+    """Finds the smallest element along ``axis``; NaN where there is one.
+
+    inp: any shape and dtype, which the result has. axis, keepdims: as in `sum`. ValueError for an
+    empty axis.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.min(Tensor([[1.0, 5.0], [4.0, 3.0]]), axis=1).numpy()
+    array([1., 3.], dtype=float32)
+    """
     return reduce(as_tensor(inp), ops.reduce_min, axis, keepdims, "min")
 
 
 def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Largest element over ``axis``."""
+    """Finds the largest element along ``axis``; NaN where there is one.
+
+    inp: any shape and dtype, which the result has. axis, keepdims: as in `sum`. ValueError for an
+    empty axis.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.max(Tensor([[1.0, 5.0], [4.0, 3.0]]), axis=1, keepdims=True).numpy()
+    array([[5.],
+           [4.]], dtype=float32)
+    """
     return reduce(as_tensor(inp), ops.reduce_max, axis, keepdims, "max")
 
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Biased variance over ``axis``: mean of the squared distance to the mean."""
+    """Computes the biased variance along ``axis``, the mean squared distance from the mean, in
+    float32.
+
+    inp: any shape and dtype. axis, keepdims: as in `sum`.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.var(Tensor([1.0, 3.0])).item()  # divided by 2, not by 1
+    1.0
+    """
     return products.var(as_tensor(inp), axis, keepdims)
 
 
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Square root of `var`."""
+    """Computes the biased standard deviation along ``axis``: the square root of `var`.
+
+    inp: any shape and dtype. axis, keepdims: as in `sum`.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.std(Tensor([[1.0, 3.0], [0.0, 80.0]]), axis=1).numpy()
+    array([ 1., 40.], dtype=float32)
+    """
     return ops.sqrt(var(inp, axis, keepdims))
 
 
 def norm(
     inp: Tensor, ord: float | None = None, axis: int | None = None, keepdims: bool = False
 ) -> Tensor:
-    """Vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``; ord None is 2, inf and -inf are
-    max and min.
+    """Computes the vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``.
 
-    TypeError without axis for a tensor that is not 1-d.
-    >>> from megengine import Tensor
-    >>> norm(Tensor([3.0, 4.0])).item()
-    5.0
+    inp: any shape; integers compute in float32. ord: None is 2; inf and -inf take the largest and
+    the smallest magnitude, 0 counts what is not 0. axis: an int, or None for a vector; TypeError
+    for None and another rank. keepdims: leaves axis in the result with size 1.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([3.0, -4.0])
+    >>> F.norm(x).item(), F.norm(x, ord=1).item(), F.norm(x, ord=float("inf")).item()
+    (5.0, 7.0, 4.0)
     """
     inp = as_tensor(inp)
     if axis is None:
@@ -109,7 +190,15 @@ def norm(
 def normalize(
     inp: Tensor, ord: float | None = None, axis: int | None = None, eps: float = 1e-12
 ) -> Tensor:
-    """``inp / max(norm(inp), eps)`` along ``axis``."""
+    """Divides ``inp`` by its norm along ``axis``, or by ``eps`` where the norm is less.
+
+    inp: any shape, float dtype. ord, axis: as in `norm`. Returns inp's shape.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.normalize(Tensor([[0.0, 4.0], [0.0, 0.0]]), axis=1).numpy()
+    array([[0., 1.],
+           [0., 0.]], dtype=float32)
+    """
     return ops.true_div(inp, ops.maximum(norm(inp, ord, axis, keepdims=axis is not None), eps))
 
 
@@ -127,21 +216,48 @@ def _arg(op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, nam
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """int32 index of the smallest element along ``axis`` (of the flattened tensor when None); the
-    first of ties. Of several axes the last comes first, and the next is searched in its indices.
+    """Finds the index of the smallest element along ``axis``, the first one of equals; NaN counts
+    as smallest.
+
+    inp: any shape. axis: an int, or None for the flattened tensor. Of several axes the last one
+    comes first, and the next is searched in the indices found. keepdims: leaves axis in the result
+    with size 1; AssertionError without an axis. Returns int32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[5.0, 1.0], [4.0, 6.0]])
+    >>> F.argmin(x, axis=1).numpy(), F.argmin(x).item()
+    (array([1, 0], dtype=int32), 1)
     """
     return _arg(ops.argmin, inp, axis, keepdims, "argmin")
 
 
 def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """int32 index of the largest element along ``axis`` (of the flattened tensor when None); the
-    first of ties. Of several axes the last comes first, and the next is searched in its indices.
+    """Finds the index of the largest element along ``axis``, the first one of equals; NaN counts as
+    largest.
+
+    inp: any shape. axis: an int, or None for the flattened tensor. Of several axes the last one
+    comes first, and the next is searched in the indices found. keepdims: leaves axis in the result
+    with size 1; AssertionError without an axis. Returns int32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[5.0, 1.0], [4.0, 6.0]])
+    >>> F.argmax(x, axis=1).numpy(), F.argmax(x).item()
+    (array([0, 1], dtype=int32), 3)
     """
     return _arg(ops.argmax, inp, axis, keepdims, "argmax")
 
 
 def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, Tensor]:
-    """Sorted values and their int32 indices along ``dim``; equal elements keep their order."""
+    """Sorts along ``dim``; equal elements keep their order.
+
+    inp: any shape. descending: whether the largest comes first. Returns (values, indices), both of
+    inp's shape, indices int32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> values, indices = F.sort(Tensor([20, 10, 30]))
+    >>> values.numpy(), indices.numpy()
+    (array([10, 20, 30], dtype=int32), array([1, 0, 2], dtype=int32))
+    """
     require_tensors("sort", inp)
     axis = normalize_axis(dim, inp.ndim, "sort")
     values, indices = ops.sort(inp, axis=axis, descending=bool(descending))
@@ -149,17 +265,32 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
 
 
 def argsort(inp: Tensor, descending: bool = False) -> Tensor:
-    """int32 indices that sort the last axis."""
+    """Finds the int32 indices that sort the last axis; equal elements keep their order.
+
+    inp: any shape, which the result has. descending: whether the largest comes first.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.argsort(Tensor([20, 10, 30]), descending=True).numpy()
+    array([2, 0, 1], dtype=int32)
+    """
     return sort(inp, descending)[1]
 
 
 def topk(
     inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest (smallest when not descending) of the last axis, sorted, and their int32
-    indices; all of them where there are fewer.
+    """Finds the ``k`` largest elements of the last axis, sorted, and where they are.
 
-    kth_only: just the k-th. no_sort: any order would do; they are sorted anyway. ValueError for k < 1.
+    inp: at least one axis. k: all elements are returned where there are fewer. descending: False
+    finds the smallest ones, in rising order. kth_only: returns the k-th alone, without the axis.
+    no_sort: has no effect, the elements are always sorted.
+    Returns (values, indices), [..., k], indices int32. ValueError for k < 1, an empty axis or a 0-d
+    inp.
+
+    >>> from megengine import Tensor, functional as F
+    >>> values, indices = F.topk(Tensor([20, 40, 10, 30]), 2)
+    >>> values.numpy(), indices.numpy()
+    (array([40, 30], dtype=int32), array([1, 3], dtype=int32))
     """
     require_tensors("topk", inp)
     no_effect("topk", "the elements are sorted in any case", no_sort=no_sort)
@@ -178,7 +309,16 @@ def topk(
 
 
 def matinv(inp: Tensor) -> Tensor:
-    """Inverse of the square matrices in the last two axes. RuntimeError for a singular one."""
+    """Computes the inverse of the square matrices in the last two axes.
+
+    inp: [..., n, n], float32 or integers, which compute in float32 (TypeError for others). Returns
+    the same shape. RuntimeError for a singular matrix, ValueError for one that is not square.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.matinv(Tensor([[0.0, 2.0], [4.0, 0.0]])).numpy()
+    array([[0.  , 0.25],
+           [0.5 , 0.  ]], dtype=float32)
+    """
     return ops.matinv(inp)
 
 
@@ -195,20 +335,36 @@ def matmul(
     transpose_b: bool = False,
     compute_mode: str = "default",
 ) -> Tensor:
-    """Matrix product of the last two axes; leading axes broadcast. 1-d operands are a row and a
-    column.
+    """Multiplies the matrices in the last two axes.
 
-    compute_mode "float32" accumulates in float32, as "default" does.
-    >>> from megengine import Tensor
-    >>> matmul(Tensor([[1.0, 2.0]]), Tensor([[3.0], [4.0]])).numpy()
-    array([[11.]], dtype=float32)
+    inp1: [..., m, k]. inp2: [..., k, n]; leading axes broadcast. A 1-d inp1 counts as a row, a 1-d
+    inp2 as a column, and the result lacks that axis. transpose_a, transpose_b: whether the last two
+    axes of inp1 and of inp2 are exchanged first. compute_mode: "default" or "float32"; both
+    accumulate in float32. Returns [..., m, n]. ValueError for sizes that do not fit or a 0-d
+    operand.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> F.matmul(x, x, transpose_b=True).numpy()
+    array([[ 5., 11.],
+           [11., 25.]], dtype=float32)
+    >>> F.matmul(F.ones((8, 1, 2, 3)), F.ones((5, 3, 4))).shape
+    (8, 5, 2, 4)
     """
     check_compute_mode("matmul", compute_mode)
     return products.matmul(as_tensor(inp1), as_tensor(inp2), transpose_a, transpose_b)
 
 
 def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
-    """Scalar product of two vectors, 0-d. AssertionError for other ranks."""
+    """Computes the scalar product of two vectors, a 0-d tensor.
+
+    inp1, inp2: [n] each; a 0-d one multiplies every element of the other. AssertionError for more
+    axes.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.dot(Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).item()
+    11.0
+    """
     inp1, inp2 = as_tensor(inp1), as_tensor(inp2)
     assert inp1.ndim <= 1 and inp2.ndim <= 1, (
         f"dot: vectors only, got {inp1.ndim}-d and {inp2.ndim}-d; use matmul"
@@ -226,8 +382,18 @@ def svd(inp: Tensor, full_matrices: bool = False, *, compute_uv: Literal[False])
 def svd(
     inp: Tensor, full_matrices: bool = False, compute_uv: bool = True
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
-    """U, S, Vh with ``inp = U @ diag(S) @ Vh`` for the matrices in the last two axes; S falls. Only
-    S without compute_uv.
+    """Computes the singular value decomposition ``inp = U @ diag(S) @ Vh`` of the matrices in the
+    last two axes.
+
+    inp: [..., m, n], float32 or integers, which compute in float32 (TypeError for others).
+    full_matrices: whether U is [..., m, m] and Vh [..., n, n], rather
+    than [..., m, r] and [..., r, n] for r = min(m, n). compute_uv: False returns S alone. Returns
+    (U, S, Vh); S is [..., r], the largest first. Signs of singular vectors are arbitrary.
+
+    >>> from megengine import Tensor, functional as F
+    >>> u, s, vh = F.svd(Tensor([[0.0, 2.0], [4.0, 0.0], [0.0, 0.0]]))
+    >>> u.shape, s.numpy().round(4), vh.shape
+    ((3, 2), array([4., 2.], dtype=float32), (2, 2))
     """
     u, s, vh = ops.svd(inp, full_matrices=bool(full_matrices))
     return (u, s, vh) if compute_uv else s
@@ -236,8 +402,15 @@ def svd(
 def cross(
     a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
-    """Cross product of 3-vectors along ``axisa`` of a and ``axisb`` of b, put at ``axisc``; axis
-    sets all three.
+    """Computes the cross product of vectors with three elements.
+
+    a, b: the vectors lie along axisa of a and axisb of b, other axes broadcast. axisc: where they
+    lie in the result. axis: sets all three. ValueError for an axis that does not have 3 elements.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.cross(Tensor([1, 0, 0]), Tensor([[0, 1, 0], [0, 0, 1]])).numpy()
+    array([[ 0,  0,  1],
+           [ 0, -1,  0]], dtype=int32)
     """
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -19,13 +19,16 @@ def topk_accuracy(logits: Tensor, target: Tensor, topk: Iterable[int]) -> list[T
 def topk_accuracy(
     logits: Tensor, target: Tensor, topk: int | Iterable[int] = 1
 ) -> Tensor | list[Tensor]:
-    """Share of rows whose class is among the ``topk`` highest scores.
+    """Computes the share of samples whose class is among the ``topk`` highest scores.
 
-    logits: [n, classes]; target: [n] class indices. Returns a 0-d float32 tensor, a list of them
-    when ``topk`` is a sequence.
-    >>> from megengine import Tensor
-    >>> topk_accuracy(Tensor([[0.1, 0.9], [0.8, 0.2]]), Tensor([1, 1])).item()
-    0.5
+    logits: [n, classes], scores. target: [n], class indices. topk: an int, or several. Returns a
+    0-d float32 tensor, or a list of them where topk is a sequence; without a gradient. ValueError
+    for more than there are classes.
+
+    >>> from megengine import Tensor, functional as F
+    >>> scores = Tensor([[0.1, 0.7, 0.2], [0.8, 0.05, 0.15]])
+    >>> [x.item() for x in F.metric.topk_accuracy(scores, Tensor([1, 2]), topk=(1, 2))]
+    [0.5, 1.0]
     """
     require_tensors("topk_accuracy", logits, target)
     wanted = (topk,) if isinstance(topk, int) else tuple(topk)

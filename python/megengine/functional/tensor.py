@@ -37,19 +37,30 @@ __all__ = [
 
 
 def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | None]) -> Tensor:
-    """Repeats ``inp`` along new and size-1 axes; None in the shape keeps a size.
+    """Repeats ``inp`` along new axes and axes of size 1.
 
-    ValueError for a negative size, RuntimeError when the shapes do not go together.
+    shape: an int, or a sequence of ints and integer tensors; None keeps the size of that axis.
+    ValueError for a negative size, RuntimeError for a shape that inp does not broadcast to.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.broadcast_to(Tensor([1, 2]), (3, None)).numpy()
+    array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=int32)
     """
     return shapes.broadcast_to(as_tensor(inp), shape)
 
 
 def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
-    """Joins tensors along an existing axis, promoting their dtypes; scalars count as vectors of one element.
+    """Joins tensors along an existing axis.
 
-    >>> concat([ones((1, 2)), zeros((1, 2))], axis=0).numpy()
-    array([[1., 1.],
-           [0., 0.]], dtype=float32)
+    inps: tensors whose other axes are equal; their dtypes are promoted, scalars count as vectors of
+    one element. device: where the result goes; None leaves it. ValueError for no tensors, or shapes
+    that do not fit.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.concat([Tensor([[1, 2]]), Tensor([[3, 4]])], axis=1).numpy()
+    array([[1, 2, 3, 4]], dtype=int32)
     """
     inps = list(inps)
     if not inps:
@@ -62,7 +73,16 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
 
 
 def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
-    """Joins tensors of one shape along a new axis. ValueError for different shapes."""
+    """Joins tensors of one shape along a new axis.
+
+    inps: their dtypes are promoted. axis: place of the new axis in the result. device: where the
+    result goes; None leaves it. ValueError for no tensors or different shapes.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.stack([Tensor([1, 2]), Tensor([3, 4])], axis=1).numpy()
+    array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     inps = [as_tensor(x) for x in inps]
     if not inps:
         raise ValueError("stack: no tensors")
@@ -77,9 +97,17 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
 
 
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Pieces along ``axis``: a count (sizes differ by at most one, larger first), or cut points.
+    """Cuts a tensor into pieces along ``axis``.
 
-    ValueError for a count or cut points that do not fit the axis.
+    nsplits_or_sections: how many pieces, whose sizes differ by one at most, the larger ones first;
+    or a sequence of the places where to cut. Returns a list. ValueError for a count or places that
+    do not fit the axis.
+
+    >>> from megengine import functional as F
+    >>> [x.numpy().tolist() for x in F.split(F.arange(5), 2)]
+    [[0.0, 1.0, 2.0], [3.0, 4.0]]
+    >>> [x.shape for x in F.split(F.ones((2, 6)), [1, 3], axis=1)]
+    [(2, 1), (2, 2), (2, 3)]
     """
     require_tensors("split", inp)
     shape = inp._tuple_shape
@@ -107,13 +135,29 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     return [shapes.cut(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
-def transpose(inp: Tensor, pattern: Iterable[int]) -> Tensor:
-    """Axes in the order of ``pattern``; the string "x" makes a new axis."""
+def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
+    """Puts the axes in another order.
+
+    pattern: each axis once, negative ones count from the end; the string "x" makes a new axis of
+    size 1. ValueError for a pattern that lacks an axis or repeats one.
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((2, 3, 5))
+    >>> F.transpose(x, (2, 0, 1)).shape, F.transpose(x, (0, "x", 1, 2)).shape
+    ((5, 2, 3), (2, 1, 3, 5))
+    """
     return inp.transpose(pattern if isinstance(pattern, Tensor) else list(pattern))
 
 
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
-    """Exchanges two axes."""
+    """Exchanges two axes.
+
+    axis1, axis2: negative ones count from the end. ValueError for an axis that inp does not have.
+
+    >>> from megengine import functional as F
+    >>> F.swapaxes(F.ones((2, 3, 5)), 0, -1).shape
+    (5, 3, 2)
+    """
     require_tensors("swapaxes", inp)
     ndim = inp.ndim
     a, b = normalize_axis(axis1, ndim, "swapaxes"), normalize_axis(axis2, ndim, "swapaxes")
@@ -124,20 +168,43 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 @keeps_quantized_dtype
 def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
-    """The same elements in another shape; one extent may be -1. ValueError when the counts differ."""
+    """Returns the same elements, in row-major order, in another shape.
+
+    target_shape: ints and integer tensors; one extent may be -1, which stands for what remains.
+    ValueError when the numbers of elements differ.
+
+    >>> from megengine import functional as F
+    >>> F.reshape(F.arange(6), (2, -1)).numpy()
+    array([[0., 1., 2.],
+           [3., 4., 5.]], dtype=float32)
+    """
     require_tensors("reshape", inp)
     return shapes.reshape(inp, target_shape)
 
 
 @keeps_quantized_dtype
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """Joins the axes from ``start_axis`` to ``end_axis``, both included."""
+    """Joins the axes from ``start_axis`` to ``end_axis``, both included, into one.
+
+    Negative axes count from the end. A 0-d tensor becomes a vector of one element.
+
+    >>> from megengine import functional as F
+    >>> F.flatten(F.ones((2, 3, 5)), start_axis=1).shape
+    (2, 15)
+    """
     require_tensors("flatten", inp)
     return shapes.flatten(inp, start_axis, end_axis)
 
 
 def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
-    """New axes of size 1 at the given places of the result."""
+    """Inserts axes of size 1.
+
+    axis: one or several places in the result; negative ones count from the end of the result.
+
+    >>> from megengine import functional as F
+    >>> F.expand_dims(F.ones((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
     require_tensors("expand_dims", inp)
     shape = list(inp._tuple_shape)
     places = as_ints(axis, "expand_dims: axis")
@@ -147,7 +214,15 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
 
 
 def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Removes axes of size 1: all, or those named. ValueError for a named axis of another size."""
+    """Removes axes of size 1.
+
+    axis: one or several; None removes all of size 1. ValueError for an axis of another size.
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1, 2, 1))
+    >>> F.squeeze(x).shape, F.squeeze(x, -1).shape
+    ((2,), (1, 2))
+    """
     require_tensors("squeeze", inp)
     shape = inp._tuple_shape
     if axis is None:
@@ -160,12 +235,31 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def copy(inp: Tensor, device: str | None = None) -> Tensor:
-    """The value in a new tensor, on ``device`` when given."""
+    """Copies the value to a new tensor, which later in-place writes to ``inp`` do not change.
+
+    device: where the copy goes; None leaves it on inp's device. Gradients flow through.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([1.0, 2.0])
+    >>> y = F.copy(x)
+    >>> x[0] = 9.0
+    >>> y.numpy()
+    array([1., 2.], dtype=float32)
+    """
     return ops.identity(inp) if device is None else inp.to(device)
 
 
 def cumsum(inp: Tensor, axis: int) -> Tensor:
-    """Running sum along ``axis``."""
+    """Computes the running sum along ``axis``, each element included.
+
+    inp: any shape; bool sums to int32, others keep their dtype. AssertionError unless it is a
+    Tensor.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.cumsum(Tensor([[1, 2, 3], [4, 5, 6]]), axis=1).numpy()
+    array([[ 1,  3,  6],
+           [ 4,  9, 15]], dtype=int32)
+    """
     assert isinstance(inp, Tensor), f"cumsum: {inp!r} is not a Tensor"
     return ops.cumsum(
         inp, axis=normalize_axis(axis, inp.ndim, "cumsum"), exclusive=False, reverse=False
@@ -173,7 +267,17 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
 
 
 def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Coordinate grids of 1-d tensors: indexing "xy" (first two axes exchanged) or "ij"."""
+    """Makes grids of coordinates from vectors.
+
+    inputs: 1-d tensors. indexing: "ij" gives grids of shape [len(first), len(second), ...], "xy"
+    with the first two axes exchanged. Returns one grid for each input. ValueError for another
+    indexing.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x, y = F.meshgrid(Tensor([1, 2, 3]), Tensor([10, 20]))
+    >>> x.numpy().tolist(), y.numpy().tolist()
+    ([[1, 2, 3], [1, 2, 3]], [[10, 10, 10], [20, 20, 20]])
+    """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'")
     n = len(inputs)
@@ -191,8 +295,14 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 
 def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Tensor:
-    """Each element ``repeats`` times (a count, or one per element) along ``axis``; flattened when
-    None.
+    """Repeats each element along ``axis``.
+
+    repeats: a count, or one for each element of the axis. axis: None repeats the flattened tensor.
+    ValueError for negative counts, or not as many as the axis has elements.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.repeat(Tensor([7, 8]), 2).numpy(), F.repeat(Tensor([7, 8]), [1, 3]).numpy()
+    (array([7, 7, 8, 8], dtype=int32), array([7, 8, 8, 8], dtype=int32))
     """
     require_tensors("repeat", inp)
     if axis is None:
@@ -215,7 +325,16 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
 
 
 def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
-    """The whole tensor repeated ``reps`` times along each axis, trailing axes first."""
+    """Repeats the whole tensor along each axis.
+
+    reps: how often, one int for each axis; where there are fewer ints than axes they are for the
+    last axes, where there are more the tensor gets new axes in front.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.tile(Tensor([7, 8]), (2, 2)).numpy()
+    array([[7, 8, 7, 8],
+           [7, 8, 7, 8]], dtype=int32)
+    """
     require_tensors("tile", inp)
     reps = as_ints(reps, "tile: reps")
     shape = inp._tuple_shape
@@ -241,8 +360,19 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
 def roll(
     inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
-    """Moves elements by ``shift`` along ``axis``, those pushed out come in at the front; flattened
-    when axis is None.
+    """Moves elements along ``axis``; those pushed out at one end come in at the other.
+
+    shift: places to move by, towards the end if positive; one int, or one for each axis. axis: an
+    int, several, or None for the flattened tensor, whose shape is restored. ValueError unless there
+    are as many shifts as axes.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.roll(Tensor([[1, 2], [3, 4]]), 1).numpy()
+    array([[4, 1],
+           [2, 3]], dtype=int32)
+    >>> F.roll(Tensor([[1, 2, 3], [4, 5, 6]]), -1, axis=1).numpy()
+    array([[2, 3, 1],
+           [5, 6, 4]], dtype=int32)
     """
     require_tensors("roll", inp)
     shape = inp._tuple_shape

@@ -27,10 +27,23 @@ def remap(
     scalar: float = 0.0,
     interp_mode: str = "linear",
 ) -> Tensor:
-    """``out[n, c, y, x] = inp[n, c, map_xy[n, y, x, 1], map_xy[n, y, x, 0]]``, map_xy [n, h, w, 2]
-    in pixels.
+    """Reads images at given places: ``out[n, c, i, j] = inp[n, c, y, x]`` for (x, y) = map_xy[n, i,
+    j].
 
-    border_mode says what lies outside; "constant" is ``scalar``. Differentiable in both.
+    inp: [n, c, h, w]; integer images are rounded and clipped to their dtype. map_xy: [n, oh, ow,
+    2], float32, in pixels; (0, 0) is the centre of the first one. border_mode: what lies outside,
+    "replicate", "reflect", "reflect_101", "wrap", or "constant", which is ``scalar``. interp_mode:
+    "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
+    Returns [n, c, oh, ow]; gradients flow to both tensors. ValueError for an unknown mode or shapes
+    that do not fit.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[[[10.0, 20.0], [30.0, 40.0]]]])
+    >>> places = Tensor([[[[1.0, 0.0], [0.5, 0.5], [-9.0, 0.0]]]])
+    >>> F.vision.remap(x, places).numpy()
+    array([[[[20., 25., 10.]]]], dtype=float32)
+    >>> F.vision.remap(x, places, border_mode="constant").numpy()
+    array([[[[20., 25.,  0.]]]], dtype=float32)
     """
     require_tensors("remap", inp, map_xy)
     border, interp = check_border(border_mode, "remap"), check_interpolation(interp_mode, "remap")
@@ -53,11 +66,21 @@ def warp_perspective(
     format: str = "NCHW",
     interp_mode: str = "linear",
 ) -> Tensor:
-    """Reads ``inp`` where the [n, 3, 3] matrix sends output pixels: (x, y, 1) -> (u, v, d), at
-    column u / d, row v / d.
+    """Warps images by projective maps: the pixel (x, y) of the result is read at (u / d, v / d),
+    where ``(u, v, d) = mat @ (x, y, 1)``.
 
-    mat_idx gives, for each matrix, the image that it reads; None is one each. format is NCHW or
-    NHWC.
+    inp: [n, c, h, w], or [n, h, w, c] for format "NHWC". mat: [n, 3, 3], float32, from pixels of
+    the result to pixels of inp. out_shape: (h, w), or one number for both. mat_idx: the image that
+    each matrix reads; None is one each. border_mode, interp_mode: as in `remap`. border_val: what
+    lies outside for "constant". ValueError for an unknown mode or format, or shapes that do not
+    fit.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> swap = Tensor([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])  # x and y
+    >>> F.vision.warp_perspective(x, swap, (2, 2)).numpy()
+    array([[[[1., 3.],
+             [2., 4.]]]], dtype=float32)
     """
     require_tensors("warp_perspective", inp, mat)
     border, interp = (
@@ -119,7 +142,18 @@ def warp_affine(
     format: str = "NHWC",
     interp_mode: str = "linear",
 ) -> Tensor:
-    """`warp_perspective` with the last row (0, 0, 1): mat is [n, 2, 3]."""
+    """Warps images by affine maps: the pixel (x, y) of the result is read at ``mat @ (x, y, 1)``.
+
+    inp: [n, h, w, c], or [n, c, h, w] for format "NCHW": the default differs from
+    `warp_perspective`'s. mat: [n, 2, 3], float32, from pixels of the result to pixels of inp.
+    Others: as in `warp_perspective`.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[[[1.0, 2.0, 3.0]]]])
+    >>> shift = Tensor([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])  # to the left by one pixel
+    >>> F.vision.warp_affine(x, shift, (1, 3), border_mode="constant", format="NCHW").numpy()
+    array([[[[2., 3., 0.]]]], dtype=float32)
+    """
     require_tensors("warp_affine", inp, mat)
     n = mat._tuple_shape[0]
     if mat._tuple_shape[1:] == (2, 3):
@@ -137,7 +171,17 @@ def warp_affine(
 
 
 def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
-    """Mirrors images [n, h, w, c] top to bottom (vertical) and left to right (horizontal)."""
+    """Mirrors images top to bottom and left to right.
+
+    inp: [n, h, w, c], any dtype. vertical, horizontal: whether to mirror along height and width;
+    both unless given.
+
+    >>> from megengine import functional as F
+    >>> x = F.arange(4).reshape(1, 2, 2, 1)
+    >>> F.vision.flip(x, horizontal=False).numpy()[0, :, :, 0]
+    array([[2., 3.],
+           [0., 1.]], dtype=float32)
+    """
     require_tensors("flip", inp)
     n, h, w, c = inp._tuple_shape
     begin, end, step = [0, 0, 0, 0], [n, h, w, c], [1, 1, 1, 1]
@@ -148,7 +192,16 @@ def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
 
 
 def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
-    """Turns images [n, h, w, c] by 90 degrees."""
+    """Turns images by 90 degrees.
+
+    inp: [n, h, w, c], any dtype. clockwise: False turns counter-clockwise. Returns [n, w, h, c].
+
+    >>> from megengine import functional as F
+    >>> x = F.arange(4).reshape(1, 2, 2, 1)
+    >>> F.vision.rot90(x).numpy()[0, :, :, 0]
+    array([[2., 0.],
+           [3., 1.]], dtype=float32)
+    """
     require_tensors("rot90", inp)
     return flip(ops.transpose(inp, perm=(0, 2, 1, 3)), vertical=not clockwise, horizontal=clockwise)
 
@@ -156,8 +209,18 @@ def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
 def rotate(
     inp: Tensor, angle: float = 0.0, format: str = "NCHW", interp_mode: str = "bilinear"
 ) -> Tensor:
-    """Turns images counter-clockwise by ``angle`` degrees about their centre; what comes in from
-    outside is 0.
+    """Turns images counter-clockwise about their centre.
+
+    inp: [n, c, h, w], or [n, h, w, c] for format "NHWC". angle: in degrees. interp_mode: as in
+    `remap`. Returns inp's shape; what comes in from outside is 0. ValueError for an unknown format
+    or mode.
+
+    >>> from megengine import functional as F
+    >>> x = F.arange(9).reshape(1, 1, 3, 3)
+    >>> F.vision.rotate(x, 90.0).numpy().round(2)[0, 0]
+    array([[2., 5., 8.],
+           [1., 4., 7.],
+           [0., 3., 6.]], dtype=float32)
     """
     require_tensors("rotate", inp)
     nhwc = _is_nhwc(format, "rotate")
@@ -181,8 +244,17 @@ def rotate(
 
 
 def nvof(src: Tensor, precision: int = 1) -> Tensor:
-    """Optical flow of video [n, t, h, w, 4] (uint8) by the GPU's optical flow engine. RuntimeError
-    without one.
+    """Computes the optical flow of video with the optical flow engine of a GPU.
+
+    src: [n, t, h, w, 4], uint8 (AssertionError for other shapes). precision: 0, 1 or 2
+    (ValueError). RuntimeError on every device that is supported today: none has the engine.
+
+    >>> from megengine import functional as F
+    >>> F.vision.nvof(F.zeros((1, 2, 8, 8, 4), dtype="uint8", device="cpu0"))
+    Traceback (most recent call last):
+        ...
+    RuntimeError: nvof: device cpu0:0 has no optical flow engine
+      fix: correlate feature maps instead, with megengine.functional.vision.correlation
     """
     assert src.ndim == 5 and src._tuple_shape[4] == 4, (
         f"nvof: src has shape {list(src._tuple_shape)}, not [n, t, h, w, 4]"
