@@ -10,11 +10,22 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class autocast:
-    """Mixed precision inside a ``with`` block or a decorated function; all settings are restored
-    after it, and other threads keep theirs.
+    """Computes with mixed precision inside a ``with`` block or a decorated function.
 
-    enabled False turns it off inside. low_prec_dtype is for matrix products and convolutions,
-    high_prec_dtype for transcendental functions and normalization.
+    enabled: False turns it off inside, True by default. low_prec_dtype: for matrix products and
+    convolutions, "float16" (default), "bfloat16" or "float32"; they still accumulate in float32.
+    high_prec_dtype: for transcendental functions and normalization, "float32" by default.
+    ValueError for another dtype. Other functions compute in the dtype of their inputs. Blocks nest,
+    and all settings are restored at their end.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> from megengine.amp import autocast
+    >>> x = F.ones((2, 2))
+    >>> with autocast():
+    ...     y = F.matmul(x, x)
+    ...     z = F.exp(y)
+    >>> y.dtype.name, z.dtype.name
+    ('float16', 'float32')
     """
 
     def __init__(

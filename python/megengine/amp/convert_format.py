@@ -10,7 +10,17 @@ if TYPE_CHECKING:
 
 
 def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
-    """A 4-d or 5-d tensor in the order "nhwc"; the shape stays NCHW. Others stay as they are."""
+    """Put a 4-D or 5-D tensor in the memory order "nhwc"; its shape stays NCHW.
+
+    x: tensors of other ranks stay as they are. inplace: change ``x`` (default); otherwise a new
+    one. Returns the tensor.
+
+    >>> import megengine as mge
+    >>> from megengine.amp import convert_tensor_format
+    >>> x = convert_tensor_format(mge.functional.ones((1, 3, 4, 4)))
+    >>> x.format, x.shape
+    ('nhwc', (1, 3, 4, 4))
+    """
     if x.ndim not in (4, 5):
         return x
     if not inplace:
@@ -20,8 +30,14 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
 
 
 def convert_module_format(module: "Module", inplace: bool = True) -> "Module":
-    """Puts the 4-d and 5-d parameters and buffers of a module in the order "nhwc"; returns it (a copy unless
-    inplace).
+    """Put the 4-D and 5-D parameters and buffers of a module in the memory order "nhwc".
+
+    inplace: change ``module`` (default); otherwise a copy. Returns the module.
+
+    >>> import megengine.module as M
+    >>> from megengine.amp import convert_module_format
+    >>> convert_module_format(M.Conv2d(3, 8, 3)).weight.format
+    'nhwc'
     """
     if not inplace:
         module = deepcopy(module)

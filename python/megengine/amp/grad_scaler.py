@@ -15,15 +15,22 @@ if TYPE_CHECKING:
 
 
 class GradScaler:
-    """Scales the loss, unscales gradients, and adapts the scale.
+    """Scales the loss so that gradients in low precision do not underflow, and adapts the scale.
 
-    After ``growth_interval`` good steps the scale is multiplied by growth_factor; a step with an
-    infinite or nan gradient gets None gradients (optimizers then skip it) and multiplies it by
-    backoff_factor. growth_interval 0 fixes the scale.
+    init_scale: 16 by default. growth_interval: number of good steps (2000) after which the scale is
+    multiplied by growth_factor (2); 0 fixes the scale. backoff_factor: what it is multiplied by
+    (0.5) at a gradient that is infinite or nan; all gradients of that step become None, so that the
+    optimizer skips it.
 
+    Source: Micikevicius et al. 2018, "Mixed Precision Training".
+
+    >>> import megengine as mge
     >>> from megengine.amp import GradScaler
-    >>> GradScaler(init_scale=8.0).scale_factor
-    8.0
+    >>> p, scaler = mge.Parameter([1.0]), GradScaler(init_scale=8.0)
+    >>> p.grad = mge.Tensor([float("inf")])
+    >>> scaler.unscale([p]).update()
+    >>> p.grad is None, scaler.scale_factor
+    (True, 4.0)
     """
 
     def __init__(
@@ -49,7 +56,22 @@ class GradScaler:
         unscale_grad: bool = True,
         update_scale: bool | Literal["if_unscale_grad"] = "if_unscale_grad",
     ) -> None:
-        """``gm.backward(y, dy)`` with dy scaled; then unscales the gradients and updates the scale."""
+        """Run ``gm.backward(y, dy)`` on a scaled dy, unscale the gradients, update the scale.
+
+        gm: the recording GradManager. y, dy: as of `GradManager.backward`. unscale_grad: whether to
+        call `unscale` (default); False leaves it to the caller, say after adding up gradients of
+        several calls.
+        update_scale: whether to call `update`; by default if unscale_grad.
+
+        >>> import megengine as mge
+        >>> from megengine import amp, autodiff
+        >>> p, scaler = mge.Parameter([3.0]), amp.GradScaler()
+        >>> gm = autodiff.GradManager().attach(p)
+        >>> with gm, amp.autocast():
+        ...     scaler.backward(gm, p * p)
+        >>> p.grad.tolist()
+        [6.0]
+        """
         _backward(gm, y, dy, self.scale_factor)
         if unscale_grad:
             self.unscale(gm.attached_tensors())
@@ -57,8 +79,9 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor]) -> Self:
-        """Divides ``.grad`` of the tensors by the scale; sets all to None when one of them is not
-        finite.
+        """Divide ``grad`` of the tensors by the scale, in place. Returns self.
+
+        grad_tensors: if a gradient among them is not finite, all become None.
         """
         tensors = [t for t in grad_tensors if getattr(t, "grad", None) is not None]
         inverse = 1.0 / self.scale_factor
@@ -76,7 +99,10 @@ class GradScaler:
         return self
 
     def update(self, new_scale: float | None = None) -> None:
-        """Adapts the scale to what `unscale` found since the last update, or sets it."""
+        """Adapt the scale to what `unscale` found since the last update.
+
+        new_scale: the scale to set instead, None (default) for none.
+        """
         if self.growth_interval == 0:
             return
         if new_scale is not None:
@@ -92,7 +118,7 @@ class GradScaler:
         self._found_non_finite = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Settings and state."""
+        """Return a dict of settings and state."""
         return {
             "scale_factor": self.scale_factor,
             "growth_factor": self.growth_factor,
@@ -102,7 +128,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         for name in self.state_dict():
             setattr(self, name, state[name])
 
@@ -128,8 +154,21 @@ def _all_finite(x: Tensor) -> Tensor:
 
 
 class Xla_GradScaler(GradScaler):
-    """A GradScaler for steps compiled as a whole: non-finite steps restore the parameters
-    afterwards.
+    """A `GradScaler` for training steps that are compiled as a whole.
+
+    Nothing is decided inside the step: `update` looks at the parameters afterwards, and if one is
+    not finite it restores those from before the step. model: whose parameters these are. Other
+    arguments are those of `GradScaler`; ``scale_factor`` is a Tensor, which the step takes as an
+    argument.
+
+    >>> import megengine.module as M
+    >>> from megengine.amp import Xla_GradScaler
+    >>> model = M.Linear(2, 1)
+    >>> scaler = Xla_GradScaler(model, init_scale=8.0)
+    >>> M.init.fill_(model.bias, float("nan"))  # a step that went wrong
+    >>> scaler.update(model)
+    >>> model.bias.tolist(), scaler.scale_factor.item()
+    ([0.0], 4.0)
     """
 
     def __init__(
@@ -151,7 +190,7 @@ class Xla_GradScaler(GradScaler):
         y: Any = None,
         dy: Any = None,
     ) -> None:
-        """``gm.backward`` with dy times ``scale_factor``; gradients are divided by it."""
+        """Run ``gm.backward(y, dy)`` on dy * ``scale_factor``; divide the gradients by it."""
         _backward(gm, y, dy, scale_factor)
         for t in gm.attached_tensors():
             if t.grad is not None:
@@ -160,8 +199,9 @@ class Xla_GradScaler(GradScaler):
     def update(  # type: ignore[override]  # checks the parameters instead of gradients
         self, model: "Module", new_scale: float | None = None
     ) -> None:
-        """After an optimizer step: keeps it when all parameters are finite, else restores the ones
-        before.
+        """Keep an optimizer step if all parameters of ``model`` are finite, else undo it.
+
+        The scale grows or shrinks accordingly, or becomes ``new_scale``.
         """
         if self.growth_interval == 0:
             return

@@ -9,10 +9,17 @@ __all__ = ["Distribution"]
 
 
 class Distribution:
-    """A family of distributions of ``batch_shape``, whose single draws have ``event_shape``.
+    """Base of probability distributions; a Tensor of parameters makes a batch of them.
 
-    Subclasses define mean, variance, sample, log_prob, cdf and icdf; a family without one raises
-    TypeError there.
+    batch_shape: shape of the parameters. event_shape: shape of a single draw. Both are () by
+    default. Subclasses define mean, variance, sample, log_prob, cdf and icdf; TypeError where one
+    does not.
+
+    >>> import megengine as mge
+    >>> from megengine.distributions import Exponential
+    >>> batch = Exponential(mge.Tensor([1.0, 2.0, 4.0]))
+    >>> batch.batch_shape, batch.event_shape, batch.sample((10,)).shape
+    ((3,), (), (10, 3))
     """
 
     def __init__(
@@ -26,7 +33,7 @@ class Distribution:
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """Shape over which the parameters are batched."""
+        """Shape of the parameters: how many distributions this is."""
         return self._batch_shape
 
     @property
@@ -37,7 +44,7 @@ class Distribution:
     def expand(
         self, batch_shape: Sequence[int], _instance: "Distribution | None" = None
     ) -> "Distribution":
-        """The distribution with its parameters broadcast to ``batch_shape``."""
+        """Return the distribution with its parameters broadcast to ``batch_shape``."""
         new = type(self).__new__(type(self)) if _instance is None else _instance
         for name, value in vars(self).items():
             setattr(
@@ -55,28 +62,28 @@ class Distribution:
 
     @property
     def variance(self) -> Tensor:
-        """Expected squared distance to the mean."""
+        """Expected squared distance from the mean."""
         raise self._undefined("variance")
 
     @property
     def stddev(self) -> Tensor:
-        """Square root of the variance."""
+        """Standard deviation: square root of the variance."""
         return F.sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draws of shape sample_shape + batch_shape + event_shape."""
+        """Return draws of shape sample_shape + batch_shape + event_shape."""
         raise self._undefined("sample")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log of the density at ``value``."""
+        """Return the logarithm of the density at ``value``; it broadcasts with the parameters."""
         raise self._undefined("log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Probability of at most ``value``."""
+        """Return the probability of at most ``value``."""
         raise self._undefined("cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The inverse of `cdf`."""
+        """Return the inverse of `cdf`: draws are at most this with probability ``value``."""
         raise self._undefined("icdf")
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> tuple[int, ...]:

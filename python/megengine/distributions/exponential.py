@@ -11,7 +11,18 @@ from .distribution import Distribution
 
 
 class Exponential(Distribution):
-    """Density ``rate * exp(-rate * x)`` for x >= 0."""
+    """Exponential distribution: the density is ``rate * exp(-rate * x)`` for x >= 0.
+
+    rate: above 0, a number or a Tensor, which makes a batch of distributions.
+
+    >>> import megengine as mge
+    >>> from megengine.distributions import Exponential
+    >>> waiting = Exponential(mge.Tensor([0.5, 2.0]))
+    >>> waiting.mean.tolist(), waiting.variance.tolist()
+    ([2.0, 0.5], [4.0, 0.25])
+    >>> waiting.cdf(mge.Tensor(0.0)).tolist()
+    [0.0, 0.0]
+    """
 
     def __init__(self, rate: float | Tensor) -> None:
         self.rate = rate if isinstance(rate, Tensor) else Tensor(np.asarray(rate, np.float32))
@@ -33,19 +44,22 @@ class Exponential(Distribution):
         return 1.0 / F.square(self.rate)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draws by inversion; differentiable in the rate."""
+        """Return draws of shape sample_shape + batch_shape, differentiable in the rate.
+
+        They are made by inversion of `cdf`.
+        """
         shape = self._extended_shape(sample_shape)
         u = uniform(size=shape) if shape else F.reshape(uniform(size=(1,)), ())
         return -F.log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """``log(rate) - rate * value``."""
+        """Return ``log(rate) - rate * value``, the logarithm of the density; value must be >= 0."""
         return F.log(self.rate) - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        """``1 - exp(-rate * value)``."""
+        """Return ``1 - exp(-rate * value)``, the probability of at most ``value`` >= 0."""
         return 1 - F.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """``-log(1 - value) / rate``."""
+        """Return ``-log(1 - value) / rate``, the inverse of `cdf`; value lies in [0, 1)."""
         return -F.log(1 - value) / self.rate

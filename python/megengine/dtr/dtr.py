@@ -44,9 +44,21 @@ def _set_sampling(module: ModuleType, flag: bool) -> None:
 
 
 def enable() -> None:
-    """Turns DTR on: from here on values are dropped and computed again so that memory in use
-    stays below ``eviction_threshold`` (0: no bound). Results keep every bit. MemoryError when it
-    cannot be kept, with the bytes that are missing.
+    """Turn DTR on: evict values and compute them again, so that memory stays below a threshold.
+
+    ``dtr.eviction_threshold`` is that threshold, bytes in use on the device, as a number or a text
+    such as "5GB"; 0 (default) is none. Values below ``dtr.evictee_minimum_size`` bytes (1 MiB)
+    stay. ``dtr.enable_sqrt_sampling`` looks at some candidates only when it chooses.
+    Results keep every bit. MemoryError, with the bytes that are missing, when the threshold cannot
+    be kept. Source: Kirisame et al. 2021, "Dynamic Tensor Rematerialization".
+
+    >>> import megengine as mge
+    >>> from megengine import dtr
+    >>> dtr.eviction_threshold = "5GB"
+    >>> dtr.enable()
+    >>> mge.functional.ones((2, 2)).sum().item()
+    4.0
+    >>> dtr.disable(); dtr.eviction_threshold = 0
     """
     options.enable_dtr_auto_drop = 1
     options.enable_drop = 1
@@ -55,7 +67,14 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Turns DTR off. Values that were dropped are computed again when they are read."""
+    """Turn DTR off: nothing more is evicted.
+
+    Values that were evicted are computed again when they are read.
+
+    >>> from megengine import dtr
+    >>> dtr.enable()
+    >>> dtr.disable()
+    """
     options.enable_dtr_auto_drop = 0
     options.enable_drop = 0
     options.record_computing_path = 0

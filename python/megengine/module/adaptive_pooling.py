@@ -22,14 +22,35 @@ class _AdaptivePoolNd(Module):
 
 
 class AdaptiveMaxPool2d(_AdaptivePoolNd):
-    """Maximum of each share: (N, C, H, W) to (N, C, *oshp)."""
+    """Takes the maximum over even shares of an image: (N, C, H, W) to (N, C, *oshp).
+
+    oshp: output height and width, an int for both. Output i of n covers the rows from
+    floor(i * H / n) to ceil((i + 1) * H / n) - 1: any input size gives the same output size, and
+    shares overlap where n does not divide H.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
+    >>> M.AdaptiveMaxPool2d((1, 2))(x).tolist()
+    [[[[2.0, 4.0]]]]
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype."""
         return F.adaptive_max_pool2d(inp, self.oshp)
 
 
 class AdaptiveAvgPool2d(_AdaptivePoolNd):
-    """Mean of each share: (N, C, H, W) to (N, C, *oshp)."""
+    """Takes the mean over even shares of an image: (N, C, H, W) to (N, C, *oshp).
+
+    oshp: output height and width, an int for both; 1 is global average pooling. Shares are those of
+    `AdaptiveMaxPool2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
+    >>> M.AdaptiveAvgPool2d((1, 2))(x).tolist()
+    [[[[1.5, 3.5]]]]
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype."""
         return F.adaptive_avg_pool2d(inp, self.oshp)

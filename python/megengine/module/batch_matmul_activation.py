@@ -14,10 +14,18 @@ __all__ = ["BatchMatMulActivation"]
 
 
 class BatchMatMulActivation(Weighted):
-    """weight @ x + bias, then the activation: (batch, in_features, n) to (batch, out_features, n).
+    """Multiplies each matrix of a batch by a weight of its own, then adds a bias and activates.
 
+    Computes ``act(weight[b] @ x[b] + bias)``: (batch, in_features, n) to (batch, out_features, n).
+    batch: number of matrices, fixed. in_features, out_features: their rows before and after.
+    bias: whether to add one, of shape (out_features,), zero at first.
+    nonlinear_mode: "identity" (default) or "relu"; ValueError for any other.
     weight: (batch, out_features, in_features), normal with variance 1 / in_features at first.
-    bias: (out_features,), zero at first. nonlinear_mode: "identity" or "relu", else ValueError.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> layer = M.BatchMatMulActivation(2, 3, 4, nonlinear_mode="relu")
+    >>> layer(mge.functional.ones((2, 3, 5))).shape
+    (2, 4, 5)
     """
 
     def __init__(
@@ -51,6 +59,7 @@ class BatchMatMulActivation(Weighted):
         return F.nn.relu(y) if self.nonlinear_mode == "relu" else y
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the products with ``x`` (batch, in_features, n): (batch, out_features, n)."""
         return self._calc_linear(x, self.weight, self.bias)
 
     def _module_info_string(self) -> str:

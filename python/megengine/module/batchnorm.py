@@ -59,13 +59,13 @@ class _BatchNorm(_Norm):
         self.running_var = Tensor(np.ones(shape, np.float32)) if track_running_stats else None
 
     def reset_running_stats(self) -> None:
-        """Running mean to 0, running variance to 1."""
+        """Set the running mean to 0 and the running variance to 1."""
         if self.running_mean is not None and self.running_var is not None:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
 
     def reset_parameters(self) -> None:
-        """Scale to 1, shift to 0, running statistics to their start."""
+        """Set the scale to 1, the shift to 0 and the running statistics to their initial values."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -78,7 +78,11 @@ class _BatchNorm(_Norm):
             )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """inp: (N, num_features, ...). Returns the same shape. ValueError for a wrong rank."""
+        """Return ``inp`` (N, num_features, ...) normalized, of the same shape.
+
+        In training mode the running statistics are updated too. ValueError for an input of another
+        rank.
+        """
         self._check_input_ndim(inp)
         terms = self.running_mean, self.running_var, self.weight, self.bias
         if self.freeze:
@@ -101,27 +105,73 @@ class _BatchNorm(_Norm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L) inputs."""
+    """Batch normalization of (N, C) or (N, C, L) inputs, over all axes but the channels.
+
+    Arguments, statistics and modes are those of `BatchNorm2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> bn = M.BatchNorm1d(1, eps=0.0)
+    >>> bn(mge.Tensor([[1.0], [3.0]])).tolist()
+    [[-1.0], [1.0]]
+    """
 
     _ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalization of (N, C, H, W) inputs."""
+    """Batch normalization of (N, C, H, W) inputs: each channel to mean 0 and variance 1.
+
+    ``y = (x - mean) / sqrt(var + eps) * weight + bias`` per channel. Training mode uses the batch's
+    mean and biased variance and updates the running ones, whose variance is unbiased; `eval` mode
+    uses the running ones.
+
+    num_features: C. eps: added to the variance under the root, 1e-5 by default.
+    momentum: weight of the OLD running value in an update, 0.9 by default: running = momentum *
+    running + (1 - momentum) * batch.
+    affine: whether there are a weight (ones at first) and a bias (zeros) to learn.
+    track_running_stats: whether to keep running statistics; without them the batch's serve in
+    `eval` mode, too.
+    freeze: use the running statistics in training too, and neither update nor differentiate
+    anything; AssertionError without track_running_stats.
+
+    weight, bias, running_mean and running_var have the shape (1, C, 1, 1), and (C,) in state dicts.
+
+    Source: Ioffe & Szegedy 2015, "Batch Normalization".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> bn = M.BatchNorm2d(1, momentum=0.5)
+    >>> y = bn(mge.functional.full((2, 1, 4, 4), 6.0))
+    >>> bn.running_mean.item(), bn.running_var.item()
+    (3.0, 0.5)
+    """
 
     _ranks = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (N, C, D, H, W) inputs."""
+    """Batch normalization of (N, C, D, H, W) inputs, over all axes but the channels.
+
+    Arguments, statistics and modes are those of `BatchNorm2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.BatchNorm3d(2)(mge.functional.ones((1, 2, 3, 4, 4))).shape
+    (1, 2, 3, 4, 4)
+    """
 
     _ranks = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization with the statistics of all processes of ``group``; inputs (N, C, ...).
+    """Batch normalization with the statistics of all processes of a group.
 
-    group: processes that share statistics, None for all. The same as BatchNorm outside a process group.
+    Inputs are (N, C, ...), 2-D to 5-D. Use it in data-parallel training when the batch of one
+    process is too small for good statistics.
+    group: the processes that share statistics, None (default) for all. Other arguments as
+    `BatchNorm2d`; outside a process group the results are the same.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.SyncBatchNorm(1, eps=0.0)(mge.Tensor([[1.0], [3.0]])).tolist()
+    [[-1.0], [1.0]]
     """
 
     def __init__(

@@ -12,7 +12,13 @@ __all__ = ["Concat"]
 
 
 class Concat(Module):
-    """forward(inps, axis=0): the tensors joined along an axis."""
+    """Joins tensors along an axis, as a module that quantization can replace.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Concat()([mge.Tensor([1.0]), mge.Tensor([2.0, 3.0])]).tolist()
+    [1.0, 2.0, 3.0]
+    """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
+        """Return ``inps`` joined along ``axis`` (0 by default); other extents must be equal."""
         return F.concat(inps, axis)

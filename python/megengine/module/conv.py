@@ -70,7 +70,7 @@ class _PaddedConv(_ConvNd):
         )
 
     def get_pad_witdth(self) -> tuple[tuple[int, int], ...]:
-        """(before, after) for each axis, as functional.pad takes them."""
+        """Return (before, after) for each axis, as `functional.nn.pad` takes them."""
         return _pad_width(self.padding)
 
     def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -80,7 +80,7 @@ class _PaddedConv(_ConvNd):
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The convolution with other weights than the module's."""
+        """Return the convolution with the given weight and bias instead of the module's."""
         inp, padding = self._padded(inp)
         windows: Any = (self.stride, padding, self.dilation)
         if self._rank == 1:
@@ -89,24 +89,62 @@ class _PaddedConv(_ConvNd):
         return convolve(inp, weight, bias, *windows, self.groups, self.conv_mode, self.compute_mode)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the convolution of ``inp`` with the module's weight and bias."""
         return self.calc_conv(inp, self.weight, self.bias)
 
 
 class Conv1d(_PaddedConv):
-    """(N, in_channels, L) to (N, out_channels, OL). weight (out, in, k); bias (1, out, 1)."""
+    """Convolves sequences: (N, in_channels, L) to (N, out_channels, OL).
+
+    OL = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1. Arguments and errors
+    are those of `Conv2d`. weight (out, in, k), with groups (groups, out / groups, in / groups, k);
+    bias (1, out, 1).
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Conv1d(4, 8, kernel_size=3, stride=2)(mge.functional.ones((1, 4, 9))).shape
+    (1, 8, 4)
+    """
 
     _rank = 1
 
 
 class Conv2d(_PaddedConv):
-    """(N, in_channels, H, W) to (N, out_channels, OH, OW).
+    """Convolves images with learned kernels: (N, in_channels, H, W) to (N, out_channels, OH, OW).
 
-    weight (out, in, kh, kw), with groups (groups, out / groups, in / groups, kh, kw); bias (1, out, 1, 1).
+    OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1, and OW likewise.
+
+    in_channels, out_channels: numbers of channels, which groups must divide (ValueError).
+    kernel_size, stride, padding, dilation: an int, or (height, width), in pixels (ValueError for
+    another number of values); 1, 0 and 1 by default. padding is added on both sides.
+    groups: output channels of a group see the input channels of that group only.
+    bias: whether to add one per output channel. conv_mode: "cross_correlation" is the only one.
+    compute_mode: "default", or "float32" to accumulate half-precision products in float32.
+    padding_mode: what the padding holds, "zeros" (default), "reflect" or "replicate"; ValueError
+    else.
+
+    weight (out, in, kh, kw), with groups (groups, out / groups, in / groups, kh, kw), is normal
+    with variance 1 / (in_channels * kh * kw) at first; bias (1, out, 1, 1) is zero.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> conv = M.Conv2d(3, 8, kernel_size=3, padding=1, stride=2)
+    >>> conv(mge.functional.ones((1, 3, 32, 32))).shape
+    (1, 8, 16, 16)
+    >>> M.Conv2d(4, 8, 3, groups=4).weight.shape
+    (4, 2, 1, 3, 3)
     """
 
 
 class Conv3d(_ConvNd):
-    """(N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW). weight (out, in, kd, kh, kw)."""
+    """Convolves volumes: (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW).
+
+    Sizes and arguments are those of `Conv2d`, with (depth, height, width) where it has two values,
+    and without compute_mode and padding_mode. weight (out, in, kd, kh, kw), with groups a leading
+    axis as there; bias (1, out, 1, 1, 1).
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Conv3d(1, 2, kernel_size=(1, 3, 3))(mge.functional.ones((1, 1, 4, 5, 5))).shape
+    (1, 2, 4, 3, 3)
+    """
 
     _rank = 3
 
@@ -137,7 +175,7 @@ class Conv3d(_ConvNd):
         )
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The convolution with other weights than the module's."""
+        """Return the convolution with the given weight and bias instead of the module's."""
         return F.conv3d(
             inp,
             weight,
@@ -150,13 +188,27 @@ class Conv3d(_ConvNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the convolution of ``inp`` (N, in_channels, D, H, W)."""
         return self.calc_conv(inp, self.weight, self.bias)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """Transposed convolution, (N, in_channels, H, W) to (N, out_channels, OH, OW).
+    """Upsamples images by a transposed convolution, the gradient of `Conv2d` for its input.
 
-    weight (in, out, kh, kw), with groups (groups, in / groups, out / groups, kh, kw); bias (1, out, 1, 1).
+    (N, in_channels, H, W) to (N, out_channels, OH, OW), where
+    OH = (H - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1.
+
+    output_padding: rows and columns added at the end of the output, below stride (AssertionError
+    when called); with stride > 1 several output sizes have the same input size, and it chooses
+    among them. Other arguments are those of `Conv2d`, without padding_mode.
+
+    weight (in, out, kh, kw), with groups (groups, in / groups, out / groups, kh, kw), is normal
+    with variance 1 / (out_channels * kh * kw) at first; bias (1, out, 1, 1) is zero.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> up = M.ConvTranspose2d(8, 4, kernel_size=4, stride=2, padding=1)
+    >>> up(mge.functional.ones((1, 8, 16, 16))).shape
+    (1, 4, 32, 32)
     """
 
     output_padding = 0
@@ -192,7 +244,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def calc_conv_transpose2d(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The transposed convolution with other weights than the module's."""
+        """Return the transposed convolution with the given weight and bias."""
         return F.conv_transpose2d(
             inp,
             weight,
@@ -207,11 +259,21 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the transposed convolution of ``inp`` (N, in_channels, H, W)."""
         return self.calc_conv_transpose2d(inp, self.weight, self.bias)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """Transposed convolution, (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW)."""
+    """Upsamples volumes by a transposed convolution.
+
+    (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW); sizes and arguments are those of
+    `ConvTranspose2d`, with (depth, height, width) where it has two values, and without conv_mode
+    and compute_mode. weight (in, out, kd, kh, kw); bias (1, out, 1, 1, 1).
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.ConvTranspose3d(2, 1, kernel_size=2, stride=2)(mge.functional.ones((1, 2, 3, 4, 4))).shape
+    (1, 1, 6, 8, 8)
+    """
 
     _rank = 3
     output_padding = 0
@@ -243,6 +305,7 @@ class ConvTranspose3d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the transposed convolution of ``inp`` (N, in_channels, D, H, W)."""
         return F.conv_transpose3d(
             inp,
             self.weight,
@@ -256,10 +319,17 @@ class ConvTranspose3d(_ConvTransposeNd):
 
 
 class LocalConv2d(Conv2d):
-    """Convolution with a kernel of its own for every output position, without bias.
+    """Convolves images with another kernel at every output position (locally connected layer).
 
-    (N, in_channels, input_height, input_width) to (N, out_channels, OH, OW).
-    weight (groups, OH, OW, in / groups, kh, kw, out / groups).
+    (N, in_channels, input_height, input_width) to (N, out_channels, OH, OW), sizes as in `Conv2d`;
+    there is no bias. input_height, input_width: extents of the images, which fix the number of
+    kernels. Other arguments are those of `Conv2d`.
+    weight: (groups, OH, OW, in / groups, kh, kw, out / groups).
+
+    >>> import megengine as mge, megengine.module as M
+    >>> layer = M.LocalConv2d(1, 2, input_height=5, input_width=5, kernel_size=3)
+    >>> layer.weight.shape, layer(mge.functional.ones((1, 1, 5, 5))).shape
+    ((1, 3, 3, 1, 3, 3, 2), (1, 2, 3, 3))
     """
 
     def __init__(
@@ -304,14 +374,31 @@ class LocalConv2d(Conv2d):
         return (groups, *out, ins, *self.kernel_size, outs)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the layer's result for ``inp`` (N, in_channels, input_height, input_width)."""
         return F.local_conv2d(
             inp, self.weight, None, self.stride, self.padding, self.dilation, self.conv_mode
         )
 
 
 class ConvRelu2d(Relu, Conv2d):
-    """relu(Conv2d(x)), a fused layer for quantization-aware training."""
+    """Computes ``relu(Conv2d(x))`` as one layer; quantization rounds after the relu.
+
+    Arguments and parameters are those of `Conv2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> y = M.ConvRelu2d(3, 8, kernel_size=3)(mge.functional.ones((1, 3, 5, 5)))
+    >>> y.shape, bool((y.numpy() >= 0).all())
+    ((1, 8, 3, 3), True)
+    """
 
 
 class ConvTransposeRelu2d(Relu, ConvTranspose2d):
-    """relu(ConvTranspose2d(x)), a fused layer for quantization-aware training."""
+    """Computes ``relu(ConvTranspose2d(x))`` as one layer; quantization rounds after the relu.
+
+    Arguments and parameters are those of `ConvTranspose2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> up = M.ConvTransposeRelu2d(8, 4, kernel_size=2, stride=2)
+    >>> up(mge.functional.ones((1, 8, 3, 3))).shape
+    (1, 4, 6, 6)
+    """

@@ -53,12 +53,31 @@ class _ConvBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return ``bn(conv(inp))`` for ``inp`` (N, in_channels, H, W)."""
         return self.bn(self.conv(inp))
 
 
 class ConvBn2d(_ConvBnActivation2d):
-    """BatchNorm2d(Conv2d(x))."""
+    """Computes ``BatchNorm2d(Conv2d(x))`` as one layer; quantization folds the two.
+
+    Arguments: those of `Conv2d`, then eps, momentum, affine and track_running_stats of
+    `BatchNorm2d`. Its children are ``conv`` and ``bn``.
+
+    >>> import megengine.module as M
+    >>> M.ConvBn2d(3, 8, kernel_size=3)
+    ConvBn2d(
+      (conv): Conv2d(3, 8, kernel_size=(3, 3))
+      (bn): BatchNorm2d(8, eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)
+    )
+    """
 
 
 class ConvBnRelu2d(Relu, _ConvBnActivation2d):
-    """relu(BatchNorm2d(Conv2d(x)))."""
+    """Computes ``relu(BatchNorm2d(Conv2d(x)))`` as one layer; quantization folds the three.
+
+    Arguments and children are those of `ConvBn2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.ConvBnRelu2d(3, 8, kernel_size=3, bias=False)(mge.functional.ones((2, 3, 5, 5))).shape
+    (2, 8, 3, 3)
+    """

@@ -12,11 +12,17 @@ __all__ = ["DeformableConv2d", "RegionRestrictedConv"]
 
 
 class DeformableConv2d(_ConvNd):
-    """Convolution that samples at learnt offsets with learnt weights.
+    """Convolves images at sampling points that are shifted and weighted by other tensors.
 
-    forward(inp, offset, mask): inp (N, in_channels, H, W), offset (N, 2 * kh * kw, OH, OW) in pixels,
-    mask (N, kh * kw, OH, OW). Returns (N, out_channels, OH, OW).
+    Each kernel element reads the input at its usual place plus an offset, between pixels by
+    bilinear interpolation and 0 outside the image, times a mask value; usually another convolution
+    learns both. Arguments and parameters are those of `Conv2d`, without padding_mode.
     Source: Zhu et al. 2019, "Deformable ConvNets v2".
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> conv = M.DeformableConv2d(1, 2, kernel_size=3)
+    >>> conv(F.ones((1, 1, 5, 5)), F.zeros((1, 18, 3, 3)), F.ones((1, 9, 3, 3))).shape
+    (1, 2, 3, 3)
     """
 
     def __init__(
@@ -50,7 +56,7 @@ class DeformableConv2d(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """The convolution with other weights than the module's."""
+        """Return the convolution with the given weight and bias instead of the module's."""
         return F.deformable_conv2d(
             inp,
             weight,
@@ -66,14 +72,28 @@ class DeformableConv2d(_ConvNd):
         )
 
     def forward(self, inp: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
+        """Return the convolution, (N, out_channels, OH, OW).
+
+        inp: (N, in_channels, H, W). offset: (N, 2 * kh * kw, OH, OW), for each kernel element its
+        shift (y, x) in pixels. mask: (N, kh * kw, OH, OW), factors. ValueError for shapes that do
+        not fit.
+        """
         return self.calc_conv(inp, self.weight, offset, mask, self.bias)
 
 
 class RegionRestrictedConv(_ConvNd):
-    """Convolution in which an output takes only inputs of its own region.
+    """Convolves images so that an output sums only the inputs of its own region.
 
-    forward(inp, rin, rout): inp (N, in_channels, H, W); rin (N, H, W) and rout (N, OH, OW) are integer maps
-    of regions. An input counts for an output where both have the same number.
+    Regions are numbered by integer maps; an input counts for an output where both have the same
+    number. Arguments and parameters are those of `Conv2d`, except that groups and bias stand before
+    stride.
+
+    >>> import megengine as mge, megengine.functional as F, megengine.module as M
+    >>> conv = M.RegionRestrictedConv(1, 1, kernel_size=(1, 3), padding=(0, 1))
+    >>> M.init.ones_(conv.weight)
+    >>> regions = mge.Tensor([[[0, 0, 1, 1]]])
+    >>> conv(F.ones((1, 1, 1, 4)), regions, regions).tolist()
+    [[[[2.0, 2.0, 2.0, 2.0]]]]
     """
 
     def __init__(
@@ -107,13 +127,13 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def get_pad_width(self) -> tuple[tuple[int, int], ...]:
-        """(before, after) for each axis, as functional.pad takes them."""
+        """Return (before, after) for each axis, as `functional.nn.pad` takes them."""
         return _pad_width(self.padding)
 
     def calc_conv(
         self, inp: Tensor, weight: Tensor, rin: Tensor, rout: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """The convolution with other weights than the module's."""
+        """Return the convolution with the given weight and bias instead of the module's."""
         padding = self.padding
         if self.padding_mode != "zeros":
             width, padding = self.get_pad_width(), (0, 0)
@@ -134,4 +154,9 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def forward(self, inp: Tensor, rin: Tensor, rout: Tensor) -> Tensor:
+        """Return the convolution, (N, out_channels, OH, OW).
+
+        inp: (N, in_channels, H, W). rin: (N, H, W), region of each input. rout: (N, OH, OW), of
+        each output; both are integers.
+        """
         return self.calc_conv(inp, self.weight, rin, rout, self.bias)

@@ -53,12 +53,29 @@ class _ConvTransposeBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return ``bn(conv_transpose(inp))`` for ``inp`` (N, in_channels, H, W)."""
         return self.bn(self.conv_transpose(inp))
 
 
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
-    """BatchNorm2d(ConvTranspose2d(x))."""
+    """Computes ``BatchNorm2d(ConvTranspose2d(x))`` as one layer; quantization folds the two.
+
+    Arguments: those of `ConvTranspose2d`, then eps, momentum, affine and track_running_stats of
+    `BatchNorm2d`. Its children are ``conv_transpose`` and ``bn``.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.ConvTransposeBn2d(8, 4, kernel_size=2, stride=2)(mge.functional.ones((1, 8, 3, 3))).shape
+    (1, 4, 6, 6)
+    """
 
 
 class ConvTransposeBnRelu2d(Relu, _ConvTransposeBnActivation2d):
-    """relu(BatchNorm2d(ConvTranspose2d(x)))."""
+    """Computes ``relu(BatchNorm2d(ConvTranspose2d(x)))``, which quantization folds into one.
+
+    Arguments and children are those of `ConvTransposeBn2d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> layer = M.ConvTransposeBnRelu2d(8, 4, kernel_size=2, stride=2)
+    >>> layer(mge.functional.ones((1, 8, 3, 3))).shape
+    (1, 4, 6, 6)
+    """

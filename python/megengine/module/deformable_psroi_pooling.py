@@ -12,7 +12,21 @@ __all__ = ["DeformablePSROIPooling"]
 
 
 class DeformablePSROIPooling(Module):
-    """forward(inp, rois, trans): inp (N, C, H, W), rois (K, 5), trans: offsets; see the function."""
+    """Pools boxes of feature maps into fixed grids, each bin shifted by an offset.
+
+    no_trans: ignore the offsets. part_size: extent of the grid of offsets.
+    pooled_h, pooled_w: extents of the result. sample_per_part: samples per bin along each axis.
+    spatial_scale: pixels of the feature map per pixel of the boxes' coordinates.
+    trans_std: factor of the offsets, 0.1 by default.
+
+    Source: Dai et al. 2017, "Deformable Convolutional Networks".
+
+    >>> import megengine as mge, megengine.functional as F, megengine.module as M
+    >>> pool = M.DeformablePSROIPooling(True, 2, 2, 2, sample_per_part=2, spatial_scale=1.0)
+    >>> box = mge.Tensor([[0.0, 1.0, 1.0, 5.0, 5.0]])
+    >>> pool(F.full((1, 3, 8, 8), 7.0), box, F.zeros((1, 2, 2, 2))).shape
+    (1, 3, 2, 2)
+    """
 
     def __init__(
         self,
@@ -35,6 +49,12 @@ class DeformablePSROIPooling(Module):
         self.trans_std = trans_std
 
     def forward(self, inp: Tensor, rois: Tensor, trans: Tensor) -> Tensor:
+        """Return the pooled boxes, (K, C, pooled_h, pooled_w).
+
+        inp: (N, C, H, W). rois: (K, 5), index of the image in the batch, x1, y1, x2, y2.
+        trans: (K, 2 * classes, part_size, part_size), offsets x and y in box extents; channels are
+        split evenly among the classes.
+        """
         return F.deformable_psroi_pooling(
             inp,
             rois,

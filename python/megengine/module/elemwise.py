@@ -12,12 +12,14 @@ __all__ = ["Elemwise"]
 
 
 class Elemwise(Module):
-    """Applies the function named ``method``, in any case: "add", "RELU", "fuse_add_relu", "erfinv", ...
+    """Applies a function of `functional` by name, as a module that quantization can replace.
 
-    ValueError for an unknown name.
-    >>> import megengine as mge
-    >>> Elemwise("add")(mge.Tensor([1.0]), mge.Tensor([2.0])).numpy()
-    array([3.], dtype=float32)
+    method: name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ...;
+    ValueError for an unknown one.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Elemwise("fuse_add_relu")(mge.Tensor([1.0, -3.0]), mge.Tensor([2.0, 1.0])).tolist()
+    [3.0, 0.0]
     """
 
     def __init__(self, method: Any, **kwargs: Any) -> None:
@@ -26,4 +28,5 @@ class Elemwise(Module):
         function_of(self.method)  # an unknown name is an error here, not in the first call
 
     def forward(self, *inps: Tensor) -> Tensor:
+        """Return the function of ``inps``, as many Tensors as it takes; shapes broadcast."""
         return function_of(self.method)(*inps)

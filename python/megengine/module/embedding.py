@@ -15,11 +15,19 @@ __all__ = ["Embedding"]
 
 
 class Embedding(Module):
-    """Rows of ``weight`` by integer index: (...) to (..., embedding_dim).
+    """Looks up rows of a learned table by integer index: (...) to (..., embedding_dim).
 
-    weight: (num_embeddings, embedding_dim), standard normal at first, or a copy of initial_weight.
-    freeze: the rows are not trained. padding_idx, max_norm and norm_type are not supported: ValueError.
-    ValueError for an initial_weight of another shape.
+    num_embeddings, embedding_dim: rows and columns of the table ``weight``.
+    initial_weight: a table to copy, (num_embeddings, embedding_dim); ValueError for another shape.
+    None (default) draws standard normal numbers.
+    freeze: keep the table as it is, without gradients.
+    padding_idx, max_norm and norm_type are accepted for compatibility, but only as None:
+    ValueError.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> table = M.Embedding(3, 2, initial_weight=mge.Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
+    >>> table(mge.Tensor([2, 0])).tolist()
+    [[4.0, 5.0], [0.0, 1.0]]
     """
 
     _repr_facts = "{0.num_embeddings}, {0.embedding_dim}"
@@ -54,10 +62,14 @@ class Embedding(Module):
         self.weight = Parameter(initial_weight)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values from the standard normal distribution."""
         init.normal_(self.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Return the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
+
+        Negative indices count from the end. IndexError for an index outside the table.
+        """
         weight = self.weight.detach() if self.freeze else self.weight
         return F.nn.embedding(inputs, weight)
 
@@ -70,7 +82,10 @@ class Embedding(Module):
         max_norm: float | None = None,
         norm_type: float | None = None,
     ) -> Embedding:
-        """A module with the given table (num_embeddings, embedding_dim). ValueError unless it is 2-D."""
+        """Return a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
+
+        freeze: keep the table as it is, True by default. ValueError unless the table is 2-D.
+        """
         shape = tuple(getattr(embeddings, "_tuple_shape", np.shape(embeddings)))
         if len(shape) != 2:
             raise ValueError(f"Embedding.from_pretrained: a 2-D table is wanted, got shape {shape}")

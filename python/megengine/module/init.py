@@ -30,28 +30,66 @@ __all__ = [
 
 
 def fill_(tensor: Tensor, val: float) -> None:
-    """Fill with the number ``val``; shape, dtype and device stay."""
+    """Fill ``tensor`` with the number ``val`` in place; shape, dtype and device stay.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([1.0, 2.0])
+    >>> M.init.fill_(x, 0.5)
+    >>> x.tolist()
+    [0.5, 0.5]
+    """
     value = np.full(tensor._tuple_shape, val, tensor.dtype)
     tensor._reset(Tensor(value, dtype=tensor.dtype, device=str(tensor.device)))
 
 
 def zeros_(tensor: Tensor) -> None:
-    """Fill with 0."""
+    """Fill ``tensor`` with 0 in place.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([1, 2])
+    >>> M.init.zeros_(x)
+    >>> x.tolist()
+    [0, 0]
+    """
     fill_(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> None:
-    """Fill with 1."""
+    """Fill ``tensor`` with 1 in place.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> layer = M.Linear(2, 1)
+    >>> M.init.ones_(layer.weight)
+    >>> layer(mge.Tensor([[2.0, 3.0]])).tolist()
+    [[5.0]]
+    """
     fill_(tensor, 1)
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
-    """Fill with draws from the uniform distribution over [a, b)."""
+    """Fill ``tensor`` in place with draws uniform over [a, b), by default [0, 1).
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.functional.zeros((1000,))
+    >>> M.init.uniform_(x, -1.0, 1.0)
+    >>> bool((abs(x.numpy()) <= 1).all())
+    True
+    """
     _write(tensor, random.uniform(a, b, size=tensor._tuple_shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
-    """Fill with draws from the normal distribution of this mean and standard deviation."""
+    """Fill ``tensor`` in place with draws from a normal distribution.
+
+    mean, std: its mean and standard deviation, 0 and 1 by default.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> mge.random.seed(1)
+    >>> x = mge.functional.zeros((10000,))
+    >>> M.init.normal_(x, mean=3.0, std=0.1)
+    >>> round(float(x.mean().item()), 1)
+    3.0
+    """
     _write(tensor, random.normal(mean, std, size=tensor._tuple_shape))
 
 
@@ -61,11 +99,17 @@ def _write(tensor: Tensor, value: Tensor) -> None:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Factor by which a layer before ``nonlinearity`` has to scale its weights to keep the variance.
+    """Return the factor for the weights before ``nonlinearity`` that keeps the variance of values.
 
-    nonlinearity: linear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
-        sigmoid (1), tanh (5/3), relu (sqrt 2), leaky_relu (sqrt(2 / (1 + param^2)), slope 0.01 by default).
-    ValueError for any other, or for a slope that is not a number.
+    nonlinearity: linear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d,
+    conv_transpose3d and sigmoid (1), tanh (5/3), relu (sqrt(2)), or leaky_relu (sqrt(2 / (1 + param
+    ** 2))).
+    param: the slope of leaky_relu, 0.01 by default.
+    ValueError for any other name, or for a slope that is not a number.
+
+    >>> import megengine.module as M
+    >>> M.init.calculate_gain("leaky_relu", 1.0), M.init.calculate_gain("sigmoid")
+    (1.0, 1.0)
     """
     if nonlinearity in _GAINS:
         return _GAINS[nonlinearity]
@@ -88,10 +132,14 @@ _GAINS = {"sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "linear": 1.0
 
 
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
-    """(fan_in, fan_out) of a weight (out, in, *kernel): inputs and outputs of one unit.
+    """Return (fan_in, fan_out): how many inputs and outputs one unit of a weight has.
 
-    From 5 axes on it is one of a grouped convolution, (groups, out, in, kh, kw): the first axis is skipped.
-    ValueError for fewer than 2 axes.
+    tensor: a weight (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw): with
+    5 or more axes the first is skipped. ValueError for fewer than 2 axes.
+
+    >>> import megengine.module as M
+    >>> M.init.calculate_fan_in_and_fan_out(M.Conv2d(3, 8, kernel_size=5).weight)
+    (75, 200)
     """
     shape = tensor._tuple_shape
     if len(shape) < 2:
@@ -103,7 +151,15 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
-    """fan_in or fan_out, as ``mode`` (any case) says; ValueError for another mode."""
+    """Return fan_in or fan_out of ``tensor``, as ``mode`` says.
+
+    mode: "fan_in" or "fan_out", in any case; ValueError for any other.
+    tensor: as in `calculate_fan_in_and_fan_out`.
+
+    >>> import megengine.module as M
+    >>> M.init.calculate_correct_fan(M.Linear(4, 2).weight, "fan_out")
+    2
+    """
     lower = str(mode).lower()
     if lower not in ("fan_in", "fan_out"):
         raise ValueError(f"unknown fan mode {mode!r}; valid: fan_in, fan_out")
@@ -112,14 +168,39 @@ def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out))."""
+    """Fill ``tensor`` with draws uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
+
+    Keeps the variance of values and gradients about equal through layers with a symmetric
+    activation.
+    gain: 1 by default; see `calculate_gain`. ValueError for fewer than 2 axes.
+    Source: Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural
+    networks", equation 16.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> weight = mge.functional.zeros((2, 4))
+    >>> M.init.xavier_uniform_(weight)
+    >>> bool((abs(weight.numpy()) <= 1).all())
+    True
+    """
     fan_in, fan_out = calculate_fan_in_and_fan_out(tensor)
     bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
     uniform_(tensor, -bound, bound)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
+    """Fill ``tensor`` with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+
+    gain: 1 by default; see `calculate_gain`. ValueError for fewer than 2 axes.
+    Source: Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural
+    networks".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> mge.random.seed(1)
+    >>> weight = mge.functional.zeros((100, 100))
+    >>> M.init.xavier_normal_(weight)
+    >>> round(float(weight.numpy().std()), 2)
+    0.1
+    """
     fan_in, fan_out = calculate_fan_in_and_fan_out(tensor)
     normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)))
 
@@ -127,7 +208,19 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
 def msra_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Uniform over [-b, b), b = gain * sqrt(3 / fan); ``a`` is the slope of a leaky_relu that follows."""
+    """Fill ``tensor`` with draws uniform over [-b, b), b = gain * sqrt(3 / fan).
+
+    a: slope of a leaky_relu that follows, 0 by default, which is relu. mode: "fan_in" (default)
+    keeps the variance of values, "fan_out" that of gradients. nonlinearity: see `calculate_gain`.
+    ValueError for another mode or nonlinearity, or for fewer than 2 axes.
+    Source: He et al. 2015, "Delving Deep into Rectifiers".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> weight = mge.functional.zeros((8, 6))
+    >>> M.init.msra_uniform_(weight)
+    >>> bool((abs(weight.numpy()) <= 1).all())
+    True
+    """
     std = calculate_gain(nonlinearity, a) / math.sqrt(calculate_correct_fan(tensor, mode))
     bound = math.sqrt(3.0) * std
     uniform_(tensor, -bound, bound)
@@ -136,6 +229,16 @@ def msra_uniform_(
 def msra_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Normal with standard deviation gain / sqrt(fan); ``a`` is the slope of a leaky_relu that follows."""
+    """Fill ``tensor`` with normal draws of standard deviation gain / sqrt(fan).
+
+    Arguments, errors and source are those of `msra_uniform_`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> mge.random.seed(1)
+    >>> weight = mge.functional.zeros((50, 200))
+    >>> M.init.msra_normal_(weight)
+    >>> round(float(weight.numpy().std()), 1)
+    0.1
+    """
     std = calculate_gain(nonlinearity, a) / math.sqrt(calculate_correct_fan(tensor, mode))
     normal_(tensor, 0.0, std)

@@ -14,10 +14,18 @@ __all__ = ["Linear", "LinearRelu"]
 
 
 class Linear(Weighted):
-    """y = x @ weight.T + bias: (..., in_features) to (..., out_features).
+    """Fully connected layer ``y = x @ weight.T + bias``: (..., in_features) to (..., out_features).
 
-    weight: (out_features, in_features), normal with variance 1 / in_features at first.
-    bias: (out_features,), zero at first; None with bias=False. compute_mode: "default" or "float32".
+    in_features, out_features: extents of the last axis before and after.
+    bias: whether to add one. compute_mode: "default", or "float32" to accumulate half-precision
+    products in float32.
+
+    weight (out_features, in_features) is normal with variance 1 / in_features at first; bias
+    (out_features,) is zero.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Linear(4, 2)(mge.functional.ones((8, 5, 4))).shape
+    (8, 5, 2)
     """
 
     def __init__(
@@ -40,10 +48,11 @@ class Linear(Weighted):
         return self.in_features
 
     def calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The map with other weights than the module's."""
+        """Return ``x @ weight.T + bias`` with the given weight and bias instead of the module's."""
         return F.linear(x, weight, bias, self.compute_mode)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features)."""
         return self.calc_linear(x, self.weight, self.bias)
 
     def _module_info_string(self) -> str:
@@ -54,4 +63,11 @@ class Linear(Weighted):
 
 
 class LinearRelu(Relu, Linear):
-    """relu(Linear(x)), a fused layer for quantization-aware training."""
+    """Computes ``relu(Linear(x))`` as one layer; quantization rounds after the relu.
+
+    Arguments and parameters are those of `Linear`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.LinearRelu(4, 2)(mge.functional.ones((8, 4))).shape
+    (8, 2)
+    """

@@ -33,12 +33,28 @@ class _LinearBnActivation1d(Module):
         self.bn = BatchNorm1d(out_features, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return ``bn(linear(inp))`` for ``inp`` (N, in_features)."""
         return self.bn(self.linear(inp))
 
 
 class LinearBn1d(_LinearBnActivation1d):
-    """BatchNorm1d(Linear(x)): (N, in_features) to (N, out_features)."""
+    """Computes ``BatchNorm1d(Linear(x))`` as one layer; quantization folds the two.
+
+    (N, in_features) to (N, out_features). Arguments: those of `Linear`, then eps, momentum, affine
+    and track_running_stats of `BatchNorm1d`. Its children are ``linear`` and ``bn``.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.LinearBn1d(4, 2)(mge.functional.ones((8, 4))).shape
+    (8, 2)
+    """
 
 
 class LinearBnRelu1d(Relu, _LinearBnActivation1d):
-    """relu(BatchNorm1d(Linear(x))): (N, in_features) to (N, out_features)."""
+    """Computes ``relu(BatchNorm1d(Linear(x)))`` as one layer; quantization folds the three.
+
+    Arguments and children are those of `LinearBn1d`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.LinearBnRelu1d(4, 2, bias=False)(mge.functional.ones((8, 4))).shape
+    (8, 2)
+    """

@@ -12,7 +12,20 @@ __all__ = ["LocalResponseNorm"]
 
 
 class LocalResponseNorm(Module):
-    """x / (k + alpha * sum of squares over kernel_size neighbouring channels) ** beta, for (N, C, H, W)."""
+    """Divides each element by a norm over neighbouring channels, for (N, C, H, W) inputs.
+
+    ``y = x / (k + alpha * s) ** beta``, s the sum of squares over the kernel_size channels around
+    that of x. kernel_size: odd (ValueError when called), 5 by default. k, alpha, beta: 2, 1e-4 and
+    0.75. Unlike some libraries' layers, alpha is not divided by kernel_size.
+
+    Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural
+    Networks", section 3.3.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> lrn = M.LocalResponseNorm(kernel_size=3, k=1.0, alpha=1.0, beta=1.0)
+    >>> [round(y, 2) for y in lrn(mge.functional.ones((1, 4, 1, 1))).reshape(-1).tolist()]
+    [0.33, 0.25, 0.25, 0.33]
+    """
 
     _repr_facts = "kernel_size={0.kernel_size}, k={0.k}, alpha={0.alpha}, beta={0.beta}"
 
@@ -31,4 +44,5 @@ class LocalResponseNorm(Module):
         self.beta = beta
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the result for ``inp`` (N, C, H, W), of the same shape."""
         return F.local_response_norm(inp, self.kernel_size, self.k, self.alpha, self.beta)

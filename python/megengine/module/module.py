@@ -31,11 +31,27 @@ __all__ = ["Module"]
 
 
 class Module(Holder):
-    """Base of all layers and models: subclass it, make children in ``__init__``, compute in ``forward``.
+    """Base of all layers and models: make children in ``__init__``, compute in ``forward``.
 
-    name: part of the path of this module in dumped graphs; None takes the attribute's name.
-        AssertionError unless it is a non-empty str.
-    ``training`` is True at first; ``quantize_disabled`` keeps quantization off this module.
+    Modules, Parameters and Tensors that are attributes (also in lists, tuples and dicts with str
+    keys)
+    belong to the module: `parameters`, `state_dict`, `train` and `repr` find them.
+    name: part of the module's path in dumped graphs; None (default) takes the attribute's name.
+    AssertionError unless it is a non-empty str.
+    ``training`` is True at first; ``quantize_disabled`` (False) keeps quantization off this module.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> class Net(M.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.fc = M.Linear(4, 2)
+    ...     def forward(self, x):
+    ...         return self.fc(x)
+    >>> net = Net()
+    >>> net(mge.functional.ones((1, 4))).shape
+    (1, 2)
+    >>> [name for name, _ in net.named_parameters()]
+    ['fc.bias', 'fc.weight']
     """
 
     name: str | None
@@ -102,67 +118,94 @@ class Module(Holder):
         return outputs
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
-        """Call ``hook(module, inputs)`` before forward; what it returns, if not None, are the new inputs.
+        """Call ``hook(module, inputs)`` before each forward.
 
-        inputs: tuple of the positional arguments. Returns a handle with ``remove()``.
+        inputs: tuple of the positional arguments; what the hook returns, if not None, replaces
+        them. Returns a handle, whose ``remove()`` undoes this.
         """
         return HookHandler(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
-        """Call ``hook(module, inputs, outputs)`` after forward; a result other than None replaces outputs.
+        """Call ``hook(module, inputs, outputs)`` after each forward.
 
-        Returns a handle with ``remove()``.
+        What the hook returns, if not None, replaces the outputs. Returns a handle, whose
+        ``remove()`` undoes this.
+
+        >>> import megengine as mge, megengine.module as M
+        >>> layer, shapes = M.Linear(4, 2), []
+        >>> handle = layer.register_forward_hook(lambda module, args, out: shapes.append(out.shape))
+        >>> y = layer(mge.functional.ones((3, 4)))
+        >>> handle.remove(); y = layer(y @ layer.weight)
+        >>> shapes
+        [(3, 2)]
         """
         return HookHandler(self._forward_hooks, hook)
 
     # -- listing ---------------------------------------------------------------------------------
 
     def parameters(self, recursive: bool = True, **kwargs: Any) -> Iterable[Parameter]:
-        """Every Parameter once, attributes in order of their names, depth first."""
+        """Iterate over every Parameter once: attributes in the order of their names, depth first.
+
+        recursive: also those of children, True by default; the same for the methods below.
+        """
         return self._listed(_is_parameter, recursive, None, kwargs)
 
     def named_parameters(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Parameter]]:
-        """(dotted path, Parameter) in the order of `parameters`; ``prefix`` goes before the paths."""
+        """Iterate over (dotted path, Parameter) in the order of `parameters`.
+
+        prefix: a path to put before all paths, None for none.
+        """
         return self._named(_is_parameter, recursive, prefix, kwargs)
 
     def buffers(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Every Tensor that is not a Parameter, such as running statistics."""
+        """Iterate over every Tensor that is not a Parameter, such as running statistics.
+
+        >>> import megengine.module as M
+        >>> [name for name, _ in M.BatchNorm2d(3).named_buffers()]
+        ['running_mean', 'running_var']
+        """
         return self._listed(_is_buffer, recursive, None, kwargs)
 
     def named_buffers(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """(dotted path, buffer)."""
+        """Iterate over (dotted path, buffer), as `named_parameters` does."""
         return self._named(_is_buffer, recursive, prefix, kwargs)
 
     def tensors(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Parameters and buffers."""
+        """Iterate over all Parameters and buffers."""
         return self._listed(_is_tensor, recursive, None, kwargs)
 
     def named_tensors(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """(dotted path, Parameter or buffer)."""
+        """Iterate over (dotted path, Parameter or buffer), as `named_parameters` does."""
         return self._named(_is_tensor, recursive, prefix, kwargs)
 
     def children(self, **kwargs: Any) -> Iterable[Module]:
-        """The modules held by this one directly."""
+        """Iterate over the modules that this one holds directly."""
         return self._listed(_is_module, False, None, kwargs)
 
     def named_children(self, **kwargs: Any) -> Iterable[tuple[str, Module]]:
-        """(key, module) of the modules held by this one directly."""
+        """Iterate over (key, module) of the modules that this one holds directly."""
         return self._named(_is_module, False, None, kwargs)
 
     def modules(self, **kwargs: Any) -> Iterable[Module]:
-        """This module, then all below it."""
+        """Iterate over this module, then all below it."""
         return (module for _, module in self.named_modules(**kwargs))
 
     def named_modules(
         self, prefix: str | None = None, **kwargs: Any
     ) -> Iterable[tuple[str, Module]]:
-        """(dotted path, module): this one under ``prefix`` (""), then all below it."""
+        """Iterate over (dotted path, module): this one under ``prefix``, then all below it.
+
+        >>> import megengine.module as M
+        >>> model = M.Sequential(M.Linear(4, 8), M.ReLU())
+        >>> [(path, type(module).__name__) for path, module in model.named_modules()]
+        [('', 'Sequential'), ('0', 'Linear'), ('1', 'ReLU')]
+        """
         with_parent = kwargs.pop("with_parent", False)
         seen = kwargs.pop("seen", None)
         _no_more(kwargs)
@@ -201,7 +244,7 @@ class Module(Holder):
     # -- the whole tree --------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> None:
-        """Call ``fn`` on this module and all below it."""
+        """Call ``fn(module)`` for this module and all below it, say to initialize weights."""
         for module in list(self.modules()):
             fn(module)
 
@@ -215,7 +258,15 @@ class Module(Holder):
                 parameter.grad.reset_zero()
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training`` of this module and, if recursive, of all below it; returns this module."""
+        """Set ``training`` to ``mode`` here and, if recursive, in all modules below. Returns self.
+
+        Layers such as `Dropout` and `BatchNorm2d` act differently in the two modes.
+
+        >>> import megengine.module as M
+        >>> model = M.Sequential(M.Linear(4, 4), M.Dropout(0.5)).eval()
+        >>> model[1].training, model.train()[1].training
+        (False, True)
+        """
         if not recursive:
             self.training = mode
             return self
@@ -224,18 +275,18 @@ class Module(Holder):
         return self
 
     def eval(self) -> Self:
-        """``train(False)``."""
+        """Switch to evaluation mode: ``train(False)``. Returns self."""
         return self.train(False)
 
     def disable_quantize(self, value: bool = True) -> None:
-        """Set ``quantize_disabled`` of this module and all below it."""
+        """Set ``quantize_disabled`` of this module and all below it to ``value``."""
         for module in self.modules():
             module.quantize_disabled = value
 
     def replace_param(self, params: Any, start_pos: int, seen: set[int] | None = None) -> int:
-        """Deprecated. Put ``params[start_pos]``, ... in the places of the parameters, in their order.
+        """Deprecated. Put ``params[start_pos]`` and following in the places of the parameters.
 
-        params: sequence, or mapping by position. Returns the number of replaced ones.
+        params: a sequence, or a mapping by position. Returns how many were replaced.
         """
         from ..utils.module_utils import set_expand_structure
 
@@ -249,10 +300,16 @@ class Module(Holder):
     def state_dict(
         self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
     ) -> dict[str, np.ndarray | Tensor]:
-        """Dotted path -> ndarray of all parameters and buffers; with keep_var the Tensors themselves.
+        """Return a dict from dotted path to ndarray, of all parameters and buffers.
 
+        rst: a dict to fill, and to return, instead of a new one. prefix: a path to put before all
+        paths.
+        keep_var: give the Tensors themselves instead of arrays.
         Entries of batch, group, layer and instance normalization are 1-D.
-        rst: a dict to fill, and to return, instead of a new one.
+
+        >>> import megengine.module as M
+        >>> {path: array.shape for path, array in M.Linear(4, 2).state_dict().items()}
+        {'bias': (2,), 'weight': (2, 4)}
         """
         return _state.collect(self, rst, prefix, keep_var)[0]
 
@@ -266,12 +323,20 @@ class Module(Holder):
         state_dict: Mapping[str, Any] | Callable[[str, Tensor], np.ndarray | None],
         strict: bool = True,
     ) -> None:
-        """Write a state dict into this module, in place.
+        """Write a state dict into the parameters and buffers of this module, in place.
 
-        state_dict: path -> array or Tensor; or a function of (path, tensor) that gives an array, or None
-            to leave the tensor as it is. Tensors keep device and format, and take the arrays' dtypes.
-        strict: KeyError for missing or unused keys; otherwise a warning.
-        ValueError if shapes differ; nothing is written then.
+        state_dict: path -> array or Tensor; or a function of (path, tensor) that gives an array, or
+        None to leave the tensor as it is. Tensors keep device and format, and take the arrays'
+        dtypes.
+        strict: KeyError for missing or unused keys (default); otherwise a warning.
+        ValueError if shapes differ. After either error nothing has been written, unless by a
+        function.
+
+        >>> import megengine.module as M
+        >>> one, other = M.Linear(4, 2), M.Linear(4, 2)
+        >>> one.load_state_dict(other.state_dict())
+        >>> bool((one.weight == other.weight).numpy().all())
+        True
         """
         _state.load(self, state_dict, strict)
 

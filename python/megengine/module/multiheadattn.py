@@ -16,14 +16,28 @@ __all__ = ["MultiHeadAttention"]
 
 
 class MultiHeadAttention(Module):
-    """softmax(q k' / sqrt(head size)) v for num_heads projections of query, key and value, projected back.
+    """Attends by several heads: ``softmax(q k' / sqrt(head_dim)) v`` of each, projected back.
 
-    embed_dim: size of query and output; ValueError unless num_heads divides it. kdim, vdim: sizes of key and
-    value, embed_dim by default. attn_dropout, out_dropout: on the attention weights and on the output.
-    add_bias_kv: one learnt position more in keys and values; add_zero_attn: one of zeros.
+    embed_dim: size of query and output. num_heads: ValueError unless it divides embed_dim.
+    kdim, vdim: sizes of key and value, embed_dim by default.
+    attn_dropout, out_dropout: probabilities on the attention weights and on the output, 0 by
+    default.
+    bias: whether the projections add one. add_bias_kv: append a learned position to keys and
+    values.
+    add_zero_attn: append a position of zeros.
 
-    All projections are in one 1-D Parameter ``io_weight_bias``: the weights of query, key, value and output, each
-    (in, out), then their biases. Weights start uniform as xavier_uniform_, biases at zero.
+    All projections are in one 1-D Parameter ``io_weight_bias``: the weights of query, key, value
+    and output, each (in, out), then their biases. Weights start as `init.xavier_uniform_` has it,
+    biases at zero.
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> attend = M.MultiHeadAttention(embed_dim=8, num_heads=2)
+    >>> x = mge.functional.ones((3, 5, 8))
+    >>> out, weights = attend(x, x, x, need_weights=True)
+    >>> out.shape, weights.shape
+    ((3, 5, 8), (3, 2, 5, 5))
     """
 
     _repr_facts = (
@@ -72,7 +86,7 @@ class MultiHeadAttention(Module):
         return self.embed_dim, self.kdim, self.vdim, self.embed_dim
 
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values: weights uniform as by `init.xavier_uniform_`, biases zero."""
         parts = []
         for rows in self._rows():
             bound = math.sqrt(6.0 / (rows + self.embed_dim))
@@ -97,10 +111,15 @@ class MultiHeadAttention(Module):
         is_causal: bool = False,
         maybe_cudnn_style_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """query (batch, L, embed_dim), key (batch, S, kdim), value (batch, S, vdim), or all without batch.
+        """Return the output (N, L, embed_dim), and the attention weights or None.
 
-        Returns what functional.multi_head_attention returns: the output (batch, L, embed_dim) and the
-        attention weights, if need_weights.
+        query (N, L, embed_dim), key (N, S, kdim), value (N, S, vdim), or all without N.
+        key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S): bool, where True hides a
+        position, or numbers added to the scores. is_causal: hide later positions.
+        need_weights: return the weights too, (N, num_heads, L, S), or with average_attn_weights
+        their mean over the heads (N, L, S).
+        maybe_cudnn_style_mask: attn_mask may be (2, L), the first key seen and the first no longer
+        seen, and key_padding_mask (2, N), whose row 1 counts valid keys.
         """
         size = self.embed_dim
         return F.multi_head_attention(

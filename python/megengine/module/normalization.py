@@ -30,16 +30,24 @@ class _Norm(Module):
         self.bias = Parameter(np.zeros(shape, np.float32)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Scale to 1, shift to 0."""
+        """Set the scale to 1 and the shift to 0."""
         if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
 
 
 class GroupNorm(_Norm):
-    """Normalizes (N, C, ...) over each of ``num_groups`` groups of channels and all axes behind.
+    """Normalizes each sample of (N, C, ...) over groups of channels and all following axes.
 
-    weight, bias: (num_channels,). ValueError when the groups do not divide the channels.
+    num_groups: ValueError unless it divides num_channels. num_channels: C.
+    eps: added to the biased variance, 1e-5 by default. affine: whether there are a weight (ones at
+    first) and a bias (zeros) per channel, (C,).
+    Source: Wu & He 2018, "Group Normalization".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> norm = M.GroupNorm(num_groups=2, num_channels=4, eps=0.0)
+    >>> norm(mge.Tensor([[1.0, 3.0, 10.0, 30.0]])).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
     """
 
     _repr_facts = "groups={0.num_groups}, channels={0.num_channels}, eps={0.eps}, affine={0.affine}"
@@ -64,11 +72,23 @@ class GroupNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` (N, C, ...) normalized, of the same shape."""
         return F.nn.group_norm(x, self.num_groups, self.affine, self.weight, self.bias, self.eps)
 
 
 class InstanceNorm(_Norm):
-    """Normalizes every channel of every sample of (N, C, ...). weight, bias: (num_channels,)."""
+    """Normalizes every channel of every sample of (N, C, ...) over its own pixels.
+
+    num_channels: C. eps: added to the biased variance, 1e-5 by default. affine: whether there are a
+    weight (ones at first) and a bias (zeros) per channel, (C,).
+    Source: Ulyanov et al. 2016, "Instance Normalization: The Missing Ingredient for Fast
+    Stylization".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> norm = M.InstanceNorm(num_channels=2, eps=0.0)
+    >>> norm(mge.Tensor([[[[1.0, 3.0]], [[10.0, 30.0]]]])).tolist()
+    [[[[-1.0, 1.0]], [[-1.0, 1.0]]]]
+    """
 
     _repr_facts = "channels={0.num_channels}, eps={0.eps}, affine={0.affine}"
 
@@ -81,13 +101,20 @@ class InstanceNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` (N, C, ...) normalized, of the same shape."""
         return F.nn.instance_norm(x, self.affine, self.weight, self.bias, self.eps)
 
 
 class LayerNorm(_Norm):
-    """Normalizes over the last axes, whose sizes are ``normalized_shape`` (an int for the last one).
+    """Normalizes each sample over its last axes.
 
-    weight, bias: of shape normalized_shape.
+    normalized_shape: their extents; an int for the last axis alone. eps: added to the biased
+    variance, 1e-5 by default. affine: whether there are a weight (ones at first) and a bias (zeros)
+    of shape normalized_shape. Source: Ba et al. 2016, "Layer Normalization".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.LayerNorm(2, eps=0.0)(mge.Tensor([[1.0, 3.0], [10.0, 30.0]])).tolist()
+    [[-1.0, 1.0], [-1.0, 1.0]]
     """
 
     _repr_facts = "normalized_shape={0.normalized_shape}, eps={0.eps}, affine={0.affine}"
@@ -105,15 +132,23 @@ class LayerNorm(_Norm):
         self._make_affine(affine, self.normalized_shape)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` (..., *normalized_shape) normalized, of the same shape."""
         return F.nn.layer_norm(
             x, self.normalized_shape, self.affine, self.weight, self.bias, self.eps
         )
 
 
 class GeneralNorm(_Norm):
-    """Normalizes over any axes: ``normalized_axis`` (int or several), of sizes ``normalized_shape``.
+    """Normalizes over any axes, which need not be the last ones.
 
-    weight, bias: of shape normalized_shape, which affine=True therefore needs (AssertionError).
+    normalized_shape: extents of these axes and shape of weight (ones at first) and bias (zeros);
+    None only with affine=False (AssertionError). normalized_axis: an int or several, 0 by default;
+    as many as extents (AssertionError). eps: added to the biased variance, 1e-5 by default.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> norm = M.GeneralNorm(2, normalized_axis=0, eps=0.0)
+    >>> norm(mge.Tensor([[1.0, 10.0], [3.0, 30.0]])).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
     """
 
     _repr_facts = (
@@ -148,6 +183,7 @@ class GeneralNorm(_Norm):
         self._make_affine(affine, shape)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` normalized, of the same shape."""
         return F.nn.general_norm(
             x, self.normalized_axis, self.affine, self.weight, self.bias, self.eps
         )

@@ -14,7 +14,13 @@ __all__ = ["Pad"]
 class Pad(Module):
     """Adds elements around a tensor of up to 7 axes.
 
-    pad_width: (before, after) for each axis. mode: constant (constant_val), edge or replicate, reflect.
+    pad_width: (before, after) for each axis. mode: "constant" (default), "edge" or "replicate" (the
+    border's value), or "reflect" (mirrored, without the border). constant_val: what "constant"
+    adds, 0 by default. ValueError for an unknown mode when called.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Pad([(2, 1)], mode="reflect")(mge.Tensor([1.0, 2.0, 3.0])).tolist()
+    [3.0, 2.0, 1.0, 2.0, 3.0, 2.0]
     """
 
     _repr_facts = "pad_width={0.pad_width}, mode={0.mode}, constant_val={0.pad_val}"
@@ -32,4 +38,5 @@ class Pad(Module):
         self.pad_val = constant_val
 
     def forward(self, src: Tensor) -> Tensor:
+        """Return ``src`` with the elements added, of the same dtype."""
         return F.nn.pad(src, self.pad_width, self.mode, self.pad_val)

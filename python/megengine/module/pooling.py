@@ -30,16 +30,36 @@ class _PoolNd(Module):
 
 
 class MaxPool2d(_PoolNd):
-    """Maximum of each window: (N, C, H, W) to (N, C, OH, OW), OH = (H + 2 padding - kernel) // stride + 1."""
+    """Takes the maximum of each window: (N, C, H, W) to (N, C, OH, OW).
+
+    OH = (H + 2 * padding - kernel_size) // stride + 1, and OW likewise.
+    kernel_size, stride, padding: an int, or (height, width), in pixels; stride None (default) is
+    the kernel, padding 0. Padding is never the maximum.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.functional.arange(16.0).reshape(1, 1, 4, 4)
+    >>> M.MaxPool2d(2)(x).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype."""
         return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding)
 
 
 class AvgPool2d(_PoolNd):
-    """Mean of each window; sizes as in MaxPool2d.
+    """Takes the mean of each window: (N, C, H, W) to (N, C, OH, OW), sizes as in `MaxPool2d`.
 
-    mode: average_count_exclude_padding divides by the elements inside the input, average by the window.
+    kernel_size, stride, padding: as in `MaxPool2d`.
+    mode: "average_count_exclude_padding" (default) divides by the number of pixels inside the
+    image, "average" by that of the window; ValueError for any other when called.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.functional.ones((1, 1, 2, 2))
+    >>> M.AvgPool2d(2, padding=1)(x).reshape(-1).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    >>> M.AvgPool2d(2, padding=1, mode="average")(x).reshape(-1).tolist()
+    [0.25, 0.25, 0.25, 0.25]
     """
 
     def __init__(
@@ -54,6 +74,7 @@ class AvgPool2d(_PoolNd):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype."""
         return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode)
 
     def _module_info_string(self) -> str:

@@ -45,7 +45,7 @@ class RNNCellBase(Module):
         return self.hidden_size
 
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values, uniform within 1 / sqrt(hidden_size) of 0."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -65,12 +65,28 @@ class RNNCellBase(Module):
         raise TypeError(f"{type(self).__name__} does not define _advance(from_input, state)")
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
-        """input (batch, input_size); hx: state (batch, hidden_size), None for zeros. Returns the next state."""
+        """Return the next state (N, hidden_size), of an LSTM the pair (h, c).
+
+        input: (N, input_size). hx: the state before, None for zeros.
+        """
         return self._advance(self._gates_of(input), hx)
 
 
 class RNNCell(RNNCellBase):
-    """One step of a plain recurrent network; nonlinearity "tanh" or "relu", else ValueError."""
+    """One step of a plain recurrent network: ``h' = tanh(W_ih x + b_ih + W_hh h + b_hh)``.
+
+    input_size, hidden_size: sizes of input and state. bias: whether to add the two of them.
+    nonlinearity: "tanh" (default) or "relu"; ValueError for any other.
+    weight_ih (hidden, input), weight_hh (hidden, hidden), bias_ih and bias_hh (hidden,) start
+    uniform within 1 / sqrt(hidden_size) of 0.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> cell, h = M.RNNCell(4, 8), None
+    >>> for x in mge.functional.ones((5, 2, 4)):  # 5 steps of a batch of 2
+    ...     h = cell(x, h)
+    >>> h.shape
+    (2, 8)
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
@@ -89,7 +105,23 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM; the state is (h, c)."""
+    """One step of a long short-term memory; its state is the pair (h, c).
+
+    ``i, f, o = sigmoid(...)``, ``g = tanh(...)``, each of ``W_ih x + b_ih + W_hh h + b_hh``; then
+    ``c' = f * c + i * g`` and ``h' = o * tanh(c')``.
+
+    input_size, hidden_size: sizes of input and state. bias: whether to add the two of them.
+
+    weight_ih (4 * hidden, input), weight_hh (4 * hidden, hidden), bias_ih and bias_hh (4 * hidden,)
+    hold the gates in the order i, f, g, o and start uniform within 1 / sqrt(hidden_size) of 0.
+
+    Source: Hochreiter & Schmidhuber 1997, "Long Short-Term Memory"; forget gates: Gers et al. 2000.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> h, c = M.LSTMCell(4, 8)(mge.functional.ones((2, 4)))
+    >>> h.shape, c.shape
+    ((2, 8), (2, 8))
+    """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=4)
@@ -190,27 +222,27 @@ class RNNBase(Module):
         return self.num_directions * (self.proj_size or self.hidden_size)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values for all cells."""
         for cell in self.children():
             cast(RNNCellBase, cell).reset_parameters()
 
     def create_cell(self, layer: int) -> RNNCellBase:
-        """A new cell for this layer."""
+        """Return a new cell for this layer, counted from 0."""
         raise TypeError(f"{type(self).__name__} does not define create_cell(layer)")
 
     def init_hidden(self, batch_size: int = 1) -> Hidden:
-        """States of zeros for all layers."""
+        """Return states of zeros for all layers and directions."""
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
     def _state_shape(self, batch_size: int, size: int) -> tuple[int, ...]:
         return (self.num_layers * self.num_directions, batch_size, size)
 
     def get_output_from_hidden(self, hx: Hidden) -> Tensor:
-        """The part of a state that is the output."""
+        """Return the part of the state ``hx`` that is the output."""
         return hx
 
     def apply_op(self, input: Tensor, hx: Hidden | None) -> tuple[Tensor, Hidden]:
-        """(output, last states) for an input (time, batch, features)."""
+        """Return (output, last states) for an input (L, N, features) and first states."""
         last = []
         for layer, cells in enumerate(self.cells):
             outputs = []
@@ -241,6 +273,13 @@ class RNNBase(Module):
         return F.stack(states, 0)
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> tuple[Tensor, Hidden]:
+        """Return (output, last states).
+
+        input: (L, N, input_size), or (N, L, input_size) with batch_first; ValueError unless 3-D
+        with L and N above 0. hx: first states, (num_layers * directions, N, hidden_size), for an
+        LSTM a pair of them; None for zeros. output: (L, N, directions * hidden_size), or batch
+        first.
+        """
         if input.ndim != 3 or 0 in input._tuple_shape[:2]:
             raise ValueError(
                 f"{type(self).__name__}: the input must be (time, batch, features) with time and batch "
@@ -253,9 +292,21 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Plain recurrent network. Arguments of RNNBase and nonlinearity, "tanh" (default) or "relu".
+    """Runs plain recurrent layers over sequences; `RNNCell` has the formula.
 
-    proj_size is for LSTM only: ValueError.
+    input_size, hidden_size: sizes of input and states. num_layers: layers above one another, 1 by
+    default, each reading the output of the one below. bias: whether the cells have biases.
+    batch_first: input and output are (N, L, ...) instead of (L, N, ...).
+    dropout: probability on the output of all layers but the last, in training, 0 by default.
+    bidirectional: each layer also runs backwards, and outputs are joined.
+    nonlinearity: "tanh" (default) or "relu". proj_size is for `LSTM` only. ValueError for options
+    outside their range. ``cells[layer][direction]`` are the cells.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> rnn = M.RNN(4, 8, num_layers=2, bidirectional=True, batch_first=True)
+    >>> output, last = rnn(mge.functional.ones((3, 5, 4)))
+    >>> output.shape, last.shape
+    ((3, 5, 16), (4, 3, 8))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -265,22 +316,32 @@ class RNN(RNNBase):
             raise ValueError("RNN: proj_size is for LSTM only, leave it at 0")
 
     def create_cell(self, layer: int) -> RNNCell:
+        """Return a new `RNNCell` for this layer, counted from 0."""
         return RNNCell(self._layer_input(layer), self.hidden_size, self.bias, self.nonlinearity)
 
     def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
+        """Return states of zeros, (num_layers * directions, batch_size, hidden_size)."""
         return super().init_hidden(batch_size)
 
 
 class LSTM(RNNBase):
-    """Long short-term memory. Arguments of RNNBase; states are pairs (h, c).
+    """Runs long short-term memory layers over sequences; `LSTMCell` has the formula.
 
-    proj_size > 0: h has that size, (num_layers * directions, batch, proj_size).
+    Arguments are those of `RNN` except nonlinearity; states are pairs (h, c).
+    proj_size: above 0, h is projected to that size, and is (num_layers * directions, N, proj_size)
+    (Sak et al. 2014, "Long Short-Term Memory Based Recurrent Neural Network Architectures").
+
+    >>> import megengine as mge, megengine.module as M
+    >>> output, (h, c) = M.LSTM(4, 8)(mge.functional.ones((5, 3, 4)))
+    >>> output.shape, h.shape, c.shape
+    ((5, 3, 8), (1, 3, 8), (1, 3, 8))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> LSTMCell:
+        """Return a new `LSTMCell` for this layer, counted from 0."""
         if self.proj_size:
             return _ProjectedLSTMCell(
                 self._layer_input(layer), self.hidden_size, self.bias, self.proj_size
@@ -290,11 +351,13 @@ class LSTM(RNNBase):
     def init_hidden(  # type: ignore[override]  # no default here
         self, batch_size: int
     ) -> tuple[Tensor, Tensor]:
+        """Return states (h, c) of zeros, each (num_layers * directions, batch_size, its size)."""
         return super().init_hidden(batch_size), F.zeros(
             self._state_shape(batch_size, self.hidden_size)
         )
 
     def get_output_from_hidden(self, hx: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the output that belongs to the state ``hx``: its h."""
         return hx[0]
 
     def _pick(self, hx: tuple[Tensor, Tensor] | None, index: int) -> tuple[Tensor, Tensor] | None:

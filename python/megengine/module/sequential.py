@@ -14,10 +14,19 @@ _Layer = Module | Callable[..., Any]
 
 
 class Sequential(Module):
-    """Calls its modules or functions one after the other, each on the output of the one before.
+    """Calls modules or functions one after the other, each on the result of the one before.
 
-    args: modules or functions, named "0", "1", ...; or one OrderedDict from names to them. TypeError for other things.
-    Supports ``seq[i]``, ``seq[a:b]`` (a Sequential), ``seq[i] = m``, ``del seq[i]``, ``len`` and iteration.
+    args: modules or functions, named "0", "1", ...; or one OrderedDict from names to them.
+    TypeError for anything that cannot be called.
+    ``seq[i]``, ``seq[a:b]`` (a Sequential), ``seq[i] = layer``, ``del seq[i]``, ``len`` and
+    iteration work as for lists.
+
+    >>> import megengine as mge, megengine.functional as F, megengine.module as M
+    >>> model = M.Sequential(M.Linear(4, 8), F.relu, M.Linear(8, 2))
+    >>> model(F.ones((3, 4))).shape
+    (3, 2)
+    >>> model[:2](F.ones((3, 4))).shape
+    (3, 8)
     """
 
     def __init__(self, *args: _Layer | OrderedDict[str, _Layer], **kwargs: Any) -> None:
@@ -69,6 +78,7 @@ class Sequential(Module):
         return [getattr(self, key) for key in self.layer_keys]
 
     def forward(self, inp: Any) -> Any:
+        """Return what the last layer makes of ``inp``; ``inp`` itself when there are no layers."""
         attributes = self.__dict__
         for key in self.layer_keys:
             inp = attributes[key](inp)

@@ -13,7 +13,16 @@ __all__ = ["SlidingWindow", "SlidingWindowTranspose"]
 
 
 class SlidingWindow(Module):
-    """(N, C, H, W) to (N, C, OH, OW, kh, kw): the window of each output position of a convolution."""
+    """Cuts images into the windows that a convolution sees: (N, C, H, W) to (N, C, OH, OW, kh, kw).
+
+    kernel_size, padding, stride, dilation: an int, or (height, width), in pixels; 0, 1 and 1 by
+    default. OH and OW are those of `Conv2d`; padding holds zeros.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.functional.arange(4.0).reshape(1, 1, 1, 4)
+    >>> M.SlidingWindow((1, 2), stride=2)(x).reshape(2, 2).tolist()
+    [[0.0, 1.0], [2.0, 3.0]]
+    """
 
     _repr_facts = "kernel_size={0.kernel_size}, padding={0.padding}, stride={0.stride}, dilation={0.dilation}"
 
@@ -32,11 +41,22 @@ class SlidingWindow(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the windows of ``inp`` (N, C, H, W). ValueError for another rank."""
         return F.sliding_window(inp, self.kernel_size, self.padding, self.stride, self.dilation)
 
 
 class SlidingWindowTranspose(Module):
-    """(N, C, IH, IW, kh, kw) to (N, C, *output_size): overlapping windows are added up."""
+    """Adds windows up to images: (N, C, OH, OW, kh, kw) to (N, C, *output_size).
+
+    It is the adjoint of `SlidingWindow`: where windows overlap, their elements are summed.
+    output_size: (height, width) of the images. kernel_size, padding, stride, dilation: those that
+    cut them.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> windows = mge.functional.ones((1, 1, 1, 3, 1, 2))
+    >>> M.SlidingWindowTranspose((1, 4), kernel_size=(1, 2))(windows).tolist()
+    [[[[1.0, 2.0, 2.0, 1.0]]]]
+    """
 
     _repr_facts = (
         "output_size={0.output_size}, kernel_size={0.kernel_size}, padding={0.padding}, stride={0.stride}, "
@@ -60,6 +80,7 @@ class SlidingWindowTranspose(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images. ValueError unless ``inp`` holds the windows of ``output_size``."""
         return F.sliding_window_transpose(
             inp, self.output_size, self.kernel_size, self.padding, self.stride, self.dilation
         )

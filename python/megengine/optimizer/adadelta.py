@@ -14,9 +14,24 @@ __all__ = ["Adadelta"]
 
 
 class Adadelta(Counted):
-    """``s = rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) * g; a = rho a + (1 - rho) d^2; p -= lr d``.
+    """Scales each step by running averages of squared gradients and of squared steps.
 
-    g is the gradient with weight decay. State: ``square_avg`` (s), ``acc_delta`` (a) and ``step``.
+    ``s = rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) * g; a = rho a + (1 - rho) d^2; p
+    -= lr d``, g the gradient plus weight_decay * p.
+
+    params: Parameters, or groups, as of `Optimizer`. lr: 1.0 by default. rho: weight of the old
+    averages, in [0, 1] (ValueError), 0.9. eps: 1e-6. weight_decay: 0.
+
+    State: ``square_avg`` (s), ``acc_delta`` (a) and ``step``.
+
+    Source: Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method", algorithm 1.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([2.0])
+    >>> p.grad = mge.Tensor([4.0])
+    >>> opt = optim.Adadelta([p], rho=0.5).step()
+    >>> opt.state_dict()["state"][0]["square_avg"].tolist()
+    [8.0]
     """
 
     _states = ("square_avg", "acc_delta")

@@ -14,9 +14,25 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(Counted):
-    """``s += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)``, g with weight decay.
+    """Divides each step by the root of the sum of all squared gradients so far.
+
+    ``s += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)``, g the gradient plus
+    weight_decay * p.
+
+    params: Parameters, or groups, as of `Optimizer`. lr: 0.01 by default. lr_decay: 0. eps: 1e-10.
+    weight_decay: 0.
 
     State: ``square_avg`` (s) and ``step``.
+
+    Source: Duchi et al. 2011, "Adaptive Subgradient Methods for Online Learning and Stochastic
+    Optimization".
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([2.0])
+    >>> p.grad = mge.Tensor([4.0])
+    >>> opt = optim.Adagrad([p], lr=0.5).step()
+    >>> round(p.item(), 3)
+    1.5
     """
 
     _states = ("square_avg",)

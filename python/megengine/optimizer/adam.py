@@ -42,10 +42,26 @@ class Moments:
 
 
 class Adam(Counted):
-    """``m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr * m' / (sqrt(v') + eps)``.
+    """Scales each step by running averages of the gradient and of its square.
 
-    m' and v' are corrected for their start at 0: m / (1 - b1^step), v / (1 - b2^step). weight_decay is added to
-    the gradient, ``g = grad + weight_decay * p``. State: ``exp_avg``, ``exp_avg_sq``, ``step``.
+    ``m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr * m' / (sqrt(v') + eps)``, where m'
+    and v'
+    are corrected for their start at 0: m / (1 - b1^step), v / (1 - b2^step).
+
+    params: Parameters, or groups, as of `Optimizer`. lr: learning rate, without default.
+    betas: (b1, b2), in [0, 1) (ValueError), (0.9, 0.999) by default. eps: 1e-8.
+    weight_decay: 0; it is added to the gradient, g = grad + weight_decay * p; see `AdamW`.
+
+    State: ``exp_avg`` (m), ``exp_avg_sq`` (v), ``step``.
+
+    Source: Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([2.0])
+    >>> p.grad = mge.Tensor([1000.0])
+    >>> opt = optim.Adam([p], lr=0.5).step()  # the first step is lr, whatever the gradient's size
+    >>> round(p.item(), 3)
+    1.5
     """
 
     _states = ("exp_avg", "exp_avg_sq")

@@ -12,9 +12,18 @@ __all__ = ["AdamW"]
 
 
 class AdamW(Adam):
-    """Adam with the decay beside the gradient: ``p -= lr * (m' / (sqrt(v') + eps) + weight_decay * p)``.
+    """`Adam` with the weight decay beside the gradient, not in it.
 
-    State: ``exp_avg``, ``exp_avg_sq``, ``step``.
+    ``p -= lr * (m' / (sqrt(v') + eps) + weight_decay * p)``. Arguments and state are those of
+    `Adam`; weight_decay is 0.01 by default.
+    Source: Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization".
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([2.0])
+    >>> p.grad = mge.Tensor([0.0])
+    >>> opt = optim.AdamW([p], lr=0.5, weight_decay=0.1).step()
+    >>> round(p.item(), 3)
+    1.9
     """
 
     _decoupled = True

@@ -14,11 +14,20 @@ __all__ = ["clip_grad_norm", "clip_grad_value"]
 
 
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
-    """Scale the gradients of ``tensors`` so that the norm of all of them together is at most ``max_norm``.
+    """Scale the gradients of ``tensors`` in place to a common norm of at most ``max_norm``.
 
-    ord: order of the norm, above 0; infinity for the largest absolute value. Tensors without grad are skipped.
-    Returns the norm before scaling, a 0-d float32 Tensor. ValueError for another ord.
+    tensors: one or several; those without ``grad`` are skipped. ord: order of the norm, above 0
+    (ValueError), 2 by default; infinity for the largest absolute value.
+    Returns the norm before scaling, a 0-D float32 Tensor.
     Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> x = mge.Tensor([0.0, 0.0])
+    >>> x.grad = mge.Tensor([3.0, 4.0])
+    >>> round(optim.clip_grad_norm(x, max_norm=1.0).item(), 3)
+    5.0
+    >>> [round(g, 3) for g in x.grad.tolist()]
+    [0.6, 0.8]
     """
     ord = float(ord)
     if not ord > 0:
@@ -52,7 +61,17 @@ def _norm_of(grads: list[Tensor], ord: float) -> Tensor:
 
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
-    """Limit every element of the gradients of ``tensors`` to [lower, upper]."""
+    """Limit every element of the gradients of ``tensors`` to [lower, upper], in place.
+
+    tensors: one or several; those without ``grad`` are skipped.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> x = mge.Tensor([0.0, 0.0])
+    >>> x.grad = mge.Tensor([3.0, -4.0])
+    >>> optim.clip_grad_value(x, lower=-1.0, upper=5.0)
+    >>> x.grad.tolist()
+    [3.0, -1.0]
+    """
     grads = _grads_of(tensors)
     if not grads:
         return

@@ -18,10 +18,22 @@ __all__ = ["LAMB", "LAMBFp16"]
 
 
 class LAMB(Adam):
-    """``u = m' / (sqrt(v') + eps) + weight_decay * p; p -= lr * trust * u``, trust = |p| / |u|.
+    """`Adam` whose step for each parameter has a length in proportion to the parameter's norm.
 
-    bias_correction: m' and v' are corrected as in Adam, else plain. trust is 1 where a norm is 0; and without
-    weight decay, unless always_adapt. State: ``exp_avg``, ``exp_avg_sq``, ``step``.
+    ``u = m' / (sqrt(v') + eps) + weight_decay * p; p -= lr * trust * u``, trust = |p| / |u|; trust
+    is 1 where a norm is 0, and without weight decay unless always_adapt.
+    bias_correction: whether m' and v' are corrected as in `Adam` (default), or m and v themselves.
+    always_adapt: False by default. Other arguments and the state are those of `Adam`.
+
+    Source: You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76
+    minutes", algorithm 2.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([4.0])
+    >>> p.grad = mge.Tensor([1.0])
+    >>> opt = optim.LAMB([p], lr=0.25, always_adapt=True).step()  # 0.25 of p's norm
+    >>> round(p.item(), 3)
+    3.0
     """
 
     def __init__(
@@ -78,7 +90,17 @@ def _trust(weight: Tensor, update: Tensor) -> Tensor:
 
 
 class LAMBFp16(LAMB):
-    """LAMB that keeps and updates float32 copies of float16 parameters, in the state ``param_fp32``."""
+    """`LAMB` for float16 parameters: keeps and updates float32 copies of them.
+
+    Arguments are those of `LAMB`. State: ``param_fp32``, the copies, beside that of `LAMB`, all
+    float32.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([4.0], dtype="float16")
+    >>> opt = optim.LAMBFp16([p], lr=0.1)
+    >>> opt.state_dict()["state"][0]["param_fp32"].dtype.name
+    'float32'
+    """
 
     def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:

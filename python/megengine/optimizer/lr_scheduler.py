@@ -10,10 +10,23 @@ __all__ = ["LRScheduler"]
 
 
 class LRScheduler:
-    """Sets ``lr`` of every group of an optimizer; subclasses define ``get_lr``.
+    """Base of learning-rate schedules: sets ``lr`` of every group of an optimizer once an epoch.
 
-    current_epoch: -1 for a new training, which stores the groups' lr as ``initial_lr``; later ones resume and need
-    the groups to have it (KeyError). The constructor makes one `step`: after it, ``current_epoch`` is one more.
+    Subclasses define ``get_lr``. optimizer: TypeError unless an `Optimizer`.
+    current_epoch: -1 (default) for a new training, which stores the groups' lr as ``initial_lr``;
+    later ones resume and need the groups to have it (KeyError).
+    The constructor makes one `step`: after it, ``current_epoch`` is one more. ``base_lrs`` are the
+    initial rates.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> class Halving(optim.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [lr / 2**self.current_epoch for lr in self.base_lrs]
+    >>> opt = optim.SGD([mge.Parameter([1.0])], lr=1.0)
+    >>> schedule = Halving(opt)
+    >>> schedule.step()
+    >>> schedule.current_epoch, opt.param_groups[0]["lr"]
+    (1, 0.5)
     """
 
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1) -> None:
@@ -35,15 +48,15 @@ class LRScheduler:
         self.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes but the optimizer."""
+        """Return a dict of all attributes but the optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a `state_dict`."""
+        """Take over what `state_dict` returned; the next `step` goes on from there."""
         self.__dict__.update(state_dict)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in ``current_epoch``."""
+        """Return the learning rate of each group in ``current_epoch``."""
         raise TypeError(f"{type(self).__name__} does not define get_lr()")
 
     def step(self, epoch: int | None = None) -> None:

@@ -13,9 +13,20 @@ __all__ = ["MultiStepLR"]
 
 
 class MultiStepLR(LRScheduler):
-    """The initial lr times ``gamma`` for every milestone that the epoch has reached.
+    """Multiplies the learning rates by ``gamma`` at given epochs.
 
-    milestones: epochs in rising order (ValueError).
+    optimizer, current_epoch: as of `LRScheduler`. milestones: the epochs, in rising order
+    (ValueError).
+    gamma: 0.1 by default.
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> opt = optim.SGD([mge.Parameter([1.0])], lr=8.0)
+    >>> schedule, rates = optim.MultiStepLR(opt, milestones=[2, 3], gamma=0.5), []
+    >>> for epoch in range(4):
+    ...     rates.append(opt.param_groups[0]["lr"])
+    ...     schedule.step()
+    >>> rates
+    [8.0, 8.0, 4.0, 2.0]
     """
 
     def __init__(
@@ -33,14 +44,18 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """milestones, gamma and current_epoch."""
+        """Return a dict of milestones, gamma and current_epoch."""
         return {name: getattr(self, name) for name in ("milestones", "gamma", "current_epoch")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a `state_dict`; the next `step` goes on from there. KeyError for missing entries."""
+        """Take over what `state_dict` returned; the next `step` goes on from there.
+
+        KeyError for missing entries.
+        """
         for name in ("milestones", "gamma", "current_epoch"):
             setattr(self, name, state_dict[name])
 
     def get_lr(self) -> list[float]:
+        """Return the learning rate of each group in ``current_epoch``."""
         factor = self.gamma ** bisect_right(self.milestones, self.current_epoch)
         return [base * factor for base in self.base_lrs]

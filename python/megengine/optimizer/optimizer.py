@@ -81,12 +81,23 @@ def write(target: Tensor, value: Tensor) -> None:
 
 
 class Optimizer:
-    """Base class. Subclasses define ``_create_state(param_group)`` and ``_updates(param_group)``.
+    """Base of optimizers: groups of Parameters with options, and the state of each Parameter.
 
-    params: Parameters, or groups: dicts with ``params`` and options of their own. defaults: option -> value for
-        groups that do not set it; `required` for options without default.
-    TypeError for anything but Parameters, or for a mixture; ValueError for an empty list, or for a missing option;
-    AssertionError for a parameter in two groups.
+    Subclasses define ``_create_state(param_group)`` and ``_updates(param_group)``.
+
+    params: Parameters, or groups: dicts with ``params`` and options of their own, such as ``lr``.
+    defaults: option -> value for groups that do not set it.
+    ``param_groups`` is the list of groups; what is written there counts from the next step on.
+    TypeError for anything but Parameters, or for a mixture; ValueError for an empty list, a missing
+    option or a negative one; AssertionError for a Parameter given twice.
+
+    >>> import megengine.autodiff as ad, megengine.functional as F
+    >>> import megengine.module as M, megengine.optimizer as optim
+    >>> model = M.Linear(4, 1)
+    >>> opt, gm = optim.SGD(model.parameters(), lr=0.1), ad.GradManager().attach(model.parameters())
+    >>> with gm:
+    ...     gm.backward(F.mean(model(F.ones((8, 4))) ** 2))
+    >>> opt = opt.step().clear_grad()
     """
 
     def __init__(
@@ -101,7 +112,10 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Take over one more group, a dict with ``params`` and options, and make its state."""
+        """Add a group, a dict with ``params`` and options, and make its state.
+
+        Errors are those of the constructor.
+        """
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError("add_param_group: a dict with an entry 'params' is wanted")
         group = dict(param_group)
@@ -164,13 +178,13 @@ class Optimizer:
     # -- use -------------------------------------------------------------------------------------
 
     def step(self) -> Optimizer:
-        """Update the parameters that have gradients, in place. Returns self."""
+        """Update the Parameters that have gradients, in place. Returns self."""
         for group in self.param_groups:
             self._updates(group)
         return self
 
     def clear_grad(self) -> Optimizer:
-        """Set all gradients to None. Returns self."""
+        """Set the gradients of all Parameters to None. Returns self."""
         for group in self.param_groups:
             for param in group["params"]:
                 _core.note_grad(param)
@@ -178,7 +192,7 @@ class Optimizer:
         return self
 
     def zero_grad(self) -> Optimizer:
-        """Deprecated: `clear_grad`. Sets all gradients to zero."""
+        """Deprecated: use `clear_grad`. Set all gradients to zero. Returns self."""
         warnings.warn("Optimizer.zero_grad is deprecated, use clear_grad", DeprecationWarning, 2)
         for group in self.param_groups:
             for param in group["params"]:
@@ -187,7 +201,7 @@ class Optimizer:
         return self
 
     def backward(self, loss: Tensor) -> None:
-        """Refuses: RuntimeError. Gradients come from a GradManager."""
+        """Raise RuntimeError: gradients come from a `autodiff.GradManager`."""
         raise RuntimeError(
             "Optimizer.backward is gone\n"
             "  fix: gm = GradManager().attach(model.parameters()); with gm: ...; gm.backward(loss)"
@@ -206,9 +220,10 @@ class Optimizer:
     # -- state dict ------------------------------------------------------------------------------
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
-        """``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
+        """Return ``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
 
-        keep_var: Tensors instead of ndarrays. An id is the place of a parameter in the order of all groups.
+        An id is the place of a Parameter in the order of all groups. keep_var: Tensors instead of
+        ndarrays.
         """
         ids: dict[int, int] = {}
         groups = []
@@ -227,9 +242,9 @@ class Optimizer:
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over options and state from a `state_dict` of an optimizer with the same groups.
+        """Take over options and state from what `state_dict` of an equal optimizer returned.
 
-        ValueError when the numbers of groups, or of parameters in one, differ.
+        ValueError when the numbers of groups, or of Parameters in one, differ.
         """
         saved_groups = state["param_groups"]
         ours = [len(group["params"]) for group in self.param_groups]

@@ -13,10 +13,25 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """``v = momentum * v + (grad + weight_decay * p); p -= lr * v``.
+    """Stochastic gradient descent, with momentum and weight decay.
 
-    nesterov: ``p -= lr * (g + momentum * v)``, g the gradient with decay (Sutskever et al. 2013); it needs a
-    momentum (ValueError). State with a momentum: ``momentum_buffer``.
+    ``v = momentum * v + g; p -= lr * v``, g the gradient plus weight_decay * p.
+
+    params: Parameters, or groups, as of `Optimizer`. lr: learning rate, without default.
+    momentum: 0 by default. weight_decay: 0.
+    nesterov: ``p -= lr * (g + momentum * v)`` (Sutskever et al. 2013, "On the importance of
+    initialization and momentum in deep learning"); ValueError without a momentum.
+
+    State with a momentum: ``momentum_buffer`` (v).
+
+    >>> import megengine as mge, megengine.optimizer as optim
+    >>> p = mge.Parameter([2.0])
+    >>> opt = optim.SGD([p], lr=0.5, momentum=0.5)
+    >>> for _ in range(2):  # v is 1, then 1.5
+    ...     p.grad = mge.Tensor([1.0])
+    ...     opt = opt.step()
+    >>> p.tolist()
+    [0.75]
     """
 
     def __init__(

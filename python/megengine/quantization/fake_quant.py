@@ -30,12 +30,17 @@ class _FakeQuantize(Switched):
         super().__init__(dtype, enable, **kwargs)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """``inp`` rounded; the result carries its quantization parameters."""
+        """Return ``inp`` rounded; the result carries its quantization parameters."""
         raise TypeError(
             f"{type(self).__name__} does not define fake_quant_forward(self, inp, qparams)"
         )
 
     def forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
+        """Return ``inp`` rounded, or unchanged while disabled.
+
+        qparams: the observer's parameters, which `FakeQuantize` needs; `TQT` and `LSQ` learn
+        theirs.
+        """
         return self.fake_quant_forward(inp, qparams) if self.enabled else inp
 
     def _check_dtype(self, qparams: QParams) -> None:
@@ -50,9 +55,27 @@ class _FakeQuantize(Switched):
 
 
 class FakeQuantize(_FakeQuantize):
-    """Rounds by the observer's parameters. ValueError when they are of another dtype."""
+    """Rounds a tensor, in float, to the values that a quantized dtype can express.
+
+    Training with it lets a model adapt to quantization; the gradient passes straight through where
+    the value is in range and is 0 elsewhere.
+    dtype: kind of quantized dtype, or its name such as "qint8" (ValueError for an unknown one).
+    enable: whether to round from the start, True by default.
+
+    Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
+    Integer-Arithmetic-Only Inference".
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> qparams = Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5))
+    >>> Q.FakeQuantize("qint8")(mge.Tensor([0.3, 1.2, 100.0]), qparams).tolist()
+    [0.5, 1.0, 63.5]
+    """
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
+        """Return ``inp`` rounded as ``qparams`` say.
+
+        ValueError without qparams, or when their dtype is another.
+        """
         if qparams is None:
             raise ValueError(
                 "FakeQuantize needs the parameters of an observer; TQT and LSQ learn theirs"
@@ -62,9 +85,19 @@ class FakeQuantize(_FakeQuantize):
 
 
 class TQT(_FakeQuantize, QParamsModuleMixin):
-    """Learns log2 of the scale: Jain et al. 2020, "Trained Quantization Thresholds". Symmetric only.
+    """Rounds to multiples of a power whose exponent is learned; symmetric only.
 
-    scale: the Parameter, 0 (a scale of 1) at first.
+    The levels are q * 2 ** scale with q in the range of dtype; gradients reach the input and the
+    scale.
+    dtype, enable: as of `FakeQuantize`. ``scale``, the log2 of the distance of two levels, is a
+    Parameter and starts at 0, which is a distance of 1.
+
+    Source: Jain et al. 2020, "Trained Quantization Thresholds for Accurate and Efficient
+    Fixed-Point Inference of Deep Neural Networks".
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> Q.TQT("qint8")(mge.Tensor([0.3, 1.6, 200.0])).tolist()
+    [0.0, 2.0, 127.0]
     """
 
     def __init__(self, dtype: str | QuantDtypeMeta, enable: bool = True, **kwargs: Any) -> None:
@@ -72,12 +105,13 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale = Parameter(0.0)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
+        """Return ``inp`` rounded; ``qparams`` are not used."""
         out = tqt_forward(self.qmin, self.qmax, inp, self.scale)
         out.qparams.update(self.get_qparams())
         return out
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from these. ValueError unless symmetric and of the same dtype."""
+        """Start from ``qparams``. ValueError unless symmetric, of this dtype and with a scale."""
         self._check_dtype(qparams)
         if qparams.mode != QuantMode.SYMMERTIC:
             raise ValueError(f"TQT is symmetric and cannot take {qparams!r}")
@@ -86,14 +120,23 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale[...] = F.log(qparams.scale) / math.log(2)
 
     def get_qparams(self) -> QParams:
+        """Return the parameters learned so far, with the scale ``2 ** scale``."""
         return create_qparams(QuantMode.SYMMERTIC, self.dtype, 2.0 ** self.scale.detach())
 
 
 class LSQ(_FakeQuantize, QParamsModuleMixin):
-    """Learns the step between two levels: Esser et al. 2020, "Learned Step Size Quantization".
+    """Rounds to levels whose distance is learned.
 
-    step_size: the Parameter, 1 at first; a step below ``eps`` counts as eps. grad_scale: weight of its gradient; None
-    takes the paper's 1 / sqrt(size * qmax).
+    dtype, enable: as of `FakeQuantize`. ``step_size``, the distance of two levels, is a Parameter
+    and starts at 1; below eps (1e-5 by default) it counts as eps. ``grad_scale`` is the weight of
+    its gradient; None takes the paper's 1 / sqrt(size * qmax).
+    Source: Esser et al. 2020, "Learned Step Size Quantization".
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> lsq = Q.LSQ("qint8")
+    >>> lsq.set_qparams(Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5)))
+    >>> lsq(mge.Tensor([0.3, 1.2, 100.0])).tolist()
+    [0.5, 1.0, 63.5]
     """
 
     def __init__(
@@ -107,7 +150,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         self.grad_scale: Tensor | None = None
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from these; LSQParams also set grad_scale. ValueError for another dtype."""
+        """Start from ``qparams``; `LSQParams` also set grad_scale. ValueError for another dtype."""
         self._check_dtype(qparams)
         self.mode = qparams.mode
         self.zero_point = qparams.zero_point
@@ -118,6 +161,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return F.maximum(self.step_size, self.eps)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
+        """Return ``inp`` rounded; ``qparams`` are not used."""
         weight: Tensor | float | None = self.grad_scale
         if weight is None:
             weight = 1.0 / math.sqrt(max(inp.size * self.qmax, 1))
@@ -126,6 +170,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return out
 
     def get_qparams(self) -> LSQParams:
+        """Return the parameters learned so far."""
         return LSQParams(
             self.mode, self.dtype, self._step().detach(), self.zero_point, self.grad_scale
         )

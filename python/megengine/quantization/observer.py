@@ -49,13 +49,25 @@ class Switched(Module):
 
 
 class Observer(Switched, QParamsModuleMixin):
-    """Base of observers. dtype: kind of quantized dtype, or its name (ValueError for an unknown one)."""
+    """Base of observers: modules that watch tensors and find the range to quantize them with.
+
+    An observer returns what it is given. It watches while enabled, which `train` and `eval` switch.
+    The range always includes 0, so that 0 is exact.
+    dtype: kind of quantized dtype, or its name such as "qint8" (ValueError for an unknown one).
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> observer = Q.MinMaxObserver()
+    >>> x = observer(mge.Tensor([1.0, 2.0]))
+    >>> x = observer.eval()(mge.Tensor([100.0]))  # not watched
+    >>> observer.min_val.item(), observer.max_val.item()
+    (0.0, 2.0)
+    """
 
     def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
         super().__init__(dtype, True, **kwargs)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Also enables (training) or disables (evaluation)."""
+        """Set ``training``, and watch in training mode only. Returns self."""
         self.enabled = mode
         return super().train(mode, recursive)
 
@@ -68,9 +80,19 @@ class Observer(Switched, QParamsModuleMixin):
 
 
 class MinMaxObserver(Observer):
-    """The smallest and largest values seen so far.
+    """Watches the smallest and the largest value so far.
 
-    eps: the scale is not smaller.
+    mode: symmetric (default), with the scale 2 * max(|min|, |max|) / (qmax - qmin), or asymmetric,
+    with (max - min) / (qmax - qmin) and a zero point. eps: least scale, 1e-5 by default.
+    dtype: kind of quantized dtype, or its name, "qint8" by default (ValueError for an unknown one).
+    ``min_val`` and ``max_val`` are 0-D Tensors.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> observer = Q.MinMaxObserver(Q.QuantMode.ASYMMERTIC, dtype="quint8")
+    >>> x = observer(mge.Tensor([-1.0, 254.0]))
+    >>> qparams = observer.get_qparams()
+    >>> qparams.scale.item(), qparams.zero_point.item()
+    (1.0, 1.0)
     """
 
     def __init__(
@@ -87,7 +109,7 @@ class MinMaxObserver(Observer):
         self.scale_limit = eps
 
     def get_qparams(self) -> QParams:
-        """Symmetric: scale = 2 max(|min|, |max|) / (qmax - qmin). Asymmetric: (max - min) / (qmax - qmin)."""
+        """Return the quantization parameters for the range seen so far."""
         return self._qparams_of(self.min_val, self.max_val)
 
     def _qparams_of(self, low: Tensor, high: Tensor) -> QParams:
@@ -107,6 +129,7 @@ class MinMaxObserver(Observer):
         return F.minimum(x.min(), 0.0), F.maximum(x.max(), 0.0)
 
     def forward(self, x_orig: Tensor) -> Tensor:
+        """Widen the range by the values of ``x_orig``, while enabled, and return it."""
         if self.enabled:
             low, high = self._range_of(x_orig.detach())
             self.min_val[...] = F.minimum(self.min_val, low)
@@ -126,13 +149,30 @@ class _SyncRange(MinMaxObserver):
 
 
 class SyncMinMaxObserver(_SyncRange):
-    """MinMaxObserver of what all processes see."""
+    """Watches the smallest and the largest value that any process has seen.
+
+    Arguments are those of `MinMaxObserver`; without a process group it acts the same.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> observer = Q.SyncMinMaxObserver()
+    >>> x = observer(mge.Tensor([-255.0, 100.0]))
+    >>> observer.get_qparams().scale.item()
+    2.0
+    """
 
 
 class ExponentialMovingAverageObserver(MinMaxObserver):
-    """Moving averages of the batches' smallest and largest values.
+    """Watches moving averages of the batches' smallest and largest values.
 
-    momentum: weight of the old average; the first batch counts in full.
+    momentum: weight of the old average in [0, 1], 0.9 by default; the first batch counts in full.
+    Other arguments are those of `MinMaxObserver`.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> observer = Q.ExponentialMovingAverageObserver(momentum=0.5)
+    >>> for largest in (4.0, 8.0):
+    ...     x = observer(mge.Tensor([0.0, largest]))
+    >>> observer.max_val.item()
+    6.0
     """
 
     def __init__(
@@ -148,10 +188,11 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         self.runtime_momentum = Tensor(0.0)
 
     def set_momentum(self, momentum: float) -> None:
-        """Weight of the old average from now on."""
+        """Set the weight of the old average, ``momentum``, from now on."""
         self.momentum[...] = float(momentum)
 
     def forward(self, x_orig: Tensor) -> Tensor:
+        """Move the averages by the values of ``x_orig``, while enabled, and return it."""
         if self.enabled:
             low, high = self._range_of(x_orig.detach())
             old = self.runtime_momentum
@@ -162,15 +203,35 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
 
 
 class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageObserver):
-    """ExponentialMovingAverageObserver of what all processes see."""
+    """Watches moving averages of the smallest and largest values in the batches of all processes.
+
+    Arguments are those of `ExponentialMovingAverageObserver`; without a process group it acts the
+    same.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> observer = Q.SyncExponentialMovingAverageObserver()
+    >>> x = observer(mge.Tensor([-2.0, 4.0]))
+    >>> observer.min_val.item(), observer.max_val.item()
+    (-2.0, 4.0)
+    """
 
 
 class HistogramObserver(MinMaxObserver):
-    """The range, within the one seen, that makes the mean squared error of quantization small.
+    """Chooses the range, within the one seen, for which the squared error of quantization is small.
 
-    bins: of the histogram that is kept. upsample_rate: finer cells per bin when the range grows and old counts
-    move to new bins; the range grows to whole cells, evenly on both sides. It reads values on the host, so use it
-    outside `jit.trace`.
+    Unlike `MinMaxObserver` it cuts off rare outliers. It reads values on the host: use it outside
+    `jit.trace`.
+    bins: of the histogram that is kept, 2048 by default. upsample_rate: finer cells per bin when
+    the range grows and old counts move to new bins, 128; the range grows to whole cells, evenly on
+    both sides. Other arguments are those of `MinMaxObserver`.
+
+    >>> import megengine.functional as F, megengine.quantization as Q
+    >>> x = F.concat([F.linspace(-1.0, 1.0, 100000), F.full((1,), 10.0)])
+    >>> observers = Q.MinMaxObserver(), Q.HistogramObserver()
+    >>> for observer in observers:
+    ...     x = observer(x)
+    >>> [round(127 * observer.get_qparams().scale.item()) for observer in observers]
+    [10, 1]
     """
 
     def __init__(
@@ -189,7 +250,7 @@ class HistogramObserver(MinMaxObserver):
         self.histogram = Tensor(np.zeros(bins, np.float32))
 
     def get_qparams(self) -> QParams:
-        """Of the range that `_best_bins` chooses."""
+        """Return the quantization parameters of the chosen range."""
         low, high = float(self.min_val), float(self.max_val)
         counts = self.histogram.numpy().astype(np.float64)
         if low == high or not counts.any():
@@ -265,13 +326,25 @@ class HistogramObserver(MinMaxObserver):
         self.min_val[...], self.max_val[...] = float(low), float(high)
 
     def forward(self, x_orig: Tensor) -> Tensor:
+        """Count the values of ``x_orig``, while enabled, and return it."""
         if self.enabled:
             self.sideeffect_forward(x_orig)
         return x_orig
 
 
 class PassiveObserver(Observer):
-    """Holds quantization parameters that somebody else sets."""
+    """Holds quantization parameters that are set from outside, and watches nothing.
+
+    dtype: kind of quantized dtype, or its name such as "qint8". Setting ``scale`` changes the one
+    in use (ValueError unless positive); ``orig_scale`` keeps the one that `set_qparams` gave.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> observer = Q.PassiveObserver("qint8")
+    >>> observer.set_qparams(Q.create_qparams(dtype_meta="qint8", scale=mge.Tensor(0.5)))
+    >>> observer.scale = 0.25
+    >>> observer.scale.item(), observer.orig_scale.item()
+    (0.25, 0.5)
+    """
 
     def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
         super().__init__(dtype, **kwargs)
@@ -280,7 +353,7 @@ class PassiveObserver(Observer):
 
     @property
     def scale(self) -> Tensor:
-        """Of the parameters that are set. ValueError when set to what is not positive."""
+        """The scale in use, a 0-D Tensor. ValueError when set to what is not positive."""
         return self._scale()
 
     @scale.setter
@@ -295,6 +368,7 @@ class PassiveObserver(Observer):
         return scale
 
     def get_qparams(self) -> QParams:
+        """Return the parameters that were set. ValueError before that."""
         if self.qparams is None:
             raise ValueError(
                 "PassiveObserver has no quantization parameters\n  fix: call set_qparams, or reset_qconfig of a "
@@ -311,4 +385,5 @@ class PassiveObserver(Observer):
         self.orig_scale = Tensor(scale.numpy())
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return ``x``."""
         return x

@@ -40,9 +40,21 @@ class _Fields(NamedTuple):
 
 
 class QConfig(_Fields):
-    """Factories of observers and fake quantizers, for weights and for activations; None for none.
+    """Says which observers and fake quantizers the layers of a model get.
 
-    Factories are classes or functools.partial of them: every layer gets its own. ValueError for an instance.
+    weight_observer, act_observer, weight_fake_quant, act_fake_quant: classes, or functools.partial
+    of them, that make one for the weight and one for the result (activation) of every layer; None
+    for none. ValueError for an instance, which all layers would share.
+    Ready ones: min_max_fakequant_qconfig, ema_fakequant_qconfig (the default of `quantize_qat`),
+    sync_ema_fakequant_qconfig, ema_lowbit_fakequant_qconfig (4 bits), calibration_qconfig (no
+    rounding), tqt_qconfig, passive_qconfig and easyquant_qconfig.
+
+    >>> from functools import partial
+    >>> import megengine.quantization as Q
+    >>> observer, rounder = (partial(cls, dtype="qint8") for cls in (Q.MinMaxObserver, Q.LSQ))
+    >>> config = Q.QConfig(observer, observer, rounder, rounder)
+    >>> Q.calibration_qconfig.act_fake_quant is None
+    True
     """
 
     __slots__ = ()

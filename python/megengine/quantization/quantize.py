@@ -50,10 +50,18 @@ def quantize(
 ) -> Module:
     """Replace the layers of `module.qat` by those of `module.quantized`, which compute on integers.
 
-    Exactly the classes of `module.qat` are replaced, not their subclasses; mapping adds more. The observers must have
-    seen data (or the fake quantizers have learned), for their ranges are now fixed; the result only infers.
-    inplace: change ``module``; otherwise a copy. Returns the model, which is a new object where ``module`` itself is
-    such a layer. TypeError if ``module`` is no Module.
+    The observers must have seen data (or the fake quantizers have learned), for their ranges are
+    now fixed; the result only infers.
+    module: what `quantize_qat` returned. Exactly the classes of `module.qat` are replaced, not
+    their subclasses; mapping adds more, from class to class.
+    inplace: change ``module`` (default); otherwise a copy. Returns the model, which is a new object
+    where ``module`` itself is such a layer. TypeError unless ``module`` is a Module.
+
+    >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Sequential(M.QuantStub(), M.Linear(4, 2), M.DequantStub()))
+    >>> y = model(F.ones((8, 4)))  # the observers see data
+    >>> Q.quantize(model.eval())[1].weight.dtype.name
+    'int8'
     """
     if not isinstance(module, Module):
         raise TypeError(f"quantize: expected a Module, got a {type(module).__name__}")
@@ -69,12 +77,21 @@ def quantize_qat(
     qconfig: QConfig = ema_fakequant_qconfig,
     mapping: dict[type[Module], type[QATModule]] | None = None,
 ) -> Module:
-    """Replace the float layers of ``module`` by those of `module.qat`, and give these observers and fake quantizers.
+    """Replace the float layers of ``module`` by those of `module.qat`, which observe and round.
 
-    Exactly the classes of `module.qat` are replaced, not their subclasses; mapping adds more. Parameters stay the
-    same objects. A layer with ``quantize_disabled`` stays as it is; a replaced layer's children do too.
-    inplace: change ``module``; otherwise a copy. Returns the model, which is a new object where ``module`` itself is
-    a float layer. TypeError if ``module`` is no Module.
+    module: the model; Parameters stay the same objects. A layer with ``quantize_disabled`` stays as
+    it is; a replaced layer's children do too.
+    inplace: change ``module`` (default); otherwise a copy. qconfig: observers and fake quantizers,
+    ema_fakequant_qconfig by default. mapping: more classes to replace, from class to class; exactly
+    those named and those of `module` are, not their subclasses.
+    Returns the model, which is a new object where ``module`` itself is a float layer. TypeError
+    unless ``module`` is a Module.
+
+    >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
+    >>> model = M.Sequential(M.QuantStub(), M.Linear(4, 2), M.DequantStub())
+    >>> model = Q.quantize_qat(model, qconfig=Q.min_max_fakequant_qconfig)
+    >>> model(F.ones((8, 4))).dtype.name  # rounded, but in float
+    'float32'
     """
     if not isinstance(module, Module):
         raise TypeError(f"quantize_qat: expected a Module, got a {type(module).__name__}")
@@ -113,15 +130,32 @@ def _qat_modules(module: Module) -> Iterator[QATModule]:
 
 
 def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
-    """Give every layer for quantization-aware training new observers and fake quantizers."""
+    """Give every layer of `module.qat` in ``module`` new observers and fake quantizers.
+
+    What the old ones found is lost; `reset_qconfig` keeps it.
+
+    >>> import megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Linear(4, 2))
+    >>> Q.propagate_qconfig(model, Q.tqt_qconfig)
+    >>> type(model.weight_fake_quant).__name__, model.weight_observer
+    ('TQT', None)
+    """
     for layer in _qat_modules(module):
         layer.set_qconfig(qconfig)
 
 
 def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
-    """As `propagate_qconfig`, but what was found so far goes over to where it can be set and the dtype is the same.
+    """Give every layer new observers and fake quantizers, with the parameters found so far.
 
-    inplace: change ``module``; otherwise a copy. Returns the model.
+    They are handed on to what takes them (`PassiveObserver`, `TQT`, `LSQ`) and has the same dtype.
+    inplace: change ``module`` (default); otherwise a copy. Returns the model.
+
+    >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Linear(4, 2), qconfig=Q.calibration_qconfig)
+    >>> y = model(F.ones((8, 4)))
+    >>> found = model.act_observer.get_qparams()
+    >>> Q.reset_qconfig(model, Q.passive_qconfig).act_observer.get_qparams() == found
+    True
     """
     if not inplace:
         module = deepcopy(module)
@@ -143,25 +177,55 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
 
 
 def enable_fake_quant(module: Module) -> None:
-    """Round weights and results from now on."""
+    """Round weights and results in all layers of `module.qat` from now on.
+
+    >>> import megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Linear(4, 2))
+    >>> Q.disable_fake_quant(model); Q.enable_fake_quant(model)
+    >>> model.weight_fake_quant.enabled
+    True
+    """
     for layer in _qat_modules(module):
         layer.set_fake_quant(True)
 
 
 def disable_fake_quant(module: Module) -> None:
-    """Compute in float from now on."""
+    """Compute in float in all layers of `module.qat` from now on; observers still watch.
+
+    >>> import megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Linear(4, 2))
+    >>> Q.disable_fake_quant(model)
+    >>> model.weight_fake_quant.enabled, model.weight_observer.enabled
+    (False, True)
+    """
     for layer in _qat_modules(module):
         layer.set_fake_quant(False)
 
 
 def enable_observer(module: Module) -> None:
-    """Watch ranges from now on."""
+    """Watch ranges in all layers of `module.qat` from now on, in evaluation mode too.
+
+    >>> import megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Linear(4, 2)).eval()
+    >>> Q.enable_observer(model)
+    >>> model.act_observer.enabled
+    True
+    """
     for layer in _qat_modules(module):
         layer.set_observer(True)
 
 
 def disable_observer(module: Module) -> None:
-    """Keep the ranges found so far."""
+    """Keep the ranges found so far in all layers of `module.qat`, in training mode too.
+
+    The next `Module.train` switches observers on again.
+
+    >>> import megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_qat(M.Linear(4, 2))
+    >>> Q.disable_observer(model)
+    >>> model.act_observer.enabled
+    False
+    """
     for layer in _qat_modules(module):
         layer.set_observer(False)
 
@@ -179,10 +243,20 @@ def apply_easy_quant(
 ) -> Module:
     """Search the scales that keep each layer's result closest to the float one, by their cosine.
 
-    Layer after layer on ``data``: first the weight's scale, then that of the result, among ``num`` multiples of the
-    current one from ``start`` to ``stop``. Observers must be PassiveObservers, as `reset_qconfig` with
-    `easyquant_qconfig` makes them. Wu et al. 2020, "EasyQuant: Post-training Quantization via Scale Optimization".
-    Returns ``module``.
+    Layer after layer: first the weight's scale, then that of the result, among ``num`` multiples of
+    the current one from ``start`` to ``stop``.
+    module: its observers must be PassiveObservers, as `reset_qconfig` with easyquant_qconfig makes
+    them.
+    data: the input of the model. start, stop, num: 0.8, 1.2 and 40 by default. Returns ``module``.
+
+    Source: Wu et al. 2020, "EasyQuant: Post-training Quantization via Scale Optimization".
+
+    >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
+    >>> model, data = Q.quantize_qat(M.Linear(4, 2), qconfig=Q.calibration_qconfig), F.ones((8, 4))
+    >>> y = model(data)
+    >>> model = Q.apply_easy_quant(Q.reset_qconfig(model, Q.easyquant_qconfig), data)
+    >>> bool(0.79 < (model.act_observer.scale / model.act_observer.orig_scale).item() < 1.21)
+    True
     """
     multiples = np.linspace(start, stop, num)
 

@@ -89,7 +89,15 @@ def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callab
 
 
 class QuantMode(Enum):
-    """SYMMERTIC: zero lies in the middle of the range. ASYMMERTIC: the zero point is found from the data."""
+    """How the range of a quantized tensor lies about 0.
+
+    SYMMERTIC: 0 is its middle. ASYMMERTIC: it is the one of the data, with a zero point. The
+    spelling is that of MegEngine 1.x.
+
+    >>> import megengine.quantization as Q
+    >>> [mode.name for mode in Q.QuantMode]
+    ['SYMMERTIC', 'ASYMMERTIC']
+    """
 
     SYMMERTIC = 1
     ASYMMERTIC = 2
@@ -111,9 +119,17 @@ def dtype_meta_of(dtype: str | QuantDtypeMeta) -> QuantDtypeMeta:
 
 
 class QParams:
-    """How a tensor is quantized: real value = scale * (q - zero_point), q a number of ``dtype_meta``.
+    """Says how a tensor is quantized: real value = scale * (q - zero_point), q an integer.
 
-    scale, zero_point: Tensors, or None while unknown (zero_point: 0).
+    mode: `QuantMode`. dtype_meta: kind of quantized dtype, which bounds q. scale, zero_point:
+    Tensors, or None while unknown (a zero_point of None is 0).
+
+    Two are equal when all their values are. `create_qparams` makes one from a dtype's name.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> qparams = Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5))
+    >>> qparams.mode.name, qparams.dtype_meta.name, qparams.scale.item()
+    ('SYMMERTIC', 'qint8', 0.5)
     """
 
     __slots__ = ("dtype_meta", "mode", "scale", "zero_point")
@@ -183,10 +199,12 @@ class QParamsModuleMixin(abc.ABC):
 
     @abc.abstractmethod
     def get_qparams(self) -> QParams:
-        """Mode, dtype, scale and zero point found so far."""
+        """Return mode, dtype, scale and zero point found so far."""
 
     def get_quantized_dtype(self) -> np.dtype:
-        """The NumPy dtype that carries scale and zero point. ValueError while they are unknown."""
+        """Return the NumPy dtype that carries scale and zero point. ValueError while they are
+        unknown.
+        """
         qparams = self.get_qparams()
         meta = qparams.dtype_meta
         if qparams.scale is None or meta is None:
@@ -203,15 +221,33 @@ def create_qparams(
     scale: Tensor | None = None,
     zero_point: Tensor | None = None,
 ) -> QParams:
-    """QParams; dtype_meta may be a name such as "qint8". ValueError for an unknown one."""
+    """Make `QParams` from a dtype or its name.
+
+    mode: symmetric by default. dtype_meta: kind of quantized dtype, or its name: qint8,
+    qint8_narrow (without -128), quint8, qint4, quint4, qint32, ...; ValueError for an unknown one.
+    scale, zero_point: 0-D Tensors, or None while unknown.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> meta = Q.create_qparams(dtype_meta="qint8_narrow", scale=mge.Tensor(0.5)).dtype_meta
+    >>> meta.qmin, meta.qmax
+    (-127, 127)
+    """
     meta = None if dtype_meta is None else dtype_meta_of(dtype_meta)
     return QParams(mode, meta, scale, zero_point)
 
 
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
-    """``inp`` rounded to what ``qparams`` can express, in inp's float dtype; the result carries ``qparams``.
+    """Round ``inp`` to what ``qparams`` can express, in its float dtype.
 
-    The gradient passes where the value is in range and is 0 elsewhere. ValueError while the scale is unknown.
+    inp: any shape. Returns the same shape and dtype; the result carries ``qparams``. The gradient
+    passes where the value is in range and is 0 elsewhere. ValueError while scale or dtype is
+    unknown.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> scale, zero_point = mge.Tensor(0.5), mge.Tensor(2.0)
+    >>> qparams = Q.create_qparams(Q.QuantMode.ASYMMERTIC, "quint8", scale, zero_point)
+    >>> Q.fake_quant_tensor(mge.Tensor([-9.0, 0.3, 200.0]), qparams).tolist()
+    [-1.0, 0.5, 126.5]
     """
     meta, scale, zero_point = qparams.dtype_meta, qparams.scale, qparams.zero_point
     if meta is None or scale is None:
@@ -227,9 +263,16 @@ def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
 
 
 def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-    """``bias`` rounded to multiples of (scale of inp) * (scale of w_qat), as a 32-bit accumulator holds it.
+    """Round a bias as a 32-bit accumulator holds it: to (scale of inp) * (scale of w_qat).
 
-    Unchanged unless both carry symmetric 8-bit quantization parameters.
+    bias: any shape, or None, which is returned. inp, w_qat: input and weight of the layer; unless
+    both carry symmetric 8-bit quantization parameters, the bias is returned unchanged.
+
+    >>> import megengine as mge, megengine.quantization as Q
+    >>> qparams = Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5))
+    >>> x = w = Q.fake_quant_tensor(mge.Tensor([1.0]), qparams)
+    >>> Q.fake_quant_bias(mge.Tensor([0.3, 0.4]), x, w).tolist()
+    [0.25, 0.5]
     """
     scales = _scale_of_8_bit(inp._qparams), _scale_of_8_bit(w_qat._qparams)
     if bias is None or scales[0] is None or scales[1] is None:

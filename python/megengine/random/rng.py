@@ -46,7 +46,10 @@ def _checked_seed(seed: IntLike) -> int:
 
 
 def seed(seed: int) -> None:
-    """Starts the global generator anew.
+    """Start the global generator anew: that of module functions, dropout and initial weights.
+
+    seed: at least 0 (ValueError). The same seed and the same calls give the same numbers, on every
+    instruction set and number of threads.
 
     >>> from megengine import random
     >>> random.seed(1); a = random.uniform(size=(2,)).numpy()
@@ -87,8 +90,20 @@ def _broadcast_parameters(key: Tensor, size: IntsLike | None, *parameters: Tenso
 
 
 class RNG:
-    """A generator of its own: ``RNG(seed=1).uniform(size=(2, 3))``. Methods are those of
-    ``megengine.random``.
+    """A random generator with a seed of its own; its methods are the functions of `random`.
+
+    seed: at least 0 (ValueError); None (default) starts anywhere. device: where results lie, such
+    as "cpu0"; None for the default device.
+    Source of the numbers: Philox 4x32-10 of Salmon et al. 2011, "Parallel Random Numbers: As Easy
+    as 1, 2, 3".
+
+    >>> from megengine.random import RNG
+    >>> one, other = RNG(seed=1), RNG(seed=1)
+    >>> a, b = one.normal(size=(3,)), other.normal(size=(3,))
+    >>> bool((a == b).numpy().all())
+    True
+    >>> bool((one.normal(size=(3,)) == a).numpy().any())  # it goes on
+    False
     """
 
     def __init__(self, seed: int | None = None, device: str | None = None) -> None:
@@ -115,7 +130,16 @@ class RNG:
         return x if self._device is None else x.to(self._device)
 
     def uniform(self, low: float = 0, high: float = 1, size: IntsLike | None = None) -> Tensor:
-        """Uniform in [low, high), float32; size None is (1,). AssertionError unless low < high."""
+        """Return uniform draws from [low, high), float32.
+
+        low, high: 0 and 1 by default; AssertionError unless low < high. size: shape of the result;
+        None is (1,); ValueError for a negative extent.
+
+        >>> from megengine import random
+        >>> x = random.uniform(-1.0, 1.0, size=(2, 3))
+        >>> x.shape, bool((abs(x.numpy()) <= 1).all())
+        ((2, 3), True)
+        """
         assert low < high, f"uniform: low {low} is not below high {high}"
         x = ops.random_uniform(self._key(), shape=_shape(size))
         if (low, high) != (0, 1):
@@ -123,7 +147,16 @@ class RNG:
         return self._placed(x)
 
     def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
-        """Normal of the given mean and standard deviation, float32; size None is (1,)."""
+        """Return normal draws, float32.
+
+        mean, std: mean and standard deviation, 0 and 1 by default; Tensors broadcast against size.
+        size: shape of the draws; None is (1,); ValueError for a negative extent.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> random.normal(mge.Tensor([0.0, 100.0]), 1.0, size=(5, 2)).shape
+        (5, 2)
+        """
         x = ops.random_normal(self._key(mean, std), shape=_shape(size))
         if isinstance(std, Tensor) or std != 1:
             x = ops.mul(x, std)
@@ -137,8 +170,15 @@ class RNG:
         scale: float | Tensor = 1,
         size: IntsLike | None = None,
     ) -> Tensor:
-        """Gamma of the given shape and scale; result shape is size + the parameters'.
-        AssertionError unless positive.
+        """Return draws from gamma distributions, float32.
+
+        shape, scale: parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean
+        shape * scale. size: what to put before the parameters' shape; None draws once for each.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> random.gamma(mge.Tensor([1.0, 9.0]), scale=2.0, size=(5,)).shape
+        (5, 2)
         """
         parameters = _parameter(shape, "shape", True), _parameter(scale, "scale", True)
         key = self._key(shape, scale)
@@ -152,24 +192,49 @@ class RNG:
         beta: float | Tensor,
         size: IntsLike | None = None,
     ) -> Tensor:
-        """Beta(alpha, beta); result shape is size + the parameters'. AssertionError unless
-        positive.
+        """Return draws from beta distributions, float32, between 0 and 1.
+
+        alpha, beta: parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean
+        alpha / (alpha + beta). size: what to put before the parameters' shape; None draws once for
+        each.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> x = random.beta(mge.Tensor([1.0, 9.0]), 2.0, size=(5,))
+        >>> x.shape, bool((x.numpy() <= 1).all())
+        ((5, 2), True)
         """
         parameters = _parameter(alpha, "alpha", True), _parameter(beta, "beta", True)
         key = self._key(alpha, beta)
         return self._placed(ops.random_beta(key, *_broadcast_parameters(key, size, *parameters)))
 
     def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
-        """Poisson of rate ``lam``, float32; result shape is size + lam's. AssertionError unless
-        positive.
+        """Return draws from Poisson distributions: whole numbers, in float32.
+
+        lam: rate, mean and variance, above 0 (AssertionError), a number or a Tensor. size: what to
+        put before its shape; None draws once for each.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> x = random.poisson(mge.Tensor([1.0, 9.0]), size=(5,))
+        >>> x.shape, bool((x.numpy() % 1 == 0).all())
+        ((5, 2), True)
         """
         key = self._key(lam)
         parameters = _broadcast_parameters(key, size, _parameter(lam, "lam", True))
         return self._placed(ops.random_poisson(key, *parameters))
 
     def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
-        """Exponential of ``rate``, mean 1 / rate; result shape is size + rate's. AssertionError
-        unless positive.
+        """Return draws from exponential distributions, float32.
+
+        rate: above 0 (AssertionError), 1 by default, a number or a Tensor; mean 1 / rate. size:
+        what to put before its shape; None draws once for each.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> x = random.exponential(mge.Tensor([1.0, 9.0]), size=(5,))
+        >>> x.shape, bool((x.numpy() >= 0).all())
+        ((5, 2), True)
         """
         key = self._key(rate)
         (rates,) = _broadcast_parameters(key, size, _parameter(rate, "rate", True))
@@ -179,11 +244,19 @@ class RNG:
     def multinomial(
         self, input: Tensor, num_samples: int, replacement: bool | None = False
     ) -> Tensor:
-        """int32 indices drawn with probabilities proportional to ``input`` ([n] or [rows, n]):
-        [num_samples] per row.
+        """Return indices drawn with probabilities in proportion to weights, int32.
 
-        AssertionError for negative or all-zero weights, or more samples than positive weights
-        without replacement.
+        input: a Tensor of weights, at least 0, (n,) or (rows, n). num_samples: draws for each row;
+        the result is (num_samples,) or (rows, num_samples).
+        replacement: whether an index may be drawn again, False by default.
+        AssertionError for weights that are negative, not finite or all zero in a row, and for more
+        samples than positive weights without replacement.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> weights = mge.Tensor([0.0, 1.0, 0.0])
+        >>> random.multinomial(weights, num_samples=4, replacement=True).tolist()
+        [1, 1, 1, 1]
         """
         assert isinstance(input, Tensor), (
             f"multinomial: input is {type(input).__name__}, not a Tensor"
@@ -209,7 +282,16 @@ class RNG:
         )
 
     def permutation(self, n: int | Tensor, *, dtype: DTypeLike = "int32") -> Tensor:
-        """0 .. n - 1 in random order; for a tensor its entries along axis 0 in random order."""
+        """Return 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
+
+        n: a number (ValueError below 0), or a Tensor, whose shape and dtype the result has.
+        dtype: of the result for a number, int32 by default.
+
+        >>> from megengine import random
+        >>> order = random.permutation(5)
+        >>> sorted(order.tolist()), order.dtype.name
+        ([0, 1, 2, 3, 4], 'int32')
+        """
         if isinstance(n, Tensor) and n.ndim:
             return self._placed(self._shuffled(n))
         count = as_int(n, "permutation")
@@ -225,7 +307,17 @@ class RNG:
         return ops.index_get(x, order, axes=(0,))
 
     def shuffle(self, inp: Tensor) -> None:
-        """Puts the entries along axis 0 in random order, in place; gradients flow through."""
+        """Put the entries of ``inp`` along axis 0 in random order, in place.
+
+        inp: a Tensor (AssertionError). Gradients flow through.
+
+        >>> import megengine as mge
+        >>> from megengine import random
+        >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> random.shuffle(x)
+        >>> sorted(x.tolist())  # rows stay together
+        [[1.0, 2.0], [3.0, 4.0]]
+        """
         assert isinstance(inp, Tensor), f"shuffle: {type(inp).__name__} is not a Tensor"
         if inp.ndim and inp.size:
             inp._reset(self._shuffled(inp))

@@ -30,17 +30,29 @@ def _filter(inp: Tensor, kernel: Tensor | _Constant, mode: str) -> Tensor:
 
 
 class ActiveBlur(Module):
-    """Correlates every image with the kernel from ``get_kernel``; border pixels are mirrored."""
+    """Filters every image with a kernel of its own; base of `Emboss` and `Sharpen`.
+
+    Subclasses define ``get_kernel``. Images are (N, C, H, W), float or uint8; pixels beyond the
+    border are mirrored, uint8 results are rounded and clipped to [0, 255].
+
+    >>> import megengine as mge, megengine.functional as F, megengine.module as M
+    >>> class Mean(M.ActiveBlur):
+    ...     def get_kernel(self, inp, c):
+    ...         return F.full((inp.shape[0], 1, 2), 0.5)
+    >>> Mean()(mge.Tensor([[[[0.0, 2.0, 6.0]]]])).tolist()
+    [[[[1.0, 4.0, 4.0]]]]
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, C, H, W) filtered, same shape and dtype."""
         image = as_float(inp)
         return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Kernels (N, kh, kw) for the images ``inp`` of c channels."""
+        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels."""
         raise TypeError(f"{type(self).__name__} does not define get_kernel(inp, c)")
 
 
@@ -60,9 +72,16 @@ class _Blend(ActiveBlur):
 
 
 class Emboss(_Blend):
-    """Shadows and highlights along the diagonal.
+    """Lights images from one side: shadows and highlights along the diagonal.
 
-    strength: of the effect; alpha and strength are numbers, or (low, high) to draw from for every image.
+    alpha: share of the embossed image in the result, from 0 (none of it) to 1. strength: of the
+    effect. Each is a number, or (low, high) to draw from for every image.
+    seed: of these draws; None (default) starts anywhere. Images: (N, C, H, W), float or uint8.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> flat = mge.functional.full((1, 1, 4, 4), 3.0)
+    >>> bool((M.Emboss(alpha=0.0, strength=1.0)(flat) == flat).numpy().all())
+    True
     """
 
     def __init__(
@@ -76,6 +95,7 @@ class Emboss(_Blend):
         self.matrix_effect = np.array([[-1, -1, 0], [-1, 0, 1], [0, 1, 1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
+        """Return kernels (N, 3, 3) for the images ``inp``."""
         n = inp._tuple_shape[0]
         strength = draw_range(self.rng_func, self.strength, (n, 1, 1))
         # Any: NumPy's types know nothing of an array that stands on the left of a Tensor.
@@ -84,9 +104,17 @@ class Emboss(_Blend):
 
 
 class Sharpen(_Blend):
-    """Emphasizes edges: eight times a pixel, and ``lightness`` times more, less its neighbours.
+    """Emphasizes edges: each pixel weighs 8 + lightness, its eight neighbours -1 each.
 
-    alpha and lightness are numbers, or (low, high) to draw from for every image.
+    alpha: share of the sharpened image in the result, from 0 (none of it) to 1. lightness: weight
+    of the pixel itself beyond that of its neighbours; 1 keeps flat areas.
+    Each is a number, or (low, high) to draw from for every image.
+    seed: of these draws; None (default) starts anywhere. Images: (N, C, H, W), float or uint8.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> step = mge.Tensor([[[[0.0, 0.0, 1.0, 1.0]] * 4]])
+    >>> M.Sharpen(alpha=1.0, lightness=1.0)(step)[0, 0, 1].tolist()
+    [0.0, -3.0, 4.0, 1.0]
     """
 
     def __init__(
@@ -100,6 +128,7 @@ class Sharpen(_Blend):
         self.matrix_effect = np.array([[-1, -1, -1], [-1, 8, -1], [-1, -1, -1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
+        """Return kernels (N, 3, 3) for the images ``inp``."""
         n = inp._tuple_shape[0]
         lightness = draw_range(self.rng_func, self.lightness, (n, 1, 1))
         return self._blend(n, lightness * self.matrix_nochange + self.matrix_effect)
@@ -115,10 +144,19 @@ def _gaussian(size: int, sigma: float) -> np.ndarray:
 
 
 class GaussianBlur(Module):
-    """Smooths by a Gaussian window of kernel_size (int, or height and width; odd, else ValueError).
+    """Smooths images (N, C, H, W) with a Gaussian window.
 
-    sigma_x, sigma_y: standard deviation along the width and the height; 0 follows from the window, and sigma_y 0 is
-    sigma_x. border_mode: REPLICATE, REFLECT, REFLECT_101, WRAP, CONSTANT (0), TRANSPARENT or ISOLATED (as CONSTANT).
+    kernel_size: an int, or (height, width), in pixels; ValueError unless odd.
+    sigma_x, sigma_y: standard deviations along width and height, in pixels. 0 (default) takes
+    0.3 * ((kernel_size - 1) / 2 - 1) + 0.8, for sigma_y that of sigma_x if given.
+    border_mode: what lies beyond the border: REPLICATE (default), REFLECT, REFLECT_101 (mirrored
+    with, and without, the border's pixel), WRAP, CONSTANT (0), TRANSPARENT or ISOLATED (as
+    CONSTANT); ValueError for any other. Weights sum to 1.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> flat = mge.functional.full((1, 1, 4, 4), 3.0)
+    >>> M.GaussianBlur(3)(flat)[0, 0, 0].numpy().round(3).tolist()
+    [3.0, 3.0, 3.0, 3.0]
     """
 
     def __init__(
@@ -139,6 +177,7 @@ class GaussianBlur(Module):
         self.border_mode = check_border(border_mode).upper()
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype."""
         height, width = self.kernel_size
         column = _gaussian(height, self.sigma_y or self.sigma_x).astype(np.float32)
         row = _gaussian(width, self.sigma_x).astype(np.float32)
@@ -162,9 +201,16 @@ class _Constant:
 
 
 class Dilation(Module):
-    """Maximum over the pixels where ``kernel`` is not 0, ``iterations`` times.
+    """Grows bright areas: each pixel becomes the maximum over a neighbourhood.
 
-    border_type: BORDER_CONSTANT (border_value), or another of `BorderModes`.
+    iterations: how often, 1 by default. border_type: what lies beyond the border, BORDER_CONSTANT
+    (default) or another of `BorderModes`; ValueError else. border_value: that constant, 0 by
+    default.
+
+    >>> import numpy as np
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Dilation()(mge.Tensor([[[[0.0, 0.0, 1.0, 0.0]]]]), np.ones((1, 3))).tolist()
+    [[[[0.0, 1.0, 1.0, 1.0]]]]
     """
 
     BorderModes = tuple(f"BORDER_{name}" for name in BORDER_MODES)
@@ -181,7 +227,11 @@ class Dilation(Module):
         self.border_value = border_value
 
     def forward(self, inp: Tensor, kernel: Tensor | np.ndarray) -> Tensor:
-        """inp (N, C, H, W), kernel (kh, kw), anchored at its centre."""
+        """Return the images ``inp`` (N, C, H, W), float or uint8, dilated; same shape and dtype.
+
+        kernel: (kh, kw), anchored at its centre; the neighbourhood is where it is not 0. ValueError
+        for another rank, or all zeros.
+        """
         mask = kernel.numpy() if isinstance(kernel, Tensor) else np.asarray(kernel)
         if mask.ndim != 2 or not mask.any():
             raise ValueError(

@@ -22,20 +22,32 @@ __all__ = [
 
 
 class AdditiveElemwise(Module):
-    """Adds ``sample(size)`` to images; per_channel False: the channels of a pixel get the same noise."""
+    """Adds noise to images (N, C, H, W); base of the layers that add one kind of it.
+
+    Subclasses define ``sample``. per_channel: draw for every channel; False (default) gives the
+    channels of a pixel the same noise. uint8 results are rounded and clipped to [0, 255].
+
+    >>> import megengine as mge, megengine.module as M
+    >>> class Brighten(M.AdditiveElemwise):
+    ...     def sample(self, size):
+    ...         return mge.functional.full(size, 200.0)
+    >>> Brighten()(mge.Tensor([[[[10, 100]]]], dtype="uint8")).tolist()
+    [[[[210, 255]]]]
+    """
 
     def __init__(self, per_channel: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._per_channel = per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype."""
         size = inp._tuple_shape
         if not self._per_channel:
             size = (size[0], 1, *size[2:])
         return like(as_float(inp) + self.sample(size), inp)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Noise of this shape, float32."""
+        """Return noise of shape ``size``, float32."""
         raise TypeError(f"{type(self).__name__} does not define sample(size)")
 
     @property
@@ -67,7 +79,20 @@ class _SeededNoise(AdditiveElemwise):
 
 
 class AdditiveLaplaceNoise(_SeededNoise):
-    """Laplace noise of a mean and a standard deviation (scale std / sqrt 2)."""
+    """Adds Laplace noise to images (N, C, H, W).
+
+    mean, std: of the noise, in units of the pixels, 0 and 1 by default (its scale is std /
+    sqrt(2)).
+    per_channel: draw for every channel; False (default) gives the channels of a pixel the same
+    noise.
+    seed: of the draws; None (default) starts anywhere.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> grey = mge.functional.full((1, 3, 4, 4), 128.0)
+    >>> noisy = M.AdditiveLaplaceNoise(std=5.0, seed=1)(grey)
+    >>> bool((noisy[:, 0] == noisy[:, 2]).numpy().all()), bool((noisy == grey).numpy().all())
+    (True, False)
+    """
 
     def __init__(
         self,
@@ -82,6 +107,7 @@ class AdditiveLaplaceNoise(_SeededNoise):
         self.finfo = np.finfo(np.float32)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
+        """Return Laplace noise of shape ``size``, float32."""
         # The inverse of the distribution function at u + 1/2; eps keeps the logarithm finite.
         u = self.rng_func.uniform(-0.5, 0.5, size=size)
         tail = F.maximum(1.0 - 2.0 * F.abs(u), float(self.finfo.eps))
@@ -89,7 +115,16 @@ class AdditiveLaplaceNoise(_SeededNoise):
 
 
 class AdditivePoissonNoise(_SeededNoise):
-    """Poisson noise of rate ``lam``."""
+    """Adds Poisson noise to images (N, C, H, W): whole numbers of mean and variance ``lam``.
+
+    lam: the rate, above 0, 1 by default. per_channel: draw for every channel; False (default) gives
+    the channels of a pixel the same noise. seed: of the draws; None (default) starts anywhere.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> noisy = M.AdditivePoissonNoise(lam=4.0, seed=1)(mge.functional.zeros((1, 3, 4, 4)))
+    >>> bool((noisy.numpy() >= 0).all()), bool((noisy.numpy() % 1 == 0).all())
+    (True, True)
+    """
 
     def __init__(
         self, lam: float = 1.0, per_channel: bool = False, seed: int | None = None
@@ -98,11 +133,24 @@ class AdditivePoissonNoise(_SeededNoise):
         self.lam = lam
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
+        """Return Poisson noise of shape ``size``, float32."""
         return self.rng_func.poisson(F.full(size, float(self.lam)))
 
 
 class AdditiveGaussianNoise(_SeededNoise):
-    """Normal noise of a mean and a standard deviation."""
+    """Adds normal noise to images (N, C, H, W).
+
+    mean, std: of the noise, in units of the pixels, 0 and 1 by default.
+    per_channel: draw for every channel; False (default) gives the channels of a pixel the same
+    noise.
+    seed: of the draws; None (default) starts anywhere.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> grey = mge.functional.full((1, 3, 4, 4), 128.0)
+    >>> one, same = (M.AdditiveGaussianNoise(std=5.0, seed=1)(grey) for _ in range(2))
+    >>> bool((one == same).numpy().all())
+    True
+    """
 
     def __init__(
         self,
@@ -116,13 +164,20 @@ class AdditiveGaussianNoise(_SeededNoise):
         self.std = std
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
+        """Return normal noise of shape ``size``, float32."""
         return self.rng_func.normal(self.mean, self.std, size=size)
 
 
 class LinearContrast(Module):
-    """``centre + alpha * (x - centre)``; centre is 127 for uint8 images and 0 for float ones.
+    """Scales the distance of pixels from a middle value: ``centre + alpha * (x - centre)``.
 
-    alpha: a number, or (low, high) to draw from, for every image or, per_channel, for every channel.
+    centre is 127 for uint8 images and 0 for float ones.
+    alpha: a factor, above 1 for more contrast; or (low, high) to draw from for every image, or with
+    per_channel for every channel. seed: of these draws; None (default) starts anywhere.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.LinearContrast(2.0)(mge.Tensor([[[[100, 127, 200]]]], dtype="uint8")).tolist()
+    [[[[73, 127, 255]]]]
     """
 
     def __init__(
@@ -138,6 +193,7 @@ class LinearContrast(Module):
         self.rng_func = Stream(seed)
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype."""
         n, c = inp._tuple_shape[:2]
         size = (n, c if self.per_channel else 1, 1, 1)
         alpha = draw_range(self.rng_func, self.alpha, size)

@@ -29,10 +29,14 @@ __all__ = [
 class CropAndPad(Module):
     """Cuts off, or adds, a share of every side, and resizes to the old extent.
 
-    forward(inp, percent, pad_val): percent is a number for all sides, four (top, right, bottom, left), or a Tensor
-    (N, 4); above 0 adds that share of the height or width, below 0 cuts it off. pad_val: number, or Tensor (N,) or
-    (N, C), for what is added, 0 by default. mode: "bilinear" or "nearest", else ValueError.
-    align_corners: the centres of the corner pixels map onto each other; else their outer edges.
+    mode: interpolation, "bilinear" (default) or "nearest"; ValueError for any other.
+    align_corners: whether the centres of the corner pixels map onto each other, instead of their
+    outer edges (default).
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
+    >>> M.CropAndPad("nearest")(x, (0.0, 0.0, 0.0, -0.5)).tolist()  # without the left half
+    [[[[3.0, 3.0, 4.0, 4.0]]]]
     """
 
     def __init__(self, mode: str = "bilinear", align_corners: bool = False) -> None:
@@ -48,6 +52,13 @@ class CropAndPad(Module):
         percent: float | Sequence[float] | Tensor,
         pad_val: float | Tensor | None = None,
     ) -> Tensor:
+        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
+
+        percent: share of the height or width to add on a side, or, below 0, to cut off: a number
+        for all sides, four (top, right, bottom, left), or a Tensor (N, 4); ValueError for one of
+        another shape.
+        pad_val: what is added, 0 by default: a number, or a Tensor (N,) or (N, C).
+        """
         n, c, height, width = inp._tuple_shape
         top, right, bottom, left = self._sides(percent, n)
         scale_y, start_y = self._axis(top, bottom, height)
@@ -90,7 +101,15 @@ def _within(position: Tensor, size: int) -> Tensor:
 
 
 class Flip(Module):
-    """Mirrors images (N, H, W, C) top to bottom (vertical) and left to right (horizontal)."""
+    """Mirrors images (N, H, W, C) top to bottom (vertical) and left to right (horizontal).
+
+    vertical, horizontal: which of the two, both by default. Note the order of axes, channels last.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 2, 2, 1)
+    >>> M.Flip(vertical=False)(x).reshape(2, 2).tolist()
+    [[2.0, 1.0], [4.0, 3.0]]
+    """
 
     def __init__(self, vertical: bool = True, horizontal: bool = True) -> None:
         super().__init__()
@@ -98,6 +117,7 @@ class Flip(Module):
         self.horizontal = horizontal
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, H, W, C) mirrored, same shape and dtype."""
         return F.vision.flip(inp, self.vertical, self.horizontal)
 
 
@@ -111,6 +131,7 @@ class _RandomFlip(Module):
         self.prob = prob
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, H, W, C), some of them mirrored, same shape and dtype."""
         chosen = random.uniform(0.0, 1.0, size=(inp._tuple_shape[0],)) < self.prob
         mask = F.broadcast_to(chosen.reshape(-1, 1, 1, 1), inp._tuple_shape)
         return F.where(mask, F.vision.flip(inp, self._vertical, not self._vertical), inp)
@@ -127,7 +148,17 @@ class RandomVerticalFlip(_RandomFlip):
 
 
 class Resize(Module):
-    """Resizes to ``size`` (height, width); imode: linear, cubic, nearest and the names of vision.resize."""
+    """Resizes images.
+
+    size: (height, width), or an int for the shorter edge, which keeps the aspect ratio.
+    format: "NCHW" (default) or "NHWC", order of the axes. imode: "linear" (default), "cubic", or
+    "nearest"; ValueError for any other when called.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.functional.ones((1, 3, 10, 20))
+    >>> M.Resize((4, 6))(x).shape, M.Resize(5)(x).shape
+    ((1, 3, 4, 6), (1, 3, 5, 10))
+    """
 
     def __init__(
         self, size: int | tuple[int, int], format: str = "NCHW", imode: str = "linear"
@@ -138,23 +169,42 @@ class Resize(Module):
         self.imode = imode
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` resized, in their dtype."""
         mode = {"linear": "bilinear", "cubic": "bicubic"}.get(self.imode, self.imode)
         return F.vision.resize(inp, self.size, self.format, mode)
 
 
 class Rot90(Module):
-    """Turns images (N, H, W, C) by 90 degrees."""
+    """Turns images (N, H, W, C) by 90 degrees.
+
+    clockwise: which way, True by default. Note the order of axes, channels last.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 2, 2, 1)
+    >>> M.Rot90()(x).reshape(2, 2).tolist()
+    [[3.0, 1.0], [4.0, 2.0]]
+    """
 
     def __init__(self, clockwise: bool = True) -> None:
         super().__init__()
         self.clockwise = clockwise
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype."""
         return F.vision.rot90(inp, self.clockwise)
 
 
 class Rotate(Module):
-    """Turns images counter-clockwise by ``angle`` degrees about their centre."""
+    """Turns images about their centre; the extent stays, and what comes in from outside is 0.
+
+    angle: in degrees, counter-clockwise, 0 by default. format: "NCHW" (default) or "NHWC", order of
+    the axes. interp_mode: "bilinear" (default), or another of `functional.vision.warp_perspective`.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 1, 2, 2)
+    >>> M.Rotate(90.0)(x).reshape(2, 2).numpy().round(3).tolist()
+    [[2.0, 4.0], [1.0, 3.0]]
+    """
 
     def __init__(
         self, angle: float = 0.0, format: str = "NCHW", interp_mode: str = "bilinear"
@@ -165,11 +215,19 @@ class Rotate(Module):
         self.interp_mode = interp_mode
 
     def forward(self, inp: Tensor) -> Tensor:
+        """Return the images ``inp`` turned, same shape and dtype."""
         return F.vision.rotate(inp, self.angle, self.format, self.interp_mode)
 
 
 class Remap(Module):
-    """forward(inp, map_1, map_2): output pixel (y, x) is the input at column map_1, row map_2, both (N, H, W)."""
+    """Reads each output pixel from a place in the input that maps give, between pixels too.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([[[[0.0, 10.0, 20.0]]]])
+    >>> columns, rows = mge.Tensor([[[0.5, 2.0]]]), mge.Tensor([[[0.0, 0.0]]])
+    >>> M.Remap()(x, columns, rows).tolist()
+    [[[[5.0, 20.0]]]]
+    """
 
     def forward(
         self,
@@ -180,18 +238,34 @@ class Remap(Module):
         borderMode: str = "replicate",
         borderValue: float = 0.0,
     ) -> Tensor:
+        """Return (N, C, OH, OW), whose pixels are the input's at column map_1 and row map_2.
+
+        inp: (N, C, H, W). map_1, map_2: (N, OH, OW), columns and rows in pixels.
+        interpolation: "linear" (default), or another of `functional.vision.remap`.
+        borderMode: what lies outside, "replicate" by default; "constant" is borderValue, 0 by
+        default.
+        """
         grid = F.stack([map_1, map_2], -1)
         return F.vision.remap(inp, grid, borderMode, borderValue, interpolation)
 
 
 class FillPoly(Module):
-    """Fills polygons with a colour.
+    """Fills polygons with a colour: pixels inside, or within half a pixel of an edge.
 
-    forward(img, pts, color): img (N, C, H, W); pts (P, 2) or (N, P, 2), corners as (x, y); color: a number or one
-    for each channel. Pixels inside by the even-odd rule, or within half a pixel of an edge, are filled.
+    Where the outline crosses itself, the even-odd rule says what is inside.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> triangle = mge.Tensor([[0.0, 0.0], [3.0, 3.0], [0.0, 3.0]])
+    >>> M.FillPoly()(mge.functional.zeros((1, 1, 4, 4)), triangle, 1.0)[0, 0].sum(1).tolist()
+    [1.0, 2.0, 3.0, 4.0]
     """
 
     def forward(self, img: Tensor, pts: Tensor, color: float | Sequence[float] | Tensor) -> Tensor:
+        """Return a copy of the images with the polygons filled, same shape and dtype.
+
+        img: (N, C, H, W), float or uint8. pts: corners (x, y) in pixels, (P, 2) for all images or
+        (N, P, 2); ValueError for another shape. color: a number, or one for each channel.
+        """
         n, c, height, width = img._tuple_shape
         points = pts if isinstance(pts, Tensor) else Tensor(np.asarray(pts, np.float32))
         points = as_float(points)

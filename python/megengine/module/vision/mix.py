@@ -20,10 +20,17 @@ def _weigh(weight: Tensor, one: Tensor, other: Tensor) -> Tensor:
 
 
 class Mixup(Module):
-    """Weighted means of two batches: Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization".
+    """Blends two batches, and their labels, by a random weight for each pair of samples.
 
-    forward(data1, label1, data2, label2): returns (data, label), ``w * first + (1 - w) * second`` with
-    w ~ Beta(beta, beta) for every sample. Labels are floats, such as one-hot vectors.
+    ``w * first + (1 - w) * second``, with w drawn from Beta(beta, beta).
+    beta: above 0; small values give weights near 0 and 1. seed: of the draws; None (default) starts
+    anywhere. Source: Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization".
+
+    >>> import megengine as mge, megengine.functional as F, megengine.module as M
+    >>> mix, zeros, ones = M.Mixup(beta=1.0, seed=1), F.zeros((4, 3, 2, 2)), F.ones((4, 3, 2, 2))
+    >>> data, label = mix(zeros, mge.Tensor([[1.0, 0.0]] * 4), ones, mge.Tensor([[0.0, 1.0]] * 4))
+    >>> data.shape, label.sum(1).numpy().round(3).tolist()
+    ((4, 3, 2, 2), [1.0, 1.0, 1.0, 1.0])
     """
 
     def __init__(self, beta: float, seed: int | None = None) -> None:
@@ -32,23 +39,34 @@ class Mixup(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> Tensor:
-        """Weights of the first batch: (batch,)."""
+        """Return the weights of the first batch, (batch,), float32."""
         shape = F.full((batch,), float(self.beta))
         return self.beta_func(shape, shape)
 
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """Return the blended (data, label).
+
+        data1, data2: (N, ...). label1, label2: (N, ...), floats such as one-hot vectors.
+        """
         weight = self.sample(data1._tuple_shape[0])
         return _weigh(weight, data1, data2), _weigh(weight, label1, label2)
 
 
 class Cutmix(Module):
-    """Pastes a box of the second batch into the first: Yun et al. 2019, "CutMix".
+    """Pastes a random box of the second batch into the first, and blends the labels by area.
 
-    forward(data1, label1, data2, label2): data (N, C, H, W); returns (data, label). The box has the share 1 - w of
-    the area, w ~ Beta(beta, beta) for every sample, and a centre anywhere, so that it may be cut off at the border;
-    labels are weighted with the share that is left.
+    The box has the share 1 - w of the area, w drawn from Beta(beta, beta) for every sample, and its
+    centre anywhere, so that it may be cut off at the border; the first label weighs what is left.
+    beta: above 0. seed: of the draws; None (default) starts anywhere.
+    Source: Yun et al. 2019, "CutMix: Regularization Strategy to Train Strong Classifiers".
+
+    >>> import megengine as mge, megengine.functional as F, megengine.module as M
+    >>> mix, zeros, ones = M.Cutmix(beta=1.0, seed=1), F.zeros((4, 3, 8, 8)), F.ones((4, 3, 8, 8))
+    >>> data, label = mix(zeros, F.zeros((4, 1)), ones, F.ones((4, 1)))
+    >>> bool((F.mean(data, [1, 2, 3]) == label[:, 0]).numpy().all())
+    True
     """
 
     def __init__(self, beta: float, seed: int | None = None) -> None:
@@ -59,7 +77,7 @@ class Cutmix(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """w, and the centre of the box as shares of height and width: (batch,) each."""
+        """Return w, and the centre of the box as shares of height and width: (batch,) each."""
         shape = F.full((batch,), float(self.beta))
         weight = self.beta_func(shape, shape)
         y, x = (self.uniform_func(0.0, 1.0, size=(batch,)) for _ in range(2))
@@ -68,6 +86,10 @@ class Cutmix(Module):
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """Return (data, label) with the boxes pasted.
+
+        data1, data2: (N, C, H, W). label1, label2: (N, ...), floats such as one-hot vectors.
+        """
         n, _, height, width = data1._tuple_shape
         weight, y, x = (value.reshape(n, 1, 1, 1) for value in self.sample(n))
         share = F.sqrt(1.0 - weight)
