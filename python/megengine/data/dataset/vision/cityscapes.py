@@ -47,7 +47,6 @@ class Cityscapes(VisionDataset):
     class; info: [height, width, path of the image]. Raises ValueError for unknown sets,
     FileNotFoundError for missing folders or masks.
 
-    >>> streets = Cityscapes("cityscapes", "val", "gtFine")  # doctest: +SKIP
     >>> len(Cityscapes.class_names), Cityscapes.class_names[0]
     (19, 'road')
     """

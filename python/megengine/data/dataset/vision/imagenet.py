@@ -25,9 +25,11 @@ class ImageNet(ImageFolder):
     Raises FileNotFoundError when neither is there; archives cannot be downloaded without an account
     at image-net.org.
 
-    >>> photos = ImageNet("imagenet", train=False)  # doctest: +SKIP
-    >>> len(photos), len(photos.class_dict)  # doctest: +SKIP
-    (50000, 1000)
+    >>> try:
+    ...     ImageNet("photos", train=False)
+    ... except FileNotFoundError:
+    ...     print("put ILSVRC2012_img_val.tar and the devkit's archive there")
+    put ILSVRC2012_img_val.tar and the devkit's archive there
     """
 
     raw_file_meta = {

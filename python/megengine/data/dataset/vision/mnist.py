@@ -27,10 +27,16 @@ class MNIST(DatasetInMemory):
     Reads other data in the same format, too (Fashion-MNIST). Raises FileNotFoundError for missing
     files, ValueError for damaged ones.
 
-    >>> digits = MNIST(train=False)  # doctest: +SKIP
-    >>> image, label = digits[0]  # doctest: +SKIP
-    >>> len(digits), image.shape, label.dtype  # doctest: +SKIP
-    (10000, (28, 28, 1), dtype('int32'))
+    >>> import pathlib, struct, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> def put(name, data):
+    ...     _ = pathlib.Path(folder.name, name).write_bytes(data)
+    >>> put("t10k-images-idx3-ubyte", struct.pack(">4i", 0x803, 1, 28, 28) + bytes(28 * 28))
+    >>> put("t10k-labels-idx1-ubyte", struct.pack(">2i", 0x801, 1) + bytes([7]))
+    >>> digits = MNIST(folder.name, train=False, download=False)
+    >>> digits[0][0].shape, int(digits[0][1])
+    ((28, 28, 1), 7)
+    >>> folder.cleanup()
     """
 
     url_path = "https://ossci-datasets.s3.amazonaws.com/mnist/"

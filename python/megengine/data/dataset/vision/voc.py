@@ -40,7 +40,6 @@ class PascalVOC(VisionDataset):
     info: [height, width, file name]. Raises FileNotFoundError for missing files, ValueError for
     unknown parts.
 
-    >>> photos = PascalVOC("VOC2012", "val", order=("image", "boxes"))  # doctest: +SKIP
     >>> PascalVOC.class_names.index("cat") + 1  # in boxes_category and masks
     8
     """

@@ -142,10 +142,10 @@ class HueTransform(_Jitter):
     value: 0 to 0.5 (ValueError); 0.5 reaches every hue. Images without three channels stay. Needs
     OpenCV.
 
-    >>> import numpy as np
+    >>> import importlib.util, numpy as np
     >>> gray = np.full((1, 1, 3), 100, np.uint8)  # has no hue
-    >>> HueTransform(0.5).apply(gray).tolist()  # doctest: +SKIP
-    [[[100, 100, 100]]]
+    >>> if importlib.util.find_spec("cv2"):
+    ...     assert HueTransform(0.5).apply(gray).tolist() == gray.tolist()
     """
 
     _most = 0.5
