@@ -5,9 +5,13 @@ from .logger import get_logger
 
 
 def check_misc() -> None:
-    """Warns about what would make programs slow or fail: no kernel compiler, more threads than cores.
+    """Warns about what would make programs slow or fail: no kernel compiler, more threads than
+    cores.
 
-    Returns None; see the log for what was found.
+    Returns None; warnings go to the log. ``python -m megengine info`` tells more.
+
+    >>> import megengine as mge
+    >>> mge.check_misc()
     """
     import os
 

@@ -105,13 +105,30 @@ def name_on_host(device: str) -> str:
 
 
 def get_default_device() -> str:
-    """The name given to `set_default_device`, "xpux" at first."""
+    """Returns the name of the device on which new tensors are made.
+
+    It is what `set_default_device` was given; at first the value of ``MGE_DEFAULT_DEVICE``, or
+    "xpux": a GPU if there is one, else the CPU.
+
+    >>> import megengine as mge
+    >>> mge.Tensor([1.0]).device == mge.get_default_device()
+    True
+    """
     return _default
 
 
 def set_default_device(device: str = "xpux") -> None:
-    """Where new tensors go. ValueError for a malformed name, RuntimeError for a device that does
-    not exist.
+    """Sets the device on which new tensors are made; tensors that exist stay where they are.
+
+    device: a name such as "cpu0", "gpu1" or "xpux" (a GPU if there is one, else the CPU). Raises
+    ValueError for a malformed name, RuntimeError for a device that does not exist.
+
+    >>> import megengine as mge
+    >>> before = mge.get_default_device()
+    >>> mge.set_default_device("cpu0")
+    >>> mge.Tensor([1.0]).device == "cpu0"
+    True
+    >>> mge.set_default_device(before)
     """
     global _default
     name = str(device)
@@ -120,27 +137,59 @@ def set_default_device(device: str = "xpux") -> None:
 
 
 def is_cuda_available() -> bool:
-    """Whether there is an NVIDIA GPU that this build can use."""
+    """Tells whether there is an NVIDIA GPU that this build can use.
+
+    ``python -m megengine info`` says why there is none.
+
+    >>> import megengine as mge
+    >>> mge.is_cuda_available() == (mge.get_device_count("gpu") > 0)
+    True
+    """
     return _count("gpu") > 0
 
 
 def is_cambricon_available() -> bool:
-    """False: there is no backend for Cambricon."""
+    """Returns False: there is no backend for Cambricon.
+
+    >>> import megengine as mge
+    >>> mge.is_cambricon_available()
+    False
+    """
     return False
 
 
 def is_atlas_available() -> bool:
-    """False: there is no backend for Atlas."""
+    """Returns False: there is no backend for Atlas.
+
+    >>> import megengine as mge
+    >>> mge.is_atlas_available()
+    False
+    """
     return False
 
 
 def is_rocm_available() -> bool:
-    """False: there is no backend for ROCm."""
+    """Returns False: there is no backend for ROCm.
+
+    >>> import megengine as mge
+    >>> mge.is_rocm_available()
+    False
+    """
     return False
 
 
 def get_device_count(device_type: str | DeviceType) -> int:
-    """Number of devices of a kind: "gpu", "cpu" (cores), ... ValueError for an unknown kind."""
+    """Returns the number of devices of a kind.
+
+    device_type: "cpu" or "multithread" (the number of cores), "gpu" or "cuda", "rocm", "cambricon",
+        "atlas", "xpu" (the kind behind "xpux"), or a `DeviceType`. Case does not matter.
+
+    Raises ValueError for an unknown kind.
+
+    >>> import megengine as mge
+    >>> mge.get_device_count("cpu") >= 1, mge.get_device_count("rocm")
+    (True, 0)
+    """
     kind = device_type.value if isinstance(device_type, DeviceType) else str(device_type).lower()
     kind = {"cuda": "gpu", "xpu": what_is_xpu()}.get(kind, kind)
     kinds = [each.value for each in DeviceType]
@@ -173,7 +222,16 @@ def _memory(device: str | None) -> dict[str, int]:
 
 
 def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
-    """(total, free) bytes of a device, as `set_memory_cap` leaves them."""
+    """Returns (total, free) memory of a device in bytes.
+
+    device: a name; None for the default device. Under `set_memory_cap`, total is the cap, and free
+    is what the cap leaves.
+
+    >>> import megengine as mge
+    >>> total, free = mge.device.get_mem_status_bytes("cpu0")
+    >>> 0 <= free <= total
+    True
+    """
     place = _where(device)  # which may be made here
     info = _core.devices()[place]
     total, free = info.total_bytes, info.free_bytes
@@ -184,36 +242,86 @@ def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
 
 
 def get_allocated_memory(device: str | None = None) -> int:
-    """Bytes that live tensors hold."""
+    """Returns the bytes that live tensors hold on a device.
+
+    device: a name; None for the default device.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> x = F.ones((1024, 1024))  # of float32: 4 MiB
+    >>> mge.get_allocated_memory() >= 4 * 2**20
+    True
+    """
     return _memory(device)["allocated"]
 
 
 def get_reserved_memory(device: str | None = None) -> int:
-    """Bytes taken from the system, free blocks included."""
+    """Returns the bytes taken from the system for a device, free blocks of the allocator included.
+
+    device: a name; None for the default device. `coalesce_free_memory` lowers it.
+
+    >>> import megengine as mge
+    >>> mge.get_reserved_memory() >= mge.get_allocated_memory()
+    True
+    """
     return _memory(device)["reserved"]
 
 
 def get_max_reserved_memory(device: str | None = None) -> int:
-    """Peak of `get_reserved_memory`."""
+    """Returns the peak of `get_reserved_memory` in bytes.
+
+    It counts from the start, or from `reset_max_memory_stats`. device: a name; None for the default
+    device.
+
+    >>> import megengine as mge
+    >>> mge.get_max_reserved_memory() >= mge.get_reserved_memory()
+    True
+    """
     return _memory(device)["max_reserved"]
 
 
 def get_max_allocated_memory(device: str | None = None) -> int:
-    """Peak of `get_allocated_memory`."""
+    """Returns the peak of `get_allocated_memory` in bytes.
+
+    It counts from the start, or from `reset_max_memory_stats`. device: a name; None for the default
+    device.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> mge.reset_max_memory_stats()
+    >>> F.ones((1024, 1024)).sum().item()  # 4 MiB, which are free again
+    1048576.0
+    >>> mge.get_max_allocated_memory() >= 4 * 2**20
+    True
+    """
     return _memory(device)["max_allocated"]
 
 
 def reset_max_memory_stats(device: str | None = None) -> None:
-    """Peaks count from now on."""
+    """Restarts `get_max_allocated_memory` and `get_max_reserved_memory` from the present use.
+
+    device: a name; None for the default device.
+
+    >>> import megengine as mge
+    >>> mge.reset_max_memory_stats()
+    """
     _core.reset_peak_memory(_where(device))
 
 
 def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
-    """At most so many bytes are taken from the system; None lifts it.
+    """Limits the bytes that a device's allocator takes from the system.
 
-    cap: bytes, or a text such as "11GB": a smaller card can be imitated so. What would take more raises
-    MemoryError, after cached memory was given back. The variable ``MEGJIT_MEMORY_CAP`` sets it from the
-    start. Raises ValueError for a text that is no size and for 0, TypeError for other types.
+    cap: bytes, or a text such as "11GB" (units are powers of 1024); None lifts the limit. A smaller
+        card can be imitated so.
+    device: a name; None for the default device.
+
+    What would take more raises MemoryError, after cached memory was given back. The variable
+    ``MEGJIT_MEMORY_CAP`` sets a cap from the start. Raises ValueError for a text that is not a size
+    and for 0, TypeError for other types.
+
+    >>> import megengine as mge
+    >>> mge.set_memory_cap("64GB", "cpu0")
+    >>> mge.get_memory_cap("cpu0") == 64 * 2**30
+    True
+    >>> mge.set_memory_cap(None, "cpu0")
     """
     _set_cap(cap, "set_memory_cap", _where(device))
 
@@ -226,7 +334,18 @@ def _set_cap(cap: int | str | None, what: str, place: str) -> None:
 
 
 def get_memory_cap(device: str | None = None) -> int | None:
-    """What `set_memory_cap` was given, in bytes; None without a cap."""
+    """Returns the cap that `set_memory_cap` set, in bytes; None without a cap.
+
+    device: a name; None for the default device.
+
+    >>> import megengine as mge
+    >>> mge.set_memory_cap("64GB", "cpu0")
+    >>> mge.get_memory_cap("cpu0")
+    68719476736
+    >>> mge.set_memory_cap(None, "cpu0")
+    >>> print(mge.get_memory_cap("cpu0"))
+    None
+    """
     return _core.memory_stats(_where(device))["cap"]
 
 
@@ -237,11 +356,19 @@ def set_prealloc_config(
     growth_factor: float = 2.0,
     device_type: DeviceType = DeviceType.CUDA,
 ) -> None:
-    """How much the allocator asks from the system at a time. A hint: only memory use changes.
+    """Sets how much the allocator asks of the system at a time. A hint: only memory use changes.
 
-    alignment: blocks are aligned to 64 bytes at least, whatever is asked for; min_req: bytes, the least
-    amount; growth_factor: the amount as a part of what is reserved already; max_overhead: bytes that may
-    be taken beyond what is needed. Concerns tensors of up to 1 MiB; larger ones take what they need.
+    alignment: bytes; blocks are aligned to 64 in any case, and more than that only warns.
+    min_req: the least amount, in bytes; 32 MiB by default.
+    max_overhead: bytes that may be taken beyond what is needed.
+    growth_factor: the amount as a part of what is reserved already; at least 1.
+    device_type: a `DeviceType`; all devices of this kind are set.
+
+    Concerns tensors of up to 1 MiB; larger ones take what they need. Raises AssertionError for
+    values out of range.
+
+    >>> import megengine as mge
+    >>> mge.set_prealloc_config(min_req=64 * 2**20, device_type=mge.device.DeviceType.CUDA)
     """
     assert alignment > 0, f"set_prealloc_config: alignment {alignment} is not positive"
     assert min_req > 0, f"set_prealloc_config: min_req {min_req} is not positive"
@@ -255,7 +382,14 @@ def set_prealloc_config(
 
 
 def coalesce_free_memory() -> None:
-    """Gives free blocks back to the system, also those between blocks that are in use."""
+    """Gives free blocks of all devices back to the system, also those between blocks in use.
+
+    >>> import megengine as mge
+    >>> before = mge.get_reserved_memory()
+    >>> mge.coalesce_free_memory()
+    >>> mge.get_reserved_memory() <= before
+    True
+    """
     for place in _core.devices():
         _core.trim_memory(place)
 
@@ -270,7 +404,15 @@ class CudaDeviceProperty(NamedTuple):
 
 
 def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceType.CUDA) -> int:
-    """Compute capability of GPU number ``device``, 90 for 9.0. RuntimeError where there is no such GPU."""
+    """Returns the compute capability of a GPU as 10 * major + minor: 90 stands for 9.0.
+
+    device: number of the GPU. device_type: `DeviceType.CUDA`. Raises RuntimeError where there is no
+    such GPU, ValueError for another kind of device.
+
+    >>> import megengine as mge
+    >>> if mge.is_cuda_available():
+    ...     assert mge.get_cuda_compute_capability(0) >= 50
+    """
     prop = get_cuda_device_property(device, device_type)
     return 10 * prop.major + prop.minor
 
@@ -278,8 +420,14 @@ def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceTyp
 def get_cuda_device_property(
     device: int, device_type: DeviceType = DeviceType.CUDA
 ) -> CudaDeviceProperty:
-    """Name, compute capability and memory of GPU number ``device``. RuntimeError where there is no such GPU,
-    ValueError for another kind of device.
+    """Returns name, compute capability and memory of a GPU, as a `CudaDeviceProperty`.
+
+    device: number of the GPU. device_type: `DeviceType.CUDA`. Raises RuntimeError where there is no
+    such GPU, ValueError for another kind of device.
+
+    >>> import megengine as mge
+    >>> for number in range(mge.get_device_count("gpu")):
+    ...     assert mge.get_cuda_device_property(number).total_memory > 2**30
     """
     if device_type != DeviceType.CUDA:
         raise ValueError(f"{device_type} has no compute capability; use DeviceType.CUDA")
@@ -289,17 +437,37 @@ def get_cuda_device_property(
 
 
 def get_cuda_version() -> int:
-    """CUDA version of the compiler NVRTC as 1000 * major + 10 * minor; 0 without it."""
+    """Returns the CUDA version of NVRTC, the run-time compiler: 13000 for 13.0.
+
+    That is 1000 * major + 10 * minor; 0 where it is not found; ``python -m megengine info`` says
+    where it was sought.
+
+    >>> import megengine as mge
+    >>> mge.get_cuda_version() % 10
+    0
+    """
     return _library_version("NVRTC")
 
 
 def get_cuda_driver_version() -> int:
-    """CUDA version that the driver serves, as 1000 * major + 10 * minor; 0 without a driver."""
+    """Returns the newest CUDA version that the driver serves, as 1000 * major + 10 * minor.
+
+    0 without a driver; ``python -m megengine info`` says why there is none.
+
+    >>> import megengine as mge
+    >>> mge.get_cuda_driver_version() > 0 or not mge.is_cuda_available()
+    True
+    """
     return _library_version("CUDA driver")
 
 
 def get_cudnn_version() -> int:
-    """cuDNN version as 10000 * major + 100 * minor + patch; 0 without cuDNN."""
+    """Returns the version of cuDNN as 10000 * major + 100 * minor + patch; 0 without cuDNN.
+
+    >>> import megengine as mge
+    >>> major, rest = divmod(mge.get_cudnn_version(), 10000)
+    >>> minor, patch = divmod(rest, 100)
+    """
     return _library_version("cuDNN")
 
 
@@ -309,7 +477,12 @@ def _library_version(name: str) -> int:
 
 
 def get_tensorrt_version() -> int:
-    """0: TensorRT is not used."""
+    """Returns 0: TensorRT is not used.
+
+    >>> import megengine as mge
+    >>> mge.get_tensorrt_version()
+    0
+    """
     return 0
 
 
@@ -324,14 +497,23 @@ if os.environ.get("MEGJIT_MEMORY_CAP"):
 
 
 def set_num_threads(count: int | None) -> None:
-    """Lets the host compute on ``count`` threads; None: on as many as the process is granted.
+    """Sets the number of threads on which the host computes.
 
-    Granted are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a CPU more is a
-    thread more), the cores that the process may run on (its affinity), and ``OMP_NUM_THREADS`` where it is set.
-    A count given here goes before all three. Compiled functions keep the parts that they were cut into; they run on
-    the new number as well. A forked child computes on one thread until it calls this. Where the system
-    refuses threads, those that there are do the work, and `get_num_threads` says how many. Raises ValueError for
-    less than 1, TypeError for what is no integer.
+    count: 1 or more, the calling thread included; None: as many as the process is granted. Granted
+        are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a CPU
+        more is a thread more), the cores that the process may run on (its affinity), and
+        ``OMP_NUM_THREADS`` where it is set. A count given here goes before all three.
+
+    Compiled functions keep the parts that they were cut into; they run on the new number as well. A
+    forked child computes on one thread until it calls this. Where the system refuses threads, those
+    that there are do the work, and `get_num_threads` says how many. Raises ValueError for less than
+    1, TypeError for what is not an integer.
+
+    >>> import megengine as mge
+    >>> mge.set_num_threads(1)
+    >>> mge.get_num_threads()
+    1
+    >>> mge.set_num_threads(None)
     """
     if count is None:
         _core.set_thread_count(0)
@@ -343,5 +525,12 @@ def set_num_threads(count: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """On how many threads the host computes, the calling one included; see `set_num_threads`."""
+    """Returns the number of threads on which the host computes, the calling one included.
+
+    See `set_num_threads`.
+
+    >>> import megengine as mge
+    >>> mge.get_num_threads() >= 1
+    True
+    """
     return _core.thread_count()

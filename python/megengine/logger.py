@@ -135,9 +135,15 @@ class _StderrHandler(logging.StreamHandler[Any]):
 def get_logger(
     name: str | None = None, formatter: type[logging.Formatter] = MegEngineLogFormatter
 ) -> logging.Logger:
-    """The logger of that name, set up on the first call: level, format, stderr, no propagation.
+    """Returns the logger of a name, set up on the first call: level, format, stderr, no
+    propagation.
 
     name: as for ``logging.getLogger``; None is the root logger. formatter: class of the formatter.
+
+    >>> import megengine as mge
+    >>> logger = mge.get_logger("example")
+    >>> logger is mge.get_logger("example"), logger.propagate
+    (True, False)
     """
     logger = logging.getLogger(name)
     if getattr(logger, "_megengine_ready", False):
@@ -153,10 +159,18 @@ def get_logger(
 
 
 def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a") -> None:
-    """Write all messages to a file as well.
+    """Writes all messages to a file as well.
 
-    fout: a path, an open text file, or None to stop. mode: how a path is opened, "a" or "w".
-    Raises OSError when the path cannot be opened.
+    fout: a path, an open text file, or None to stop. mode: how a path is opened, "a" or "w". Raises
+    OSError when the path cannot be opened.
+
+    >>> import io, megengine as mge
+    >>> file = io.StringIO()
+    >>> mge.set_log_file(file)
+    >>> mge.get_logger("example").error("the disk is full")
+    >>> mge.set_log_file(None)
+    >>> "ERR the disk is full" in file.getvalue()
+    True
     """
     global _owned_log_file
     opened = open(fout, mode, encoding="utf-8") if isinstance(fout, (str, os.PathLike)) else None
@@ -167,9 +181,18 @@ def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a")
 
 
 def set_log_level(level: int | str, update_existing: bool = True) -> None:
-    """Set the level of loggers made from now on and, with ``update_existing``, of those there are.
+    """Sets the level of loggers made from now on and, with ``update_existing``, of those there are.
 
     level: a ``logging`` number or one of DEBUG, INFO, WARN, ERROR. Raises ValueError for others.
+    The variable ``MEGENGINE_LOGGING_LEVEL`` sets it from the start.
+
+    >>> import megengine as mge
+    >>> logger = mge.get_logger("example")
+    >>> before = logger.level
+    >>> mge.set_log_level("ERROR")
+    >>> logger.level  # logging.ERROR
+    40
+    >>> mge.set_log_level(before)
     """
     global _default_level
     _default_level = _as_level(level)
@@ -197,7 +220,15 @@ def replace_mgb_log_level(level: int | str) -> Iterator[None]:
 
 
 def enable_debug_log() -> None:
-    """Show debug messages of the package and of the native runtime."""
+    """Shows debug messages of the package and of the native runtime.
+
+    >>> import megengine as mge
+    >>> before = mge.get_logger("example").level
+    >>> mge.enable_debug_log()
+    >>> mge.get_logger("example").level  # logging.DEBUG
+    10
+    >>> mge.set_log_level(before)
+    """
     set_log_level(logging.DEBUG)
     set_mgb_log_level(logging.DEBUG)
 

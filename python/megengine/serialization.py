@@ -36,10 +36,20 @@ def save(
     pickle_module: Any = pickle,
     pickle_protocol: int = pickle.DEFAULT_PROTOCOL,
 ) -> None:
-    """Write ``obj`` to a path or to an open binary file.
+    """Writes an object to a path or to an open binary file, for `megengine.load`.
 
-    A path gets its new content at once, by renaming: an error or a crash leaves the old file as it was.
-    pickle_module: module with ``dump``. Raises what pickling raises, and OSError.
+    obj: anything that can be pickled, such as a state dict. f: a path gets its new content at once,
+    by
+    renaming: an error or a crash leaves the old file as it was. pickle_module: module with
+    ``dump``.
+    pickle_protocol: of the pickle. Raises what pickling raises, and OSError.
+
+    >>> import io, megengine as mge
+    >>> file = io.BytesIO()
+    >>> mge.save({"weight": mge.Tensor([1.0, 2.0]), "epoch": 3}, file)
+    >>> _ = file.seek(0)
+    >>> mge.load(file)["weight"].tolist()
+    [1.0, 2.0]
     """
     with written_whole(f) as file:
         pickle_module.dump(obj, file, pickle_protocol)
@@ -56,18 +66,28 @@ def load(
     trusted: Trusted = (),
     allow_pickle: bool = False,
 ) -> Any:
-    """Read an object that ``save`` wrote.
+    """Reads an object that ``save`` wrote; runs no code that the file chose.
 
-    f: a path or an open binary file. map_location: where tensors go: a device ("cpu0"), a mapping of
-    devices ({"gpu0": "cpu0"}) or a function from logical device name to device; None: where they were.
-    trusted: classes and functions that the file may name besides, as a list, or a mapping from the names
-        in the file; restoring them runs their code. Classes that ``__main__`` or an imported module of the program defines
-        need it only where they are called to be restored; else `__new__` and `__setstate__` are what runs of theirs.
-    allow_pickle: build whatever the file names, which runs code of the file's author; asking for
-    another ``pickle_module`` means the same.
+    f: a path or an open binary file.
+    map_location: where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a
+        function from logical device name to device; None: where they were.
+    pickle_module: module with ``load``; another one than ``pickle`` means the same as allow_pickle.
+    trusted: classes and functions that the file may name besides, as a list, or a mapping from the
+        names in the file; restoring them runs their code. Classes that ``__main__`` or an imported
+        module of the program defines need it only where they are called to be restored; else
+        `__new__` and `__setstate__` are what runs of theirs.
+    allow_pickle: build whatever the file names, which runs code of the file's author.
 
     Raises RuntimeError with the file's name for a truncated or damaged file, and RefusedClassError
-    (a RuntimeError) for classes outside of containers, numbers, arrays, tensors, our modules and the program's.
+    (a RuntimeError) for classes outside of containers, numbers, arrays, tensors, our modules and
+    the program's.
+
+    >>> import io, pickle, subprocess, megengine as mge
+    >>> try:
+    ...     mge.load(io.BytesIO(pickle.dumps(subprocess.run)))
+    ... except RuntimeError as error:
+    ...     print("subprocess.run" in str(error))
+    True
     """
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:

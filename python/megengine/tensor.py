@@ -26,13 +26,26 @@ _FORMATS = ("default", "nchw", "nhwc")
 class Tensor(ArrayMethodMixin):
     """An n-dimensional array on one device.
 
-    data: number, nested sequence, ndarray or Tensor. dtype defaults to the data's with 64 bits
-    narrowed: int -> int32, float -> float32. device defaults to `megengine.get_default_device()`.
-    RuntimeError when data is a Tensor and another dtype or device is asked for (use astype, to).
+    data: a number, nested sequence, NumPy array or Tensor; it is copied.
+    dtype: by default that of the data, with 64 bits narrowed: int -> int32, float -> float32.
+    device: a name such as "cpu0"; by default `megengine.get_default_device()`.
+    is_const: the value never changes from call to call of a traced function.
+    name: shown in graphs and dumped models.
+    format: "nhwc" for channels-last memory, see `Tensor.format`.
+    no_cache: taken for compatibility; warns that it has no effect.
+
+    Operators work element by element, with NumPy's rules of broadcasting; an in-place write makes
+    the tensor hold another value, and values derived from it before stay. Raises RuntimeError when
+    data is a Tensor and another dtype or device is asked for (use astype, to), TypeError for a
+    dtype that is not supported.
 
     >>> import megengine as mge
     >>> (mge.Tensor([1, 2]) + 0.5).numpy()
     array([1.5, 2.5], dtype=float32)
+    >>> x = mge.Tensor([[1, 2], [3, 4]])
+    >>> x[0] = 9
+    >>> x.shape, x.dtype.name, x.tolist()
+    ((2, 2), 'int32', [[9, 9], [3, 4]])
     """
 
     grad: "Tensor | None" = None  # what a GradManager found, or None
@@ -96,8 +109,8 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def shape(self) -> Union[tuple[int, ...], "Tensor"]:
-        """Extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it is
-        recorded.
+        """The extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it
+        is recorded.
         """
         shape = self._tuple_shape
         if shape and symbolic_shape_active():
@@ -106,7 +119,7 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def device(self) -> Device:
-        """Where the value lies; equals every name of that place."""
+        """The place where the value lies; equals every name of that place."""
         return Device(self._host_name) if self._host_name else device_of(self._device_name)
 
     @property
@@ -119,10 +132,12 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def format(self) -> str:
-        """Order of memory: "nhwc" for channels last, else "default" or "nchw"; the shape is NCHW in any case.
+        """The order of memory: "nhwc" for channels last, else "default" or "nchw"; the shape is
+        NCHW in any case.
 
-        Writing "nhwc" to a floating tensor of 4 or 5 axes reorders its elements. Functions that work in that order
-        (element-wise ones, convolution, pooling, concat, ...) give results in it.
+        Writing "nhwc" to a floating-point tensor of 4 or 5 axes reorders its elements. Functions
+        that work in that order (elementwise ones, convolution, pooling, concat, ...) give results
+        in it.
         """
         return "nhwc" if self._layout == "channels_last" and self.ndim > 3 else self._format
 
@@ -136,7 +151,7 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def qparams(self) -> "QParams":
-        """Quantisation parameters; made on the first look."""
+        """The quantization parameters; made when they are first asked for."""
         if self._qparams is None:
             from .quantization.utils import create_qparams
 
@@ -169,30 +184,34 @@ class Tensor(ArrayMethodMixin):
     __hash__ = object.__hash__  # by identity, for == compares elements
 
     def item(self, *args: Any) -> Any:
-        """The only element (or element ``*args``) as a Python number. ValueError for several."""
+        """Returns the only element (or element ``*args``) as a Python number. ValueError for
+        several.
+        """
         if args:
             return self.numpy().item(*args)
         return self._item()
 
     def detach(self) -> "Tensor":
-        """The same value, through which no gradient flows."""
+        """Returns a tensor of the same value, through which no gradient flows."""
         return in_order_of(self, super().detach())
 
     def value_id(self) -> int:
-        """Number of the value that the handle holds now; in-place writes change it."""
+        """Returns the number of the value that the handle holds now; in-place writes change it."""
         return self._value_id()
 
     def set_value(self, value: Any) -> None:
-        """Deprecated: write ``x[...] = value``."""
+        """Replaces all elements. Deprecated: write ``x[...] = value``."""
         self[...] = value
 
     def reset_zero(self) -> None:
-        """Deprecated: write ``x[...] = 0`` of the same shape."""
+        """Sets all elements to 0. Deprecated: write ``x[...] = 0``."""
         self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name, device=self))
 
     def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
-        """The value on another device. ValueError for a malformed name, RuntimeError for a missing
-        device.
+        """Returns the value on another device.
+
+        device: a name or a Device. ValueError for a malformed name, RuntimeError for a device that
+        does not exist.
         """
         target = _core.find_device(str(device))
         moved = ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
@@ -241,7 +260,18 @@ tensor = Tensor
 
 
 class Parameter(Tensor):
-    """A Tensor that modules list and optimizers update; operations on it give plain Tensors."""
+    """A Tensor that modules list and optimizers update; arguments as of `Tensor`.
+
+    Operations on it give plain Tensors.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> class Scale(M.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor, self.unit = mge.Parameter(2.0), mge.Tensor(1.0)
+    >>> [name for name, value in Scale().named_parameters()]
+    ['factor']
+    """
 
 
 _core._set_tensor_class(Tensor)

@@ -34,7 +34,18 @@ _NAMES = {dtype: key for key, dtype in _BY_NAME.items()}
 
 
 class ModelFileError(ValueError):
-    """A model file that cannot be read, or a model that cannot be written; says why, which file, and what to do."""
+    """A model file that cannot be read, or a model that cannot be written.
+
+    The message says why, which file, and what to do.
+
+    >>> import io
+    >>> from megengine import fx
+    >>> try:
+    ...     fx.load(io.BytesIO(b"short"))
+    ... except fx.ModelFileError as error:
+    ...     print(str(error).splitlines()[0])
+    cannot read BytesIO: it has 5 bytes
+    """
 
 
 class Damaged(Exception):

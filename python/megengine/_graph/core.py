@@ -13,7 +13,18 @@ from .value import Value
 
 
 class GraphError(RuntimeError):
-    """An edit that a graph cannot take, or a graph that is broken; names the call and its line."""
+    """An edit that a graph cannot take, or a graph that is broken; names the call and its line.
+
+    >>> import megengine.functional as F
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(lambda x: F.relu(x))
+    >>> relu = gm.graph.output_node.prev
+    >>> try:
+    ...     gm.graph.erase_node(relu)
+    ... except fx.GraphError as error:  # the line of the program follows the name
+    ...     print("is used by 'output'" in str(error))
+    True
+    """
 
 
 class Call:

@@ -9,19 +9,23 @@ import numpy as np
 
 
 class Collator:
-    """Stacks equal parts of samples along a new first axis.
+    """Merges the samples of a batch: stacks equal parts along a new first axis.
 
-    arrays (H, W, C) -> (N, H, W, C), same dtype; int -> int32 (N,); float -> float32 (N,); bool -> bool (N,);
-    NumPy scalars keep their dtype; str and bytes -> list; tuples, lists and mappings are merged part by part.
+    Arrays (H, W, C) become (N, H, W, C) of the same dtype; int becomes int32 (N,), float float32
+    (N,), bool bool (N,); NumPy scalars keep their dtype; str and bytes become lists; tuples, lists
+    and mappings are merged part by part; tensors become arrays on the host.
+
+    >>> import numpy as np
+    >>> images, labels = Collator().apply([(np.zeros((4, 6)), 0), (np.ones((4, 6)), 1)])
+    >>> images.shape, labels
+    ((2, 4, 6), array([0, 1], dtype=int32))
     """
 
     def apply(self, inputs: Sequence[Any]) -> Any:
-        """The batch of ``inputs``, a non-empty list of samples of one structure.
+        """Returns the batch of ``inputs``, a non-empty list of samples of one structure.
 
-        Raises TypeError for parts that cannot be merged, ValueError for samples that differ in shape
-        or length.
-        >>> Collator().apply([(np.zeros(3), 0), (np.ones(3), 1)])[1]
-        array([0, 1], dtype=int32)
+        Raises TypeError for parts that cannot be merged, ValueError for samples that differ in
+        shape or length.
         """
         if len(inputs) == 0:
             raise ValueError("cannot merge an empty list of samples into a batch")

@@ -48,18 +48,23 @@ def raise_timeout_error() -> None:
 
 
 class DataLoader:
-    """Batches of a dataset.
+    """Iterates over a dataset in batches.
 
-    dataset: a Dataset with length and index access, or a StreamDataset. sampler: which samples make up a batch;
-    default: one by one in order. transform: applied to the samples of a batch; default: none. collator: merges
-    them; default: ``Collator()``. num_workers: processes that load; 0 loads in this one. timeout: seconds to wait
-    for a batch, 0 for ever. preload: give tensors, with the next batch already on its way to the device.
-    parallel_stream: every worker reads a stream of its own (``get_worker_info()`` tells it which); otherwise one
-    worker reads a StreamDataset, so that no sample comes twice.
+    dataset: a Dataset with length and index access, or a StreamDataset.
+    sampler: which samples make up a batch; by default one by one in order.
+    transform: applied to the samples of a batch; none by default.
+    collator: merges the samples; by default ``Collator()``.
+    num_workers: processes that load; 0, the default, loads in this one.
+    timeout: seconds to wait for a batch; 0, the default, for ever.
+    preload: give tensors, with the next batch already on its way to the device; else arrays.
+    parallel_stream: every worker reads a stream of its own (``get_worker_info()`` tells it which);
+        otherwise one worker reads a StreamDataset, so that no sample comes twice.
 
-    Raises ValueError for negative counts, TypeError for a wrong dataset or transform, AssertionError for a
-    sampler of the wrong kind. Iterating raises what the dataset raised, in whichever process; RuntimeError when
-    a worker was killed or the time was up.
+    Raises ValueError for negative counts, TypeError for a wrong dataset or transform,
+    AssertionError for a sampler of the wrong kind. Iterating raises what the dataset raised, in
+    whichever process; RuntimeError when a worker was killed or the time was up.
+
+    >>> import numpy as np
     >>> from megengine.data.dataset import ArrayDataset
     >>> loader = DataLoader(ArrayDataset(np.arange(4)), SequentialSampler(range(4), batch_size=2))
     >>> [batch[0].tolist() for batch in loader]
@@ -126,9 +131,10 @@ class DataLoader:
         return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def check_memory_rationality(self) -> None:
-        """Warn when the batches that workers hold ready hardly fit into free memory.
+        """Warns when the batches that workers hold ready hardly fit into free memory.
 
-        Loads one sample to see how large it is. Does nothing for streams, or where free memory is unknown.
+        Loads one sample to see how large it is. Does nothing for streams, or where free memory is
+        unknown.
         """
         free = _free_memory_bytes()
         if self.datakind == "stream" or free is None or len(self.dataset) == 0:

@@ -16,17 +16,32 @@ import numpy.random  # noqa: F401  -- else loaded at the first draw, and its imp
 
 
 class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
-    """Base class of all samplers; iterating gives one list of indices per batch."""
+    """The base class of all samplers; iterating gives one list of indices per batch.
+
+    `MapSampler` is for datasets with a length, `StreamSampler` for streams.
+
+    >>> class EveryOther(MapSampler):
+    ...     def sample(self):
+    ...         return range(0, len(self.dataset), 2)
+    >>> isinstance(EveryOther("abcdef", batch_size=2), Sampler)
+    True
+    """
 
 
 class MapSampler(Sampler):
-    """Base class of samplers for datasets with a length; subclasses define ``sample``.
+    """The base class of samplers for datasets with a length; subclasses define ``sample``.
 
-    batch_size: samples per batch. drop_last: leave out a last batch that is not full.
-    num_samples: take only that many. world_size, rank: share out the samples among processes (default:
-    those of ``megengine.distributed``); the tail is filled with the first samples so that all get equally many.
-    seed: start of the random generator, which must be equal in all processes.
-    Raises ValueError and TypeError for values that make no sense.
+    dataset: only its length is used. batch_size: samples per batch. drop_last: leave out a last
+    batch that is not full. num_samples: take only that many. world_size, rank: share out the
+    samples among processes (by default those of ``megengine.distributed``); the tail is filled with
+    the first samples so that all get equally many. seed: of the random generator; must be equal in
+    all processes. Raises ValueError and TypeError for values that make no sense.
+
+    >>> class EveryOther(MapSampler):
+    ...     def sample(self):
+    ...         return range(0, len(self.dataset), 2)
+    >>> list(EveryOther("abcdef", batch_size=2))
+    [[0, 2], [4]]
     """
 
     def __init__(
@@ -62,13 +77,15 @@ class MapSampler(Sampler):
         return mine // self.batch_size if self.drop_last else -(-mine // self.batch_size)
 
     def sample(self) -> Sequence[int]:
-        """Indices in the order in which they are to be used, before they are shared out."""
+        """Returns the indices in the order in which they are to be used, before they are shared
+        out.
+        """
         raise TypeError(
             f"{type(self).__name__} does not say which samples to take; define sample() in it"
         )
 
     def scatter(self, indices: Sequence[int]) -> list[int]:
-        """The part of ``indices`` that belongs to this rank: every ``world_size``-th one."""
+        """Returns the part of ``indices`` for this rank: every ``world_size``-th one."""
         indices = list(indices)
         missing = -len(indices) % self.world_size
         while missing and indices:  # more processes than samples: go round more than once
@@ -78,7 +95,7 @@ class MapSampler(Sampler):
         return indices[self.rank :: self.world_size]
 
     def batch(self) -> Iterator[list[int]]:
-        """Lists of indices, each of ``batch_size`` but perhaps the last."""
+        """Gives lists of indices, each of ``batch_size`` but perhaps the last."""
         indices = [int(index) for index in self.sample()]
         if self.num_samples is not None:
             indices = indices[: self.num_samples]
@@ -91,7 +108,18 @@ class MapSampler(Sampler):
 
 
 class StreamSampler(Sampler):
-    """Batch size for a dataset without length: endless lists of ``batch_size`` place holders."""
+    """Tells a DataLoader the batch size for a dataset without length.
+
+    batch_size: samples per batch; the last one of a stream may hold fewer.
+
+    >>> from megengine.data import DataLoader
+    >>> from megengine.data.dataset import StreamDataset
+    >>> class Count(StreamDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(5))
+    >>> [batch.tolist() for batch in DataLoader(Count(), StreamSampler(batch_size=2))]
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, batch_size: int = 1) -> None:
         _check_positive("batch_size", batch_size)
@@ -101,17 +129,25 @@ class StreamSampler(Sampler):
         return self.batch()
 
     def batch(self) -> Iterator[list[int]]:
-        """Endless place holders; the stream itself says when it ends."""
+        """Gives lists of placeholders without end; the stream itself says when it ends."""
         while True:
             yield self.sample()
 
     def sample(self) -> list[int]:
-        """The place holders of one batch."""
+        """Returns the placeholders of one batch."""
         return list(range(self.batch_size))
 
 
 class SequentialSampler(MapSampler):
-    """All samples in order. indices: only these, in their order."""
+    """Takes all samples in order.
+
+    indices: only these, in their order. Other arguments as of `MapSampler`.
+
+    >>> list(SequentialSampler(range(5), batch_size=2))
+    [[0, 1], [2, 3], [4]]
+    >>> list(SequentialSampler(range(5), 2, world_size=2, rank=1))  # 0 fills up the tail
+    [[1, 3], [0]]
+    """
 
     def __init__(
         self,
@@ -128,12 +164,19 @@ class SequentialSampler(MapSampler):
             self.num_samples = len(self.indices)
 
     def sample(self) -> list[int]:
-        """The indices, in order."""
+        """Returns the indices in order."""
         return list(range(self.num_samples)) if self.indices is None else list(self.indices)
 
 
 class RandomSampler(MapSampler):
-    """All samples once per epoch, in a new random order each time. indices: only these."""
+    """Takes all samples once per epoch, in a new random order each time.
+
+    indices: only these. Other arguments as of `MapSampler`.
+
+    >>> sampler = RandomSampler(range(5), batch_size=2, seed=1)
+    >>> list(sampler), list(sampler)
+    ([[2, 1], [4, 0], [3]], [[0, 2], [4, 3], [1]])
+    """
 
     def __init__(
         self,
@@ -151,7 +194,7 @@ class RandomSampler(MapSampler):
             self.num_samples = len(self.indices)
 
     def sample(self) -> list[int]:
-        """A new permutation of the indices."""
+        """Returns a new permutation of the indices."""
         order = self.rng.permutation(self.num_samples)
         if self.indices is None:
             return order.tolist()
@@ -159,7 +202,14 @@ class RandomSampler(MapSampler):
 
 
 class ReplacementSampler(MapSampler):
-    """``num_samples`` independent draws. weights: relative probability of each sample, (len(dataset),)."""
+    """Draws samples independently, with replacement.
+
+    num_samples: draws per epoch; by default as many as samples. weights: relative probability of
+    each sample, (len(dataset),), not negative. Other arguments as of `MapSampler`.
+
+    >>> list(ReplacementSampler(range(3), batch_size=2, num_samples=4, weights=[0, 1, 0]))
+    [[1, 1], [1, 1]]
+    """
 
     def __init__(
         self,
@@ -176,7 +226,7 @@ class ReplacementSampler(MapSampler):
         self.weights = None if weights is None else _check_weights(weights, len(dataset))
 
     def sample(self) -> list[int]:
-        """The draws."""
+        """Returns the drawn indices."""
         count = len(self.dataset)
         if self.weights is None:
             return self.rng.randint(0, count, size=self.num_samples).tolist()
@@ -185,14 +235,21 @@ class ReplacementSampler(MapSampler):
 
 
 class Infinite(MapSampler):
-    """Wraps another sampler and starts it again whenever it ends. Has no length."""
+    """Starts another sampler again whenever it ends. Has no length.
+
+    sampler: a MapSampler.
+
+    >>> import itertools
+    >>> list(itertools.islice(Infinite(SequentialSampler(range(3), batch_size=2)), 4))
+    [[0, 1], [2], [0, 1], [2]]
+    """
 
     def __init__(self, sampler: MapSampler) -> None:
         self.sampler = sampler
         self.sampler_iter = iter(sampler)
 
     def sample(self) -> Sequence[int]:
-        """One round of the wrapped sampler."""
+        """Returns one round of the wrapped sampler."""
         return self.sampler.sample()
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -53,7 +53,17 @@ def _is_word(text: str) -> bool:
 
 @dataclasses.dataclass
 class PythonCode:
-    """src: source of ``forward``, imports before it; globals: other names that it reads."""
+    """Source that was generated from a graph.
+
+    src: of the function ``forward``, imports before it. globals: other names that it reads.
+
+    >>> from megengine import fx
+    >>> print(fx.symbolic_trace(lambda x: x + 1).graph.python_code("self").src)
+    def forward(self, x):
+        add = x + 1;  x = None
+        return add
+    <BLANKLINE>
+    """
 
     src: str
     globals: dict[str, Any]

@@ -16,10 +16,23 @@ __all__ = ["load"]
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
-    """The GraphModule that `GraphModule.save` wrote. Reading runs no code that the file chose.
+    """Reads the GraphModule that `GraphModule.save` wrote. Reading runs no code that the file
+    chose.
 
-    trusted: functions and classes of yours that the graph calls: a list, or a mapping from the names in the file.
-    map_location: as in `megengine.load`. `ModelFileError`, a ValueError, for a file that cannot be read.
+    f: a path or an open binary file.
+    trusted: functions and classes of yours that the graph calls: a list, or a mapping from the
+        names in the file.
+    map_location: as in `megengine.load`.
+
+    Raises `ModelFileError`, a ValueError, for a file that cannot be read.
+
+    >>> import io, megengine as mge, megengine.module as M
+    >>> from megengine import fx
+    >>> file = io.BytesIO()
+    >>> fx.symbolic_trace(M.Sequential(M.Linear(3, 2), M.ReLU())).save(file)
+    >>> _ = file.seek(0)
+    >>> fx.load(file)(mge.functional.ones((1, 3))).shape
+    (1, 2)
     """
     return modules.load(f, GraphModule, trusted, map_location)
 

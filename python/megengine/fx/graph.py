@@ -96,10 +96,12 @@ class Graph(_graph.Graph):
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """A node at the insertion point (the end, unless in `inserting_before` or `inserting_after`).
+        """Makes a node at the insertion point: the end, unless in `inserting_before` or
+        `inserting_after`.
 
-        name: what to call its value; made unique. By default from the target.
-        ValueError for an unknown opcode or a target of the wrong kind.
+        op, target, args, kwargs: as of `Node`. name: what to call its value; made unique. By
+        default from the target. type_expr: an annotation, kept in ``node.type``. Raises ValueError
+        for an unknown opcode or a target of the wrong kind.
         """
         wanted = name or self._name_for(op, target)
         node = Node(self, wanted, op, target, args or (), kwargs or {}, type_expr)
@@ -115,12 +117,18 @@ class Graph(_graph.Graph):
         return _snake_case(name.strip("_") or name) if op != "get_attr" else name
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = _MISSING) -> Node:
-        """An input; ``*name`` and ``**name`` take the remaining arguments. Inserted where nodes are made."""
+        """Makes an input, at the insertion point; ``*name`` and ``**name`` take the remaining
+        arguments.
+
+        default_value: makes the input optional.
+        """
         args = () if default_value is _MISSING else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """Reads an attribute, such as a parameter, at a dotted path from the module."""
+        """Makes a node that reads an attribute, such as a parameter, at a dotted path from the
+        module.
+        """
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_function(
@@ -130,7 +138,19 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Calls a function."""
+        """Makes a node that calls a function.
+
+        >>> import megengine.functional as F
+        >>> from megengine import fx
+        >>> gm = fx.symbolic_trace(lambda x: F.relu(x))
+        >>> relu = gm.graph.output_node.prev
+        >>> with gm.graph.inserting_after(relu):
+        ...     doubled = gm.graph.call_function(F.add, (relu, relu))
+        >>> gm.graph.output_node.args = (doubled,)
+        >>> _ = gm.recompile()
+        >>> gm(F.ones(1)).item()
+        2.0
+        """
         return self.create_node("call_function", the_function, args, kwargs, type_expr=type_expr)
 
     def call_method(
@@ -140,7 +160,9 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Calls the method of ``args[0]`` with the other arguments."""
+        """Makes a node that calls the method ``method_name`` of ``args[0]`` with the other
+        arguments.
+        """
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_module(
@@ -150,11 +172,11 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Calls the module at a dotted path."""
+        """Makes a node that calls the module at a dotted path."""
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
-        """Returns ``result``."""
+        """Makes the node that returns ``result``: a node, a constant, or a container of them."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     @property
@@ -193,7 +215,7 @@ class Graph(_graph.Graph):
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda node: node
     ) -> Node:
-        """A copy, at the insertion point, of a node of this or another graph.
+        """Copies a node of this or another graph to the insertion point; returns the copy.
 
         arg_transform: node of the other graph -> node of this graph.
         """
@@ -252,13 +274,15 @@ class Graph(_graph.Graph):
     # -- checks ----------------------------------------------------------------------------------
 
     def lint(self, for_inference: bool = False) -> list[str]:
-        """GraphError, naming node and line, unless the graph is well formed; returns remarks on what is shared.
+        """Checks that the graph is well formed (GraphError, naming node and line); returns remarks.
 
-        Inputs stand before other nodes and one output, if any, is the last; every node reads only earlier ones and is
-        listed by those as a user; names are unique; targets have the right kind and, with an
-        owning_module, exist in it, and that module runs this graph.
-        for_inference: nothing called is in training mode, either. Remarks name modules and tensors with two names, modules
-            that several nodes call, and tensors read from modules that are called: an edit reaches all of these.
+        Inputs stand before other nodes and one output, if any, is the last; every node reads only
+        earlier ones and is listed by those as a user; names are unique; targets have the right kind
+        and, with an owning_module, exist in it, and that module runs this graph. Remarks name
+        modules and tensors with two names, modules that several nodes call, and tensors read from
+        modules that are called: an edit reaches all of these.
+
+        for_inference: nothing called is in training mode, either.
         """
         from .linting import lint
 
@@ -275,16 +299,17 @@ class Graph(_graph.Graph):
         return graph_rows(self, inputs, runs)
 
     def tabular(self) -> str:
-        """What `print_tabular` prints."""
+        """Returns what `print_tabular` prints."""
         return _graph.table(
             ("opcode", "name", "target", "args", "kwargs"),
             ((node.op, node.name, _shown(node.target), node.args, node.kwargs) for node in self),
         )
 
     def python_code(self, root_module: str = "self") -> PythonCode:
-        """Source of a function ``forward`` that does what the graph does.
+        """Returns the source of a function ``forward`` that does what the graph does.
 
-        root_module: what its first parameter, the module, is called. GraphError for a graph out of order.
+        root_module: what its first parameter, the module, is called. GraphError for a graph out of
+        order.
         """
         return _codegen.python_code(self, root_module)
 

@@ -148,7 +148,7 @@ class GraphModule(M.Module):
         return self._code
 
     def recompile(self) -> Any:
-        """Generate the code again, after edits of the graph; returns the PythonCode's source.
+        """Generates the code again, after edits of the graph; returns the source.
 
         GraphError, naming the node, for a graph that is out of order.
         """
@@ -159,7 +159,7 @@ class GraphModule(M.Module):
         return source
 
     def print_readable(self, print_output: bool = True) -> str:
-        """Print (unless print_output is False) and return the code, as that of a class."""
+        """Prints (unless print_output is False) and returns the code, as that of a class."""
         lines = self._code.splitlines()
         text = f"class {self._class_name}(Module):\n" + "".join(
             f"    {line}".rstrip() + "\n" for line in lines
@@ -210,10 +210,13 @@ class GraphModule(M.Module):
     # -- copies and files ------------------------------------------------------------------------
 
     def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write graph, modules and tensors to a path or an open binary file, for `megengine.fx.load`.
+        """Writes graph, modules and tensors to a path or an open binary file, for
+        `megengine.fx.load`.
 
-        The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:
-        an error leaves the old file. ModelFileError, a ValueError, for what is no data, such as hooks.
+        The file is data without code, in the safetensors format (docs/files.md). A path gets its
+        new content at
+        once: an error leaves the old file. ModelFileError, a ValueError, for what is not data, such
+        as hooks.
         """
         from .._files import modules
 

@@ -56,10 +56,10 @@ class Interpreter:
         initial_env: dict[Node, Any] | None = None,
         enable_io_processing: bool = True,
     ) -> Any:
-        """The result for these inputs.
+        """Runs the graph on these inputs; returns the result.
 
-        initial_env: node -> value; these nodes are not run. enable_io_processing: taken for programs that pass it.
-        What a node raises is raised, with a note that names the node and its line.
+        initial_env: node -> value; these nodes are not run. enable_io_processing: taken for
+        compatibility. What a node raises is raised, with a note that names the node and its line.
         """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
@@ -84,12 +84,14 @@ class Interpreter:
         return None
 
     def run_node(self, n: Node) -> Any:
-        """The value of one node, from the values of its inputs."""
+        """Runs one node on the values of its inputs; returns its value."""
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The next input; its default when there is none. TypeError when there is no default."""
+        """Returns the next input, or its default when there is none. TypeError when there is no
+        default.
+        """
         if target.startswith("**"):
             return {}
         if target.startswith("*"):
@@ -102,35 +104,37 @@ class Interpreter:
         raise TypeError(f"no value was given for the input {target!r}")
 
     def get_attr(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The attribute of the module at a path."""
+        """Returns the attribute of the module at the path ``target``."""
         return self.fetch_attr(target)
 
     def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """``target(*args, **kwargs)``."""
+        """Returns ``target(*args, **kwargs)``."""
         return target(*args, **kwargs)
 
     def call_method(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The method ``target`` of ``args[0]``."""
+        """Calls the method ``target`` of ``args[0]`` with the other arguments."""
         return getattr(args[0], target)(*args[1:], **kwargs)
 
     def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The module at the path ``target``, called."""
+        """Calls the module at the path ``target``."""
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result."""
+        """Returns the result, ``args[0]``."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """The attribute of the module at a path. AttributeError when there is none."""
+        """Returns the attribute of the module at a path. AttributeError when there is none."""
         return attribute_at(self.module, target)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments of a node with values in place of nodes."""
+        """Returns the arguments of a node with values in place of nodes."""
         return self.map_nodes_to_values((n.args, n.kwargs), n)
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
-        """A tree with values in place of nodes. RuntimeError for a node that has no value yet."""
+        """Returns a tree with values in place of nodes. RuntimeError for a node without a value
+        yet.
+        """
 
         def value_of(node: Node) -> Any:
             if node not in self.env:
@@ -154,9 +158,20 @@ class _TransformerTracer(Tracer):
 
 
 class Transformer(Interpreter):
-    """An Interpreter that makes a new graph: its methods get and return proxies.
+    """An Interpreter that makes a new graph: its methods take and return proxies.
 
-    A method of an opcode that is overridden may leave a node out (return one of its arguments), or record others.
+    An overridden method may leave a node out (return one of its arguments), or record others.
+
+    >>> import megengine.functional as F
+    >>> from megengine import fx
+    >>> class WithoutRelu(fx.Transformer):
+    ...     def call_function(self, target, args, kwargs):
+    ...         return args[0] if target is F.relu else super().call_function(target, args, kwargs)
+    >>> print(WithoutRelu(fx.symbolic_trace(lambda x: F.relu(x) * 2)).transform().code)
+    def forward(self, x):
+        mul = x * 2;  x = None
+        return mul
+    <BLANKLINE>
     """
 
     def __init__(self, module: M.Module) -> None:
@@ -165,7 +180,7 @@ class Transformer(Interpreter):
         self.tracer = _TransformerTracer(self.new_graph, module)
 
     def placeholder(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
-        """An input of the new graph."""
+        """Makes an input of the new graph."""
         return self.tracer.create_proxy("placeholder", target, args, {})
 
     def get_attr(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
@@ -185,7 +200,7 @@ class Transformer(Interpreter):
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
     def run_node(self, n: Node) -> Any:
-        """What the method of the opcode records stands in the module of ``n``, and comes from its line."""
+        """Runs a node; what it records belongs to the module and the line of ``n``."""
         last = self.new_graph.last
         result = super().run_node(n)
         node = self.new_graph.first if last is None else last.next
@@ -197,7 +212,7 @@ class Transformer(Interpreter):
         return result
 
     def transform(self) -> GraphModule:
-        """The module with the new graph."""
+        """Returns a module with the new graph."""
         from . import _intercept
 
         with _intercept.tracing(self.tracer):

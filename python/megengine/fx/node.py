@@ -36,7 +36,8 @@ _WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset"
 
 
 def map_arg(tree: Argument, fn: Callable[[Node], Any]) -> Argument:
-    """``tree`` with ``fn(node)`` in place of each node. TypeError unless ``fn`` is callable.
+    """Returns ``tree`` with ``fn(node)`` in place of each node. TypeError unless ``fn`` is
+    callable.
 
     >>> from megengine import fx
     >>> graph = fx.Graph()
@@ -87,15 +88,23 @@ def name_of_function(target: Callable[..., Any]) -> str:
 
 
 class Node(Call, Value):
-    """One step: ``op`` says what kind, ``target`` what is called or read, ``args`` and ``kwargs`` with what.
+    """One step of a graph, and the value that it makes; `Graph.create_node` and its like make
+    nodes.
 
     op: one of "placeholder", "get_attr", "call_function", "call_method", "call_module", "output".
-    target: a callable for call_function; else a str: the input's name, the dotted path of an attribute or
-        module, the method's name, "output".
+    target: a callable for call_function; else a str: the input's name, the dotted path of an
+        attribute or module, the method's name, "output".
+    args, kwargs: the arguments; trees of tuples, lists, dicts and slices with nodes and constants.
     name: the variable of the value in generated code, unique in the graph.
     users: dict whose keys are the nodes that read this one.
     meta: a dict for passes; travels with copies.
-    Nodes are made by `Graph.create_node` and its like.
+
+    >>> import megengine.functional as F
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(lambda x: F.relu(x) * 2)
+    >>> relu = next(node for node in gm.graph.nodes if node.target is F.relu)
+    >>> relu.op, relu.name, relu.args, list(relu.users)
+    ('call_function', 'relu', (x,), [mul])
     """
 
     def __init__(

@@ -18,7 +18,16 @@ __all__ = ["Attribute", "Proxy", "TraceError"]
 
 
 class TraceError(ValueError):
-    """The program asked for something that only a run can tell; names the node and the program's line."""
+    """The program asked for something that only a run can tell; names the node and the program's
+    line.
+
+    >>> from megengine import fx
+    >>> try:
+    ...     fx.symbolic_trace(lambda x: x if x.sum() > 0 else -x)
+    ... except fx.TraceError as error:
+    ...     print("the value is not known while tracing" in str(error))
+    True
+    """
 
 
 def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
@@ -31,10 +40,22 @@ def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
 
 
 class Proxy(Unknown):
-    """A value of the traced program. Operators, methods, attributes and functions of it become nodes.
+    """A value of the program while it is traced: what is done with it becomes nodes.
 
-    node: the node that makes the value. tracer: what records.
-    TraceError for what needs the value: conditions, ``len``, loops.
+    node: the node that makes the value. tracer: what records. Operators, methods, attributes and
+    functions are recorded. What needs the value (conditions, ``len``, loops) raises `TraceError`.
+
+    >>> from megengine import fx
+    >>> def program(x):
+    ...     print(type(x).__name__, x.node)
+    ...     return x.sum() + 1
+    >>> print(fx.symbolic_trace(program).code)
+    Proxy x
+    def forward(self, x):
+        sum_1 = x.sum();  x = None
+        add = sum_1 + 1;  sum_1 = None
+        return add
+    <BLANKLINE>
     """
 
     node: Node
@@ -78,7 +99,9 @@ class Proxy(Unknown):
         return self.tracer.iter(self)
 
     def keys(self) -> Any:
-        """What ``**proxy`` asks for."""
+        """Asks the tracer for the keys, as ``**proxy`` does; `TraceError` unless a subclass
+        answers.
+        """
         return self.tracer.keys(self)
 
     def __len__(self) -> int:

@@ -29,10 +29,17 @@ _COMMUTATIVE = frozenset({
 
 
 class Match(NamedTuple):
-    """A place where the pattern was found.
+    """A place where a pattern was found, as `replace_pattern` returns it.
 
     anchor: the last of its nodes; it is erased by now.
     nodes_map: node of the pattern -> node or constant of the graph.
+
+    >>> import megengine.functional as F
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(lambda x: F.relu(x * 0.5))
+    >>> match, = fx.replace_pattern(gm, lambda a, b: F.relu(a * b), lambda a, b: a * b)
+    >>> {node.name: value for node, value in match.nodes_map.items() if node.op == "placeholder"}
+    {'a': x, 'b': 0.5}
     """
 
     anchor: Node

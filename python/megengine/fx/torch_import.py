@@ -30,15 +30,26 @@ _IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
 
 
 def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None) -> GraphModule:
-    """A GraphModule that does on our tensors what a program of torch does, with copies of its weights.
+    """Converts a PyTorch model to a GraphModule on our tensors, with copies of its weights.
 
-    gm: a torch.fx.GraphModule, a torch.export.ExportedProgram, or another torch.nn.Module, which torch.fx traces.
-    rules: for what is unknown, or wanted otherwise: a class of modules -> function of a module that returns ours;
-        a function or operator of torch, or the name of a method -> function with the same arguments for our tensors.
-    Names of nodes, modules and parameters, shared weights and modes (eval, training) are kept. Layers are those of
-    `megengine.module` where there is one, so that passes know them, and weights have their shapes. 64-bit dtypes
-    become 32-bit ones; num_batches_tracked is left out. Writes in place become new values: an input is not written.
-    ValueError that lists all nodes that cannot be converted, and why. ImportError without torch.
+    gm: a torch.fx.GraphModule, a torch.export.ExportedProgram, or another torch.nn.Module, which
+        torch.fx traces.
+    rules: for what is unknown, or wanted otherwise: a class of modules -> function of a module that
+        returns ours; a function or operator of torch, or the name of a method -> function with the
+        same arguments for our tensors.
+
+    Names of nodes, modules and parameters, shared weights and modes (eval, training) are kept.
+    Layers are those of `megengine.module` where there is one, so that passes know them, and weights
+    have their shapes. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out. Writes in
+    place become new values: an input is not written. Raises ValueError that lists all nodes that
+    cannot be converted, and why; ImportError without torch.
+
+    >>> import importlib.util, megengine.functional as F
+    >>> from megengine import fx
+    >>> if importlib.util.find_spec("torch"):
+    ...     import torch
+    ...     net = fx.from_torch(torch.nn.Linear(3, 2))
+    ...     assert net(F.ones((1, 3))).shape == (1, 2)
     """
     try:
         import torch

@@ -50,9 +50,10 @@ class Tracer:
     # -- what to record --------------------------------------------------------------------------
 
     def is_leaf_module(self, m: M.Module, module_qualified_name: str) -> bool:
-        """Whether a module is called by one node (True), or its forward is traced into.
+        """Tells whether a module is called by one node (True), or its forward is traced into.
 
-        Layers of this package are leaves, but for Sequential.
+        Layers of this package are leaves, but for Sequential. m: the module; module_qualified_name:
+        its path.
         """
         return type(m).__module__.startswith(_LAYERS) and not isinstance(m, M.Sequential)
 
@@ -63,7 +64,10 @@ class Tracer:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Called for each call of a module; forward runs it."""
+        """Records a call of a module, or traces into it; called for each such call.
+
+        m: the module. forward: runs it. args, kwargs: of the call. Returns what the caller gets.
+        """
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
             return self.create_proxy("call_module", path, args, kwargs)
@@ -74,7 +78,10 @@ class Tracer:
             self._inside = caller
 
     def getattr(self, attr: str, attr_val: Tensor) -> Any:
-        """Called when forward reads a tensor of a module; returns what it gets."""
+        """Returns what forward gets when it reads a tensor of a module: a proxy.
+
+        attr: the name. attr_val: the tensor.
+        """
         path = self._tensors.get(id(attr_val))
         if path is None:
             return attr_val
@@ -83,7 +90,9 @@ class Tracer:
         return self._tensor_proxies[path]
 
     def is_write_into(self, value: Proxy, tensor: Tensor) -> bool:
-        """Whether ``value`` is the result of writing into a tensor of a module, such as ``self.x += 1``."""
+        """Tells whether ``value`` is the result of writing into a tensor of a module, as ``self.x
+        += 1``.
+        """
         node: Node = value.node
         path = self._tensors.get(id(tensor))
         while node.op == "call_function" and node.is_impure() and isinstance(node.args[0], Node):
@@ -91,7 +100,9 @@ class Tracer:
         return node.op == "get_attr" and node is not value.node and node.target == path
 
     def path_of_module(self, mod: M.Module) -> str:
-        """The dotted path of a module from the root. NameError when the root does not hold it."""
+        """Returns the dotted path of a module from the root. NameError when the root does not hold
+        it.
+        """
         path = self._modules.get(id(mod))
         if path is None:
             raise NameError(
@@ -112,13 +123,13 @@ class Tracer:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Called with arguments in which nodes stand for proxies."""
+        """Makes a node; called with arguments in which nodes stand for proxies."""
         made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         made.meta[node.MODULE] = self._inside
         return made
 
     def proxy(self, node: Node) -> Proxy:
-        """The proxy of a node."""
+        """Returns the proxy of a node."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -135,7 +146,8 @@ class Tracer:
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
     def create_arg(self, a: Any) -> Argument:
-        """The form in which an argument is kept in nodes: nodes for proxies and tensors, other things as they are.
+        """Returns an argument as nodes keep it: nodes for proxies and tensors, other things as they
+        are.
 
         TraceError for modules, and for proxies of another trace.
         """
@@ -165,7 +177,7 @@ class Tracer:
     # -- questions that only a run could answer --------------------------------------------------
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Called for a condition on a proxy. TraceError here; a subclass may answer."""
+        """Answers a condition on a proxy. TraceError here; a subclass may answer."""
         raise unknown(
             obj,
             "the truth",
@@ -174,7 +186,7 @@ class Tracer:
         )
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """Called for a loop over a proxy. TraceError here; a subclass may answer."""
+        """Answers a loop over a proxy. TraceError here; a subclass may answer."""
         raise unknown(
             obj,
             "a loop over the items",
@@ -182,7 +194,7 @@ class Tracer:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """Called for ``**proxy``. TraceError here; a subclass may answer."""
+        """Answers ``**proxy``. TraceError here; a subclass may answer."""
         raise unknown(obj, "the keys", "name the arguments")
 
     # -- running ---------------------------------------------------------------------------------
@@ -190,12 +202,13 @@ class Tracer:
     def trace(
         self, root: M.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
     ) -> Graph:
-        """The graph of a module or function.
+        """Returns the graph of a module or function, which runs once, on proxies.
 
         concrete_args: argument name -> value with which the program is traced; the graph takes the
             argument still, but refuses other values.
-        A forward with ``*args`` sees a proxy of the tuple: ``args[0]`` is known, how many there are is not.
-        TraceError, naming a node and a line, where the program depends on a value.
+
+        A forward with ``*args`` sees a proxy of the tuple: ``args[0]`` is known, how many there are
+        is not. TraceError, naming a node and a line, where the program depends on a value.
         """
         function = self._start(root)
         self.graph = Graph()
@@ -278,14 +291,16 @@ def _taking_a_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
 def symbolic_trace(
     root: M.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
 ) -> GraphModule:
-    """A GraphModule that does what ``root`` does, traced by `Tracer`.
+    """Traces a module or function with `Tracer`; returns a GraphModule that does the same.
 
-    concrete_args: argument name -> value with which the program is traced. TraceError, naming node and line, where the
-    program depends on a value.
+    root: runs once, on proxies. concrete_args: argument name -> value with which the program is
+    traced. Raises TraceError, naming node and line, where the program depends on a value.
 
     >>> from megengine import fx
     >>> fx.symbolic_trace(lambda x: 2 * x + 1)(3)
     7
+    >>> fx.symbolic_trace(lambda x, twice: x + x if twice else x, {"twice": True})(3, True)
+    6
     """
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)

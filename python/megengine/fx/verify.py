@@ -19,7 +19,17 @@ _COMPUTES = "computes"  # key of Node.meta
 
 
 class VerificationError(AssertionError):
-    """An edit changed what a model computes; names the first node whose value differs."""
+    """An edit changed what a model computes; names the first node whose value differs.
+
+    >>> import megengine as mge
+    >>> from megengine import fx
+    >>> before, after = fx.symbolic_trace(lambda x: x * 2), fx.symbolic_trace(lambda x: x * 3)
+    >>> try:
+    ...     fx.verify_same(before, after, mge.tensor([1.0]))
+    ... except fx.VerificationError as error:
+    ...     print(str(error).splitlines()[0])
+    the edit changed the result: off by 1, where the largest element is 2
+    """
 
 
 def computes(node: Any, original: Node) -> None:
@@ -29,9 +39,17 @@ def computes(node: Any, original: Node) -> None:
 
 
 def verify_same(before: M.Module, after: GraphModule, inputs: Any, tolerance: float = 1e-4) -> None:
-    """VerificationError unless both give the same for ``inputs``, a tensor or a tuple of arguments.
+    """Runs two models on the same inputs and compares the results; VerificationError if they
+    differ.
 
-    tolerance: allowed difference, relative to the largest element of each tensor. Integers must be equal.
+    before, after: the model and its edited form. inputs: a tensor, or a tuple of arguments.
+    tolerance: allowed difference, relative to the largest element of each tensor. Integers must be
+    equal.
+
+    >>> import megengine as mge
+    >>> from megengine import fx
+    >>> before, after = fx.symbolic_trace(lambda x: x * 2), fx.symbolic_trace(lambda x: x + x)
+    >>> fx.verify_same(before, after, mge.tensor([1.0, 2.0]))
     """
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     want, got = before(*_fresh(args)), after(*_fresh(args))

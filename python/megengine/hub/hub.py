@@ -44,11 +44,26 @@ def list(
     commit: str | None = None,
     protocol: str = DEFAULT_PROTOCOL,
 ) -> builtins.list[str]:
-    """Names of the entries of a repository: the public functions and classes in its ``hubconf.py``.
+    """Returns the names that a repository offers: the public functions and classes in its
+    ``hubconf.py``.
 
-    repo_info: "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
-    use_cache: take the copy of an earlier call. commit: rather than the tip of the branch. protocol: HTTPS or SSH.
-    Raises FetcherError when it cannot be had, RuntimeError when it needs packages that are not installed.
+    repo_info: "owner/name", "owner/name:branch" (default branch "master") or the path of a local
+    folder.
+    git_host: "github.com" by default. use_cache: take the copy of an earlier call, the default.
+    commit: rather than the tip of the branch; 4 to 40 hexadecimal digits. protocol: "HTTPS" or
+    "SSH".
+
+    A repository is a program: this runs its code. Raises FetcherError when it cannot be had,
+    RuntimeError when it needs packages that are not installed.
+
+    >>> import pathlib, tempfile
+    >>> from megengine import hub
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> conf = pathlib.Path(folder.name, "hubconf.py")
+    >>> _ = conf.write_text("def digits(hidden=16): return [64, hidden, 10]")
+    >>> hub.list(folder.name)
+    ['digits']
+    >>> folder.cleanup()
     """
     module = _init_hub(repo_info, git_host, use_cache, commit, protocol)
     return [
@@ -66,7 +81,20 @@ def load(
     protocol: str = DEFAULT_PROTOCOL,
     **kwargs: Any,
 ) -> Any:
-    """What ``entry(*args, **kwargs)`` of a repository returns, for example a model. See ``list``."""
+    """Calls ``entry(*args, **kwargs)`` of a repository; returns the result, for example a model.
+
+    repo_info and the options are those of ``list``. entry: one of the names that ``list`` returns.
+    Raises RuntimeError for another name.
+
+    >>> import pathlib, tempfile
+    >>> from megengine import hub
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> conf = pathlib.Path(folder.name, "hubconf.py")
+    >>> _ = conf.write_text("def digits(hidden=16): return [64, hidden, 10]")
+    >>> hub.load(folder.name, "digits", hidden=32)
+    [64, 32, 10]
+    >>> folder.cleanup()
+    """
     module = _init_hub(repo_info, git_host, use_cache, commit, protocol)
     function = _entry_of(module, entry)
     with import_path(
@@ -83,12 +111,34 @@ def help(
     commit: str | None = None,
     protocol: str = DEFAULT_PROTOCOL,
 ) -> str | None:
-    """Docstring of an entry of a repository. See ``list``."""
+    """Returns the docstring of an entry of a repository; None without one.
+
+    repo_info and the options are those of ``list``. entry: one of the names that ``list`` returns.
+
+    >>> import pathlib, tempfile
+    >>> from megengine import hub
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> conf = pathlib.Path(folder.name, "hubconf.py")
+    >>> _ = conf.write_text("def digits(): 'A classifier of digits.'")
+    >>> hub.help(folder.name, "digits")
+    'A classifier of digits.'
+    >>> folder.cleanup()
+    """
     return _entry_of(_init_hub(repo_info, git_host, use_cache, commit, protocol), entry).__doc__
 
 
 def import_module(*args: Any, **kwargs: Any) -> ModuleType:
-    """``hubconf.py`` of a repository as a module; arguments as of ``list``."""
+    """Returns ``hubconf.py`` of a repository as a module; arguments as of ``list``.
+
+    >>> import pathlib, tempfile
+    >>> from megengine import hub
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> conf = pathlib.Path(folder.name, "hubconf.py")
+    >>> _ = conf.write_text("classes = 10")
+    >>> hub.import_module(folder.name).classes
+    10
+    >>> folder.cleanup()
+    """
     return _init_hub(*args, **kwargs)
 
 
@@ -161,11 +211,19 @@ def _entry_of(module: ModuleType, entry: str) -> Callable[..., Any]:
 
 
 def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | None = None) -> Any:
-    """Object (usually a state dict) that ``save`` wrote, by address; a copy is kept in ``model_dir``.
+    """Loads an object (usually a state dict) that ``save`` wrote, from an address.
 
-    A file name that ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, must agree with the
-    content's SHA-256 (or MD5). Tensors go to the default device.
-    Raises RuntimeError when it does not agree or is damaged, HTTPDownloadError when it cannot be had.
+    url: a file name that ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, must
+        agree with the content's SHA-256 (or MD5).
+    model_dir: folder in which a copy is kept; by default one in the user's cache folder.
+
+    Tensors go to the default device; no code of the file runs. Raises RuntimeError when the hash
+    does not agree or the file is damaged, HTTPDownloadError when it cannot be had, ValueError for
+    an address without a file name.
+
+    >>> from megengine import hub
+    >>> url = "https://example.org/weights_0123abcd.pkl"
+    >>> state = hub.load_serialized_obj_from_url(url)  # doctest: +SKIP
     """
     folder = (
         cache_dir("serialized")
@@ -210,10 +268,16 @@ def _check_hash(path: str, name: str, what: str) -> None:
 
 
 class pretrained:
-    """Decorator of a function that makes a model: ``make(pretrained=True)`` loads weights from ``url`` into it.
+    """Decorates a function that makes a model: ``make(pretrained=True)`` loads weights into it.
 
-    >>> @pretrained("https://example.org/weights_0123abcd.pkl")  # doctest: +SKIP
-    ... def resnet18(**kwargs): ...
+    url: of the weights, as for `load_serialized_obj_from_url`.
+
+    >>> import megengine.module as M
+    >>> @pretrained("https://example.org/weights_0123abcd.pkl")
+    ... def classifier(hidden=16):
+    ...     return M.Sequential(M.Linear(64, hidden), M.ReLU(), M.Linear(hidden, 10))
+    >>> type(classifier(hidden=32)).__name__  # without weights; nothing is downloaded
+    'Sequential'
     """
 
     def __init__(self, url: str) -> None:

@@ -36,13 +36,33 @@ def memory_limit_bytes(given: int | str | None) -> int:
 
 
 class SublinearMemoryConfig:
-    """How recomputation is searched for.
+    """Tells `trace` to search for a plan that recomputes values instead of keeping them.
 
-    thresh_nr_try: number of thresholds that are tried; genetic_nr_iter: rounds of the genetic
-    search (0: none); genetic_pool_size: plans kept in a round; lb_memory_mb: memory in MiB below
-    which nothing more is dropped; num_worker: threads of the search. Each field can be set by the
-    variable ``MGB_SUBLINEAR_MEMORY_<FIELD>``. Raises AssertionError for a value
-    below its minimum, TypeError for what is no int.
+    thresh_nr_try: number of thresholds that are tried; 10 by default.
+    genetic_nr_iter: rounds of the genetic search; 0, the default, is none.
+    genetic_pool_size: plans kept in a round.
+    lb_memory_mb: memory in MiB below which nothing more is dropped.
+    num_worker: threads of the search; by default half the cores.
+
+    The variable ``MGB_SUBLINEAR_MEMORY_<FIELD>`` goes before what the program gives; the last two
+    are called ``LOWER_BOUND_MB`` and ``WORKERS`` there. Raises AssertionError for a value below its
+    minimum (0, or 1 worker), TypeError for what is not an int. The idea: Chen et al. 2016,
+    "Training Deep Nets with Sublinear Memory Cost".
+
+    >>> import megengine.functional as F
+    >>> from megengine import Parameter, autodiff, jit
+    >>> x = Parameter(F.ones((256, 256)))
+    >>> gm = autodiff.GradManager().attach(x)
+    >>> def step():
+    ...     with gm:
+    ...         y = x
+    ...         for _ in range(16):
+    ...             y = F.sin(F.exp(y))
+    ...         gm.backward(y.sum())
+    >>> all_kept = jit.trace(step).plan()
+    >>> searched = jit.trace(step, sublinear_memory_config=jit.SublinearMemoryConfig()).plan()
+    >>> searched.planned_bytes < all_kept.planned_bytes / 2
+    True
     """
 
     thresh_nr_try: int
@@ -77,13 +97,33 @@ class SublinearMemoryConfig:
 
 
 class DTRConfig:
-    """Dynamic tensor rematerialization inside a trace: tensors are dropped above the threshold.
+    """Tells `trace` to recompute values until a call holds less than a threshold (tensor
+    rematerialization).
 
-    A trace knows what will be needed before it runs: so what is dropped is decided once, by the search
-    that serves SublinearMemoryConfig. It recomputes no more than brings what a call holds between its
-    operations below eviction_threshold bytes, which must be positive. A threshold that cannot be
-    reached is approached as far as recomputation goes; use ``memory_limit`` for a contract. The other
-    fields warn that they have no effect: the search weighs size against time by itself.
+    eviction_threshold: bytes, positive (AssertionError). Recomputation goes no further than is
+        needed to bring what a call holds between its operations below it. A threshold that cannot
+        be reached is approached as far as recomputation goes; ``memory_limit`` is a contract
+        instead.
+    evictee_minimum_size, recomp_memory_factor, recomp_time_factor: warn that they have no effect:
+        the search weighs size against time by itself.
+
+    A trace knows before it runs what will be needed, so what is dropped is decided once, by the
+    search that serves `SublinearMemoryConfig`. For tensors outside of traced functions there is
+    `megengine.dtr`. The idea: Kirisame et al. 2021, "Dynamic Tensor Rematerialization".
+
+    >>> import megengine.functional as F
+    >>> from megengine import Parameter, autodiff, jit
+    >>> x = Parameter(F.ones((256, 256)))
+    >>> gm = autodiff.GradManager().attach(x)
+    >>> def step():
+    ...     with gm:
+    ...         y = x
+    ...         for _ in range(16):
+    ...             y = F.sin(F.exp(y))
+    ...         gm.backward(y.sum())
+    >>> plan = jit.trace(step, dtr_config=jit.DTRConfig(eviction_threshold=4 << 20)).plan()
+    >>> plan.recompute_flops_ratio > 0
+    True
     """
 
     def __init__(
@@ -108,10 +148,19 @@ class DTRConfig:
 
 
 class GraphOptimizationConfig:
-    """Which kinds of nodes code generation may join: three-state fields, None leaves it to opt_level.
+    """Chooses which kinds of operations generated kernels may join with elementwise ones.
 
-    jit_fuse_dimshuffle: transposes and reshapes; jit_fuse_reduce: reductions. Setting one to True
-    turns code generation on at any opt_level; both True is an error.
+    jit_fuse_dimshuffle: transposes and reshapes. jit_fuse_reduce: reductions. Each is True, False
+    or None, which leaves it to ``opt_level`` (allowed at 3). True turns code generation on at any
+    ``opt_level``. Both True raises ValueError when a function is traced: one kernel either shuffles
+    axes or reduces.
+
+    >>> from megengine import jit
+    >>> config = jit.GraphOptimizationConfig()
+    >>> config.jit_fuse_reduce = True
+    >>> config
+    GraphOptimizationConfig { jit_fuse_dimshuffle = None, jit_fuse_reduce = True }
+    >>> step = jit.trace(lambda x: (x * 2).sum(), graph_opt_config=config)
     """
 
     def __init__(self) -> None:

@@ -12,10 +12,11 @@ from ..utils.module_utils import tensors_in
 
 
 def keep(x: Tensor) -> Tensor:
-    """``x`` itself; a plan never drops it to compute it again.
+    """Marks a tensor that a plan never drops to compute again; returns ``x`` itself.
 
-    Raises TypeError for what is no Tensor, and inside a traced function ValueError for a tensor that the function
-    does not compute: inputs and parameters stay anyway.
+    Outside of a traced function it does nothing. Raises TypeError for what is not a Tensor, and
+    inside a traced function ValueError for a tensor that the function does not compute: inputs and
+    parameters stay anyway.
 
     >>> import megengine.functional as F
     >>> from megengine import jit, tensor
@@ -29,10 +30,11 @@ def keep(x: Tensor) -> Tensor:
 
 
 def offload(x: Tensor) -> Tensor:
-    """``x`` itself; on a device with memory of its own it waits for backward in the host's memory.
+    """Marks a tensor that waits for backward in the host's memory; returns ``x`` itself.
 
-    The transfers are steps of the plan, which tells ``host_bytes`` and ``transferred_bytes``. A CPU's memory is the host's:
-    there the mark changes nothing. Neither does it where backward does not read ``x``, or ``x`` is a result.
+    That is so on a device with memory of its own: the transfers are steps of the plan, whose
+    ``host_bytes`` and ``transferred_bytes`` count them. A CPU's memory is the host's: there the
+    mark changes nothing. Neither does it where backward does not read ``x``, or ``x`` is a result.
     Raises TypeError and ValueError as `keep` does.
 
     >>> import megengine.functional as F
@@ -47,15 +49,25 @@ def offload(x: Tensor) -> Tensor:
 
 
 def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn``, whose intermediate values are not kept: what reads them later, such as backward, computes them again.
+    """Wraps a function or module so that its intermediate values are computed again and not kept.
 
-    Its arguments and results are kept as ever. ``fn`` may be a function or a module. Inside a traced function it must not
-    read values of tensors (ValueError). Raises TypeError when ``fn`` cannot be called.
+    What reads them later, such as backward, computes them again. Arguments and results are kept as
+    ever. Inside a traced function ``fn`` must not read values of tensors (ValueError); outside of
+    one, the wrapped function is ``fn``. Raises TypeError when ``fn`` cannot be called. Known as
+    gradient checkpointing.
 
     >>> import megengine.functional as F
-    >>> from megengine import jit, tensor
-    >>> jit.recompute(lambda x: F.exp(F.exp(x)) - 1)(tensor(0.0)).item() > 1.7
-    True
+    >>> from megengine import Parameter, autodiff, jit
+    >>> x = Parameter(F.ones((256, 256)))
+    >>> gm = autodiff.GradManager().attach(x)
+    >>> def step(block):
+    ...     with gm:
+    ...         gm.backward(block(block(x)).sum())
+    >>> def block(x):
+    ...     return F.sin(F.cos(F.exp(x)))
+    >>> kept, again = jit.trace(step).plan(block), jit.trace(step).plan(jit.recompute(block))
+    >>> again.peak_live_bytes < kept.peak_live_bytes, again.recompute_flops_ratio > 0
+    (True, True)
     """
     if not callable(fn):
         raise TypeError(f"recompute: {fn!r} ({type(fn).__name__}) cannot be called")

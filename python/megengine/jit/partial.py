@@ -26,7 +26,19 @@ def partial_trace(
     """Traces a forward function that is differentiated outside of it.
 
     Inside an open GradManager the function runs eagerly, so that backward finds its history;
-    elsewhere it is a :class:`trace` with these options. ``backend`` must be "default" or "xla".
+    elsewhere it is a `trace` with these options, and ``without_host`` by default.
+
+    backend: "default" or "xla" (ValueError for others); our own compiler does the work in any case.
+    trace_gmcallback: taken for compatibility.
+
+    >>> import megengine.functional as F
+    >>> from megengine import Parameter, autodiff, jit
+    >>> w = Parameter([3.0])
+    >>> forward = jit.partial_trace(lambda x: F.relu(x * w))
+    >>> with autodiff.GradManager().attach(w) as gm:
+    ...     gm.backward(forward(F.ones(1)))
+    >>> w.grad.item(), forward(F.ones(1)).item()
+    (1.0, 3.0)
     """
     if backend not in ("default", "xla"):
         raise ValueError(f"partial_trace: backend must be 'default' or 'xla', got {backend!r}")
@@ -42,7 +54,19 @@ def partial_trace(
 
 
 class xla_trace(trace):
-    """:class:`trace` with the defaults of the XLA spelling; our own compiler does the work."""
+    """A `trace` with the defaults of the XLA interface; our own compiler does the work.
+
+    These are ``symbolic=True``, ``opt_level=3``, ``without_host=True`` and
+    ``symbolic_shape=False``.
+
+    >>> import megengine.functional as F
+    >>> from megengine import jit, tensor
+    >>> @jit.xla_trace
+    ... def area(x):
+    ...     return x.shape[0] * x.shape[1]  # plain ints
+    >>> area(F.ones((2, 3)))
+    6
+    """
 
     third_party_backend = True
 
@@ -61,11 +85,13 @@ class xla_trace(trace):
         )
 
     def get_random_seed(self) -> int:
-        """Seed of the stream that random operations draw from."""
+        """Returns the seed of the stream that random operations draw from."""
         return default_random_state().current_seed
 
     def convert_params_to_xla(self) -> dict[str, np.ndarray]:
-        """Parameters of the modules that the function refers to, by dotted path, as arrays."""
+        """Returns the parameters of the modules that the function refers to, by dotted path, as
+        arrays.
+        """
         from ..module import Module  # imported after this package
 
         code = self.__wrapped__.__code__
@@ -85,9 +111,9 @@ class xla_trace(trace):
         }
 
     def prepare_xla_inputs(self, tensors: Any) -> list[np.ndarray]:
-        """The values of the tensors in nested containers, flat, as arrays."""
+        """Returns the values of the tensors in nested containers, flat, as arrays."""
         return [tensor.numpy() for tensor in tensors_in(tensors)]
 
     def to_dlpack(self, x: Tensor, take_ownership: bool = True) -> Any:
-        """A DLPack capsule of a copy of the value, which the receiver owns in any case."""
+        """Returns a DLPack capsule of a copy of the value, which the receiver owns in any case."""
         return to_dlpack(x)

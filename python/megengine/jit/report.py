@@ -11,7 +11,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PlannedBuffer:
-    """One stretch of memory and the values that share it; ``offset`` counts from the arena's start."""
+    """One stretch of memory of a plan, and the values that share it.
+
+    place: "arena" (shared over time), "input", "output" or "constant"; ``offset`` counts from its
+    start.
+    first_step, last_step: half-open: it is free again when ``last_step`` runs.
+
+    >>> import megengine.functional as F
+    >>> from megengine import jit
+    >>> plan = jit.trace(lambda x: F.exp(x) + 1).plan(F.ones((256, 256)))
+    >>> [(buffer.place, buffer.use, buffer.bytes) for buffer in plan.buffers]
+    [('input', 'input', 262144), ('constant', 'constant', 4), ('output', 'activation', 262144)]
+    """
 
     place: str  # "arena", "input", "output" or "constant"
     offset: int  # bytes
@@ -24,7 +35,22 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One plan that the search found: bytes of a call before kernels join steps, and its estimated seconds."""
+    """One plan that the search found: what a call takes, and for how long.
+
+    bytes: of a call, before kernels join steps. seconds: estimated. is_chosen: whether the plan is
+    this one.
+
+    >>> import megengine.functional as F
+    >>> from megengine import Parameter, autodiff, jit
+    >>> x = Parameter(F.ones((256, 256)))
+    >>> gm = autodiff.GradManager().attach(x)
+    >>> def step():
+    ...     with gm:
+    ...         gm.backward(F.sin(F.cos(F.exp(F.sin(F.cos(F.exp(x)))))).sum())
+    >>> curve = jit.trace(step).plan_with_curve().curve
+    >>> curve[0].bytes > curve[-1].bytes, curve[0].seconds < curve[-1].seconds
+    (True, True)
+    """
 
     bytes: int
     seconds: float
@@ -33,7 +59,19 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What runs of a program took: seconds are of one run (transfers beside it included), the allocator's peak is of the whole process."""
+    """What runs of a traced function took.
+
+    seconds: of one run on the average, transfers beside it included. step_seconds: of each step of
+    the plan.
+    allocator_peak_bytes: of the whole process.
+
+    >>> from megengine import jit, tensor
+    >>> double = jit.trace(lambda x: x * 2, profiling=True)
+    >>> for _ in range(3):
+    ...     y = double(tensor([1.0]))
+    >>> double.memory_plan().measured.runs  # the first call records
+    2
+    """
 
     runs: int
     seconds: float
@@ -43,14 +81,23 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of one call.
+    """The memory of one call of a traced function, as `jit.trace.plan` and ``memory_plan`` return
+    it.
 
-    unplanned_bytes: one buffer for each recorded value; planned_bytes: what the program uses,
-    inputs and state included; peak_live_bytes: the lower bound; arena_bytes: the part that is
-    shared over time; host_bytes: what waits in the host's memory while the device has its own (`offload`), beside planned_bytes;
-    transferred_bytes: to the host and back in one call; recompute_flops_ratio: work done again to save memory; curve: the plans among which
-    the search chose, from the cheapest to the smallest (empty where nothing asked for a search); measured:
-    what runs took, with ``profiling=True``.
+    unplanned_bytes: one buffer for each recorded value. planned_bytes: what the program uses,
+    inputs and state included. peak_live_bytes: the lower bound. arena_bytes: the part that is
+    shared over time.
+    workspace_bytes: the largest scratch memory of an operation. host_bytes: what waits in the
+    host's memory while the device has its own (`offload`), beside planned_bytes. transferred_bytes:
+    to the host and back in one call. recompute_flops_ratio: work done again to save memory. curve:
+    the plans among which the search chose, from the fastest to the smallest (empty where nothing
+    asked for a search). measured: what runs took, with ``profiling=True``.
+
+    >>> import megengine.functional as F
+    >>> from megengine import jit
+    >>> plan = jit.trace(lambda x: F.exp(F.sin(F.cos(x)))).plan(F.ones((256, 256)))
+    >>> plan.unplanned_bytes // 2**18, plan.planned_bytes // 2**18  # tensors of 256 KiB
+    (4, 2)
     """
 
     unplanned_bytes: int
@@ -67,16 +114,19 @@ class MemoryPlan:
     measured: MeasuredRun | None = field(repr=False, default=None)
 
     def bytes_of(self, *uses: str) -> int:
-        """Of all buffers outside of the arena with such a use."""
+        """Returns the bytes of all buffers outside of the arena with one of these uses.
+
+        uses: "input", "parameter", "constant", ..., see `PlannedBuffer`.
+        """
         return sum(b.bytes for b in self.buffers if b.place != "arena" and b.use in uses)
 
     def live_buffers(self, step: int) -> list[PlannedBuffer]:
-        """What the arena holds while ``step`` runs, the largest first."""
+        """Returns the buffers that the arena holds while ``step`` runs, the largest first."""
         alive = [b for b in self.buffers if b.place == "arena" and b.first_step <= step < b.last_step]
         return sorted(alive, key=lambda b: -b.bytes)
 
     def live_bytes(self, *uses: str) -> list[int]:
-        """By step: bytes alive in the arena, all of them or those of some uses."""
+        """Returns the bytes alive in the arena at each step, all of them or those of some uses."""
         change = [0] * (len(self.steps) + 1)
         for buffer in self.buffers:
             if buffer.place == "arena" and (not uses or buffer.use in uses):
@@ -85,11 +135,15 @@ class MemoryPlan:
         return list(itertools.accumulate(change[:-1]))
 
     def fullest_step(self) -> int:
+        """Returns the number of the step at which the arena holds most; 0 without steps."""
         live = self.live_bytes()
         return max(range(len(live)), key=live.__getitem__, default=0)
 
     def html(self, title: str = "Memory plan") -> str:
-        """One self-contained HTML page: live bytes over the steps, buffers at their offsets, plan beside measured run.
+        """Returns the plan as one self-contained HTML page.
+
+        It shows live bytes over the steps, buffers at their offsets, and the plan beside the
+        measured run.
 
         >>> from megengine import jit, tensor
         >>> @jit.trace
@@ -105,9 +159,18 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class GeneratedKernel:
-    """One compiled kernel: the operations it stands for, its code, and what compiling cost.
+    """One compiled kernel: the operations it stands for, its code, and what compiling it cost.
 
-    where: the user's line; bytes: read and written by one run; cached: it came from memory or disk.
+    backend: the compiler. ops: their names. where: the user's line. bytes: read and written by one
+    run.
+    ir: the kernel before the compiler. compile_ms: milliseconds. cached: it came from memory or
+    disk.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> f = mge.jit.trace(lambda x: F.exp(x) * 2 + 1, opt_level=3)
+    >>> y = f(mge.Tensor([0.0, 1.0]))
+    >>> [(kernel.ops, kernel.bytes) for kernel in f.kernels()]
+    [(['exp', 'mul', 'add'], 16)]
     """
 
     backend: str
@@ -126,17 +189,31 @@ class GeneratedKernel:
 
     @functools.cached_property
     def assembly(self) -> str:
-        """Machine code as text; empty where the compiler cannot show it."""
+        """The machine code as text; empty where the compiler cannot show it."""
         return self._texts[1]()
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> GeneratedKernel:
+        """Returns the kernel that a row of the native runtime describes; takes its texts out of the
+        row.
+        """
         texts = (row.pop("source"), row.pop("assembly"))
         return cls(**row, _texts=texts)
 
 
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
-    """The curve of the segment with the largest arena; what the others take counts at each point."""
+    """Returns the curve of the segment with the largest arena, as `CurvePoint` objects.
+
+    segments: rows of the native runtime, one for each compiled part of a call. What the others take
+    counts at each point.
+
+    >>> from megengine.jit.report import merge_curves
+    >>> curve = [(100, 2.0, True), (60, 3.0, False)]  # bytes, seconds, whether it is chosen
+    >>> large = {"arena_bytes": 96, "planned_bytes": 100, "curve": curve}
+    >>> small = {"arena_bytes": 8, "planned_bytes": 10, "curve": []}
+    >>> [point.bytes for point in merge_curves([large, small])]
+    [110, 70]
+    """
     if not segments:
         return ()
     largest = max(segments, key=lambda plan: plan["arena_bytes"])
@@ -145,7 +222,17 @@ def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
 
 
 def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]], allocator_peak_bytes: int) -> MeasuredRun | None:
-    """Profiles beside the plans of the same segments; None before the first run."""
+    """Returns what runs took, from profiles beside the plans of the same segments; None before the
+    first run.
+
+    segments, profiles: rows of the native runtime. allocator_peak_bytes: goes into the result.
+
+    >>> from megengine.jit.report import measured_run
+    >>> steps = [{"step": 0, "seconds": 1.0}, {"step": 1, "seconds": 3.0}]
+    >>> plan, profile = {"steps": ("exp", "add")}, {"runs": 2, "seconds": 4.0, "steps": steps}
+    >>> measured_run([plan], [profile], 64).step_seconds  # of one run
+    (0.5, 1.5)
+    """
     if len(segments) != len(profiles) or not all(profile["runs"] for profile in profiles):
         return None
     whole = sum(profile["seconds"] / profile["runs"] for profile in profiles)
@@ -159,7 +246,15 @@ def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]],
 
 
 def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = None) -> MemoryPlan:
-    """Segments run one after the other: sums add up, and each arena counts, since all are kept."""
+    """Returns the plan of a whole call, whose segments run one after the other.
+
+    Sums add up, and each arena counts, since all are kept. segments: rows of the native runtime,
+    one for each compiled part of a call. measured: goes into the result.
+
+    >>> from megengine.jit.report import merge_plans
+    >>> merge_plans([]).planned_bytes
+    0
+    """
     total = {
         key: sum(plan[key] for plan in segments)
         for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes")
@@ -188,7 +283,18 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
 
 
 def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
-    """One table for a whole call, whose segments run one after the other."""
+    """Returns one table for a whole call, whose segments run one after the other.
+
+    segments: rows of the native runtime. Steps of later segments begin when the earlier ones have
+    ended.
+
+    >>> from megengine.jit.report import merge_profiles
+    >>> steps = [{"last_begin": 0.5, "bytes": 8}]
+    >>> row = {"runs": 1, "seconds": 2.0, "last_seconds": 2.0, "steps": steps}
+    >>> merged = merge_profiles([row, row])
+    >>> merged["seconds"], merged["bytes"], [step["last_begin"] for step in merged["steps"]]
+    (4.0, 16, [0.5, 2.5])
+    """
     steps, begin = [], 0.0
     for segment in segments:
         steps += [{**step, "last_begin": begin + step["last_begin"]} for step in segment["steps"]]
@@ -202,7 +308,19 @@ def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def timeline_of(profile: dict[str, Any], function: str) -> str:
-    """The last run of a merged profile in Google's Trace Event Format."""
+    """Returns the last run of a merged profile in Google's Trace Event Format, as JSON.
+
+    profile: of `merge_profiles`. function: the name that the timeline shows. Times are in
+    microseconds.
+
+    >>> import json
+    >>> from megengine.jit.report import timeline_of
+    >>> step = dict(ops=["exp"], where="", backend="", bytes=8, is_transfer=False, last_begin=0.5)
+    >>> text = timeline_of({"steps": [{**step, "last_seconds": 0.25}]}, "train")
+    >>> event = json.loads(text)["traceEvents"][2]
+    >>> event["name"], event["ts"], event["dur"]
+    ('exp', 500000.0, 250000.0)
+    """
     names = {0: function, 1: f"{function}: transfers"}
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 0, "tid": row, "name": "thread_name", "args": {"name": name}}

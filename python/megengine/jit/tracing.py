@@ -135,32 +135,55 @@ def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
 
 
 class trace(ManualSteps, Dumping):
-    """Decorates a function so that it runs as a static graph; ``@trace`` and ``@trace(...)`` both work.
+    """Compiles a function to a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records what the function does. Later calls run its Python body again, match each
-    operation against the record (a mismatch raises :class:`TraceError`), and take the values from
-    the compiled program. Positional tensors are the inputs; keyword arguments (modules, optimizers,
+    operation against the record (a mismatch raises `TraceError`), and take the values from the
+    compiled program. Positional tensors are the inputs; keyword arguments (modules, optimizers,
     gradient managers) are captured objects. New input shapes or dtypes record a further version.
 
     symbolic: tensors are placeholders in the first call, which computes nothing until it returns;
-    reading a value in it raises ValueError.
-    capture_as_const: outside tensors other than arguments are stored as constants (for dump).
+        reading a value in it raises ValueError.
+    capture_as_const: outside tensors other than arguments are stored as constants (for `dump`).
     record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
-    sublinear_memory_config: recompute instead of keeping, to lower the memory peak.
-    dtr_config: the same, down to its eviction_threshold.
-    profiling: programs measure each step, for get_profile().
-    opt_level: 0 as recorded; 1 arithmetic rewriting; 2 whole-graph passes; 3 also joins
-    element-wise operations into generated kernels (compiler chosen by ``MGB_JIT_BACKEND``).
-    symbolic_shape: ``x.shape`` is a Tensor inside the function.
-    without_host: after the first call the Python body does not run; "auto": only where all that it reads is watched and
-    nothing in it acts on the outside (print, logging, append, ...), else it runs in each call, and `explain` says why.
-    imperative: replay runs each operation eagerly, with the same checks.
-    memory_limit: bytes, or a text such as "6GB": what a call may take for inputs, parameters, results and
-    everything in between. The cheapest plan that fits is taken, by recomputing what is not kept; when
-    none fits, MemoryError names the least limit before anything runs. Implies symbolic. The variable
-    ``MEGJIT_MEMORY_LIMIT`` gives a limit to functions without one (and implies nothing).
+    sublinear_memory_config: recompute instead of keeping, to lower the memory peak; a
+        `SublinearMemoryConfig`.
+    dtr_config: the same, down to its eviction_threshold; a `DTRConfig`.
+    profiling: programs measure each step, for `get_profile`.
+    opt_level: 0 as recorded; 1 arithmetic rewriting; 2 (the default) whole-graph passes; 3 also
+        joins elementwise operations into generated kernels (compiler chosen by
+        ``MGB_JIT_BACKEND``).
+    graph_opt_config: what generated kernels may hold besides; a `GraphOptimizationConfig`.
+    symbolic_shape: ``x.shape`` is a Tensor inside the function (the default).
+    without_host: after the first call the Python body does not run. "auto": only where all that it
+        reads is watched and nothing in it acts on the outside (print, logging, append, ...); else
+        it runs in each call, and `explain` says why.
+    imperative: later calls run each operation eagerly, with the same checks.
     numerics: "exact" keeps only those optimizations that give, bit for bit, what the function gives
-    without ``trace``; "fast" may add in another order and rewrite formulas.
+        without ``trace``; "fast" (the default) may add in another order and rewrite formulas.
+    memory_limit: bytes, or a text such as "6GB": what a call may take for inputs, parameters,
+        results and everything in between. The cheapest plan that fits is taken, by recomputing what
+        is not kept; when none fits, MemoryError names the least limit before anything runs. Implies
+        symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` gives a limit to functions without one (and
+        implies nothing).
+
+    Inside another traced function, or in an open GradManager, a call runs the plain function, so
+    that the outer one sees everything. Raises TypeError for what cannot be called and for NumPy
+    arrays as positional arguments, ValueError for options out of range.
+
+    >>> from megengine import jit, tensor
+    >>> @jit.trace(without_host=True)
+    ... def double(x):
+    ...     print("the body runs")
+    ...     return x * 2
+    >>> double(tensor(1.0)).item()
+    the body runs
+    2.0
+    >>> double(tensor(3.0)).item()
+    6.0
+    >>> double(tensor([3.0, 4.0])).numpy().tolist()  # another shape, another version
+    the body runs
+    [6.0, 8.0]
     """
 
     third_party_backend = False
@@ -247,6 +270,9 @@ class trace(ManualSteps, Dumping):
 
     @property
     def without_host(self) -> bool:
+        """Whether later calls leave the Python body out, as given to the constructor ("auto" counts
+        as True).
+        """
         return self._without_host
 
     @property
@@ -271,7 +297,7 @@ class trace(ManualSteps, Dumping):
         return self.trace_normal(*args, **kwargs)
 
     def trace_without_host(self, *args: Any, **kwargs: Any) -> Any:
-        """One call without the Python body, once it was recorded and while its guards hold."""
+        """Runs one call without the Python body, once it was recorded and while its guards hold."""
         if self._walks:
             return self.trace_normal(*args, **kwargs)
         leaves = self.flatten_inputs(*args, **kwargs)
@@ -342,7 +368,7 @@ class trace(ManualSteps, Dumping):
         return result
 
     def trace_normal(self, *args: Any, **kwargs: Any) -> Any:
-        """One call with the Python body: recorded the first time, matched afterwards."""
+        """Runs one call with the Python body: recorded the first time, matched afterwards."""
         return self._run_body(self._function, args, kwargs)
 
     def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -358,7 +384,11 @@ class trace(ManualSteps, Dumping):
         return result
 
     def flatten_inputs(self, *args: Any, **kwargs: Any) -> list[Tensor]:
-        """The tensors among the positional arguments, containers opened, in order."""
+        """Returns the tensors among the positional arguments, containers opened, in order.
+
+        With capture_as_const those among the keyword arguments follow. Raises TypeError for NumPy
+        arrays.
+        """
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
             raise AssertionError("trace with capture_as_const=True: positional arguments must be Tensors")
         leaves: list[Tensor] = []
@@ -390,7 +420,8 @@ class trace(ManualSteps, Dumping):
     # ---- what was made of it
 
     def memory_plan(self) -> MemoryPlan:
-        """The plan of the version that ran last, with what its runs took when traced with ``profiling=True``.
+        """Returns the plan of the version that ran last, with what its runs took under
+        ``profiling=True``.
 
         Raises RuntimeError before the first call.
         """
@@ -400,22 +431,24 @@ class trace(ManualSteps, Dumping):
         return merge_plans(plans, measured_run(plans, self._function.profiles(), get_max_allocated_memory()))
 
     def plan(self, *args: Any, **kwargs: Any) -> MemoryPlan:
-        """The memory plan of such a call, which is not run.
+        """Returns the memory plan that a call with these arguments would have; nothing is computed.
 
-        The body runs once, on placeholders: nothing is computed, and no memory is taken for what it would compute.
-        Tensors that it rebinds keep their values. Raises MemoryError like the call, when no plan fits the limit.
+        The body runs once, on placeholders: no memory is taken for what it would compute. Tensors
+        that it rebinds keep their values. Raises MemoryError like the call, when no plan fits the
+        limit.
 
-        >>> from megengine import jit, tensor
+        >>> import megengine.functional as F
+        >>> from megengine import jit
         >>> @jit.trace
         ... def double(x):
         ...     return x * 2
-        >>> double.plan(tensor([1.0, 2.0])).arena_bytes
-        0
+        >>> double.plan(F.ones((256, 256))).planned_bytes  # input, result (256 KiB each) and 2
+        524292
         """
         return self._plan_call(args, kwargs)[0]
 
     def plan_with_curve(self, *args: Any, **kwargs: Any) -> MemoryPlan:
-        """As `plan`, with the curve of what recomputation could save, also where nothing is recomputed."""
+        """Returns what `plan` returns, with the curve of what recomputation could save."""
         return self._plan_call(args, kwargs, with_curve=True)[0]
 
     def _plan_call(
@@ -435,14 +468,23 @@ class trace(ManualSteps, Dumping):
         return merge_plans(planner.plans()), result
 
     def kernels(self) -> list[GeneratedKernel]:
-        """The kernels of the version that ran last, in the order in which they run.
+        """Returns the generated kernels of the version that ran last, in the order in which they
+        run.
 
-        Waits for those that are being compiled; the next call uses them all.
+        Waits for those that are being compiled; the next call uses them all. Empty where none were
+        generated, as below ``opt_level=3``.
         """
         return [GeneratedKernel.from_row(row) for row in self._function.kernels()]
 
     def explain(self) -> str:
-        """Which versions were recorded and why, one line each."""
+        """Returns which versions were recorded and why, as text, a line each.
+
+        >>> from megengine import jit, tensor
+        >>> double = jit.trace(lambda x: x * 2)
+        >>> results = double(tensor([1.0])), double(tensor([1.0, 2.0]))
+        >>> double.explain().splitlines()[0]
+        '2 versions'
+        """
         text = self._function.explain()
         if self._guard_reason:
             what = "each call runs the body" if self._walks else "recorded again"
@@ -450,26 +492,53 @@ class trace(ManualSteps, Dumping):
         return text
 
     def graph_text(self, optimized: bool = True) -> str:
-        """The graph as text, after (or before) the passes; one part for each segment."""
+        """Returns the graph of the version that ran last as text; one part for each segment.
+
+        optimized: after the passes (the default), or as recorded. Each operation ends with the
+        user's line.
+
+        >>> from megengine import jit, tensor
+        >>> double = jit.trace(lambda x: x * 2)
+        >>> y = double(tensor([1.0]))
+        >>> print(double.graph_text())  # doctest: +ELLIPSIS
+        %0: f32[1] = input 0
+        %1: f32[] = const 2
+        %2: f32[1] = mul %0 %1  # ...
+        return %2
+        <BLANKLINE>
+        """
         return "\n".join(self._function.graphs(optimized=optimized))
 
     def graph_html(self) -> str:
-        """The optimized graph as one HTML page: a row for each step, kernels in colours of their own."""
+        """Returns the optimized graph as one HTML page: a row for each step, kernels in their own
+        colours.
+        """
         return "\n".join(self._function.graphs(optimized=True, html=True))
 
     def get_profile(self) -> dict[str, Any]:
-        """What the steps of the version that ran last cost, summed over its profiled runs.
+        """Returns what the steps of the version that ran last cost, summed over its profiled runs.
 
         Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.
         "profiler" holds "runs", total "seconds" and "bytes", and "steps": a dict each with "ops"
         (names), "where" (the user's line), "seconds" (all runs), "bytes" (read and written in one),
-        "is_transfer" (it ran beside the others), and of the last run "last_begin" and "last_seconds".
+        "is_transfer" (it ran beside the others), and of the last run "last_begin" and
+        "last_seconds".
+
+        >>> from megengine import jit, tensor
+        >>> double = jit.trace(lambda x: x * 2, profiling=True)
+        >>> for _ in range(3):
+        ...     y = double(tensor([1.0]))
+        >>> profile = double.get_profile()["profiler"]
+        >>> profile["runs"], [step["ops"] for step in profile["steps"]]
+        (2, [['mul']])
         """
         return {"profiler": merge_profiles(self._profiles())}
 
     def save_timeline(self, path: str | os.PathLike[str]) -> None:
-        """Writes when each step of the last profiled run began and ended, by the device's clock, for the timeline of
-        Chrome or Perfetto: Google's Trace Event Format, a row for each stream. Needs what `get_profile` needs.
+        """Writes a timeline of the last profiled run for Chrome's or Perfetto's viewer.
+
+        path: of the file, in Google's Trace Event Format; a row for each stream. Steps begin and
+        end by the device's clock. Needs what `get_profile` needs.
         """
         text = timeline_of(merge_profiles(self._profiles()), self._name_of_function())
         with written_whole(path) as file:

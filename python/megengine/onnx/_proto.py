@@ -13,7 +13,15 @@ OLDEST_OPSET = 17
 
 
 class OnnxError(ValueError):
-    """A model that cannot be written as ONNX, or a file that cannot be read."""
+    """A model that cannot be written as ONNX, or a file that cannot be read; lists what is wrong.
+
+    >>> import megengine.onnx
+    >>> try:
+    ...     megengine.onnx.load(b"not a model")
+    ... except megengine.onnx.OnnxError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 def need_no_recording(what: str) -> None:

@@ -40,11 +40,23 @@ _EXPRS = {cls.__name__: cls for cls in (Input, GetAttr, CallMethod, CallFunction
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
-    """The TracedModule that `TracedModule.save` wrote. Reading runs no code that the file chose.
+    """Reads the TracedModule that `TracedModule.save` wrote. Reading runs no code that the file
+    chose.
 
-    trusted: functions and classes of yours that it calls: a list, or a mapping from the names in the file. Those given
-    to `wrap`, `register_as_builtin` and `register_supported_type` are trusted already.
-    map_location: as in `megengine.load`. `ModelFileError`, a ValueError, for a file that cannot be read.
+    f: a path or an open binary file.
+    trusted: functions and classes of yours that it calls: a list, or a mapping from the names in
+        the file. Those given to `wrap`, `register_as_builtin` and `register_supported_type` are
+        trusted already.
+    map_location: as in `megengine.load`.
+
+    Raises `ModelFileError`, a ValueError, for a file that cannot be read.
+
+    >>> import io, megengine as mge, megengine.module as M, megengine.traced_module as tm
+    >>> x, file = mge.tensor([[1.0, 2.0]]), io.BytesIO()
+    >>> tm.trace_module(M.Sequential(M.Linear(2, 3), M.ReLU()), x).save(file)
+    >>> _ = file.seek(0)
+    >>> tm.load(file)(x).shape
+    (1, 3)
     """
     return modules.load(f, TracedModule, trusted, map_location)
 

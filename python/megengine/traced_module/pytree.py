@@ -66,11 +66,24 @@ def register_supported_type(
     flatten_fn: Callable[[Any], tuple[Sequence[Any], Any]] | None = None,
     unflatten_fn: Callable[[Sequence[Any], Any], Any] | None = None,
 ) -> None:
-    """Let arguments and results of traced modules be of ``type``.
+    """Makes ``type`` known to traced modules, for arguments and results.
 
-    Without functions its objects are constants. flatten_fn gives (items, auxiliary data), of which
-    unflatten_fn(items, auxiliary data) makes the object again. AssertionError for one function without
-    the other.
+    Without functions its objects are constants. flatten_fn(object) gives (items, auxiliary data),
+    of which unflatten_fn(items, auxiliary data) makes the object again. AssertionError for one
+    function without the other.
+
+    >>> import dataclasses, megengine as mge, megengine.module as M, megengine.traced_module as tm
+    >>> @dataclasses.dataclass
+    ... class Pair:
+    ...     left: mge.Tensor
+    ...     right: mge.Tensor
+    >>> tm.register_supported_type(Pair, lambda p: ([p.left, p.right], None), lambda x, _: Pair(*x))
+    >>> class Sum(M.Module):
+    ...     def forward(self, pair):
+    ...         return pair.left + pair.right
+    >>> pair = Pair(mge.tensor(1.0), mge.tensor(2.0))
+    >>> tm.trace_module(Sum(), pair)(pair).item()
+    3.0
     """
     assert (flatten_fn is None) == (unflatten_fn is None), (
         f"register_supported_type({type.__name__}): flatten_fn and unflatten_fn go together\n"

@@ -7,12 +7,28 @@ check_exprs = False
 
 
 def enable_expr_checker() -> None:
-    """Compare every expr of later traces with what the program computed, not only the results."""
+    """Compares every expr of later traces with what the program computed, not only the results.
+
+    It finds the expr that a wrong trace goes wrong at. In force until the process ends, or
+    ``tm_config.check_exprs`` is False again.
+
+    >>> import megengine.traced_module as tm
+    >>> tm.enable_expr_checker()
+    >>> tm.tm_config.check_exprs = False
+    """
     global check_exprs
     check_exprs = True
 
 
 def disable_default_checker() -> None:
-    """Do not run later traces for comparison."""
+    """Leaves out the run of later traces that compares them with the program.
+
+    `trace_module` is faster then, and takes modules that give other results in each run. In force
+    until the process ends, or ``tm_config.check_result`` is True again.
+
+    >>> import megengine.traced_module as tm
+    >>> tm.disable_default_checker()
+    >>> tm.tm_config.check_result = True
+    """
     global check_result
     check_result = False

@@ -70,11 +70,24 @@ class _Watch:
 
 
 class TracedModule(Module):
-    """A module whose forward runs graphs, one for each signature of calls that were traced.
+    """A module whose forward runs graphs, one for each signature of calls; `trace_module` makes it.
 
-    is_top: not called by another traced module. argdef_graph_map: arrangement of the arguments -> graph.
-    argdef_outdef_map: arrangement of the arguments -> that of the results. is_qat: for quantization-aware
-    training.
+    is_top: not called by another traced module. argdef_graph_map: arrangement of the arguments ->
+    graph.
+    argdef_outdef_map: arrangement of the arguments -> that of the results. is_qat: for
+    quantization-aware training.
+
+    >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
+    >>> net = M.Sequential(M.Linear(2, 3), M.ReLU())
+    >>> traced = tm.trace_module(net, mge.tensor([[1.0, 2.0]]))
+    >>> print(traced.graph)  # doctest: +NORMALIZE_WHITESPACE
+    Sequential.Graph (self, inp) {
+        %0: _0 = getattr(self, "0") -> (Linear)
+        %1: _0_out = _0(inp, )
+        %2: _1 = getattr(self, "1") -> (ReLU)
+        %3: _1_out = _1(_0_out, )
+        return _1_out
+    }
     """
 
     argdef_graph_map: dict[TreeDef, InternalGraph] = None  # type: ignore[assignment]  # set for each object
@@ -101,7 +114,7 @@ class TracedModule(Module):
     # -- calling ---------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph of this signature. AssertionError when it was not traced."""
+        """Runs the graph of this signature. AssertionError when it was not traced."""
         graph, leaves = self._graph_for(args, kwargs)
         if self._watch is not None:
             return self._run_watched(self._watch, graph, leaves)
@@ -216,19 +229,29 @@ class TracedModule(Module):
     # -- looking into a run ----------------------------------------------------------------------
 
     def set_watch_points(self, nodes: Node | Sequence[Node]) -> None:
-        """Keep the values of ``nodes``, of any graph inside, in ``watch_node_value`` at each call."""
+        """Keeps the values of ``nodes``, of any graph inside, in ``watch_node_value`` at each call.
+
+        >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
+        >>> x = mge.tensor([[1.0, 2.0]])
+        >>> traced = tm.trace_module(M.Sequential(M.Linear(2, 3), M.ReLU()), x)
+        >>> linear = traced.graph.exprs().as_list()[1].outputs[0]  # getattr, call, getattr, call
+        >>> traced.set_watch_points(linear)
+        >>> y = traced(x)
+        >>> traced.watch_node_value[linear].shape
+        (1, 3)
+        """
         self._watched(points=nodes)
 
     def clear_watch_points(self) -> None:
-        """Keep no more values."""
+        """Ends what `set_watch_points` began."""
         self._watched(points=())
 
     def set_end_points(self, nodes: Node | Sequence[Node]) -> None:
-        """Calls end when ``nodes`` are computed, and return the list of their values."""
+        """Ends calls when ``nodes`` are computed; they return the list of their values."""
         self._watched(ends=nodes)
 
     def clear_end_points(self) -> None:
-        """Calls run to their ends."""
+        """Lets calls run to their ends again."""
         self._watched(ends=())
 
     @property
@@ -272,7 +295,7 @@ class TracedModule(Module):
     # -- copies ----------------------------------------------------------------------------------
 
     def flatten(self) -> TracedModule:
-        """A module with the same parameters whose only graph calls no other graph.
+        """Returns a module with the same parameters whose only graph calls no other graph.
 
         Nodes keep their qualnames; results of what was called take the names they had outside.
         """
@@ -323,10 +346,13 @@ class TracedModule(Module):
         return copied
 
     def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write graphs, modules and tensors to a path or an open binary file, for `megengine.traced_module.load`.
+        """Writes graphs, modules and tensors to a path or an open binary file, for
+        `traced_module.load`.
 
-        The file is data without code, in the safetensors format (docs/files.md). A path gets its new content at once:
-        an error leaves the old file. ModelFileError, a ValueError, for what is no data, such as hooks.
+        The file is data without code, in the safetensors format (docs/files.md). A path gets its
+        new content at
+        once: an error leaves the old file. ModelFileError, a ValueError, for what is not data, such
+        as hooks.
         """
         from .._files import modules
 
@@ -414,7 +440,22 @@ def _converted(value: Any, build: Callable[[Module], Module]) -> Any:
 
 
 def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
-    """Make calls of modules of exactly ``mod_cls`` one expr; usable as a decorator. Returns the class."""
+    """Makes calls of modules of exactly ``mod_cls`` one expr; serves as a decorator. Returns the
+    class.
+
+    >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
+    >>> @tm.register_as_builtin
+    ... class Double(M.Module):
+    ...     def forward(self, x):
+    ...         return x + x
+    >>> traced = tm.trace_module(M.Sequential(Double()), mge.tensor(1.0))
+    >>> print(traced.graph)  # doctest: +NORMALIZE_WHITESPACE
+    Sequential.Graph (self, inp) {
+        %0: _0 = getattr(self, "0") -> (Double)
+        %1: _0_out = _0(inp, )
+        return _0_out
+    }
+    """
     assert isinstance(mod_cls, type) and issubclass(mod_cls, Module), (
         f"register_as_builtin takes a class of modules, got {mod_cls!r}"
     )
@@ -425,7 +466,24 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
 
 
 def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Make calls of ``func``, a function at the top of a module, one expr. Returns the function."""
+    """Makes calls of ``func``, a function at the top of a module, one expr. Returns the function.
+
+    AssertionError for a function that is not at the top of its module, or not written in Python.
+
+    >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
+    >>> @tm.wrap
+    ... def twice(x):
+    ...     return x + x
+    >>> class Twice(M.Module):
+    ...     def forward(self, x):
+    ...         return twice(x)
+    >>> traced = tm.trace_module(Twice(), mge.tensor(1.0))
+    >>> print(traced.graph)  # doctest: +ELLIPSIS +NORMALIZE_WHITESPACE
+    Twice.Graph (self, x) {
+        %0: twice_out = ...twice(x, )
+        return twice_out
+    }
+    """
     assert callable(func) and hasattr(func, "__code__"), (
         f"wrap takes a function written in Python, got {func!r}"
     )
@@ -440,11 +498,12 @@ def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
-    """Run ``mod`` on example arguments and return a module that does the same by a graph.
+    """Runs ``mod`` on example arguments and returns a module that does the same by a graph.
 
-    Parameters and built-in modules are shared with ``mod``; the graph holds for other shapes too. It is run
-    on the same arguments and compared, unless `disable_default_checker` was called; dropout and other random
-    numbers, and statistics of batch normalization, are as if ``mod`` had run once.
+    args, kwargs: tensors and constants. Parameters and built-in modules are shared with ``mod``;
+    the graph holds for other shapes too. It is run on the same arguments and compared, unless
+    `disable_default_checker` was called; dropout and other random numbers, and statistics of batch
+    normalization, are as if ``mod`` had run once. Raises AssertionError for other arguments.
 
     >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> traced = tm.trace_module(M.Sequential(M.Linear(2, 3)), mge.tensor([[1.0, 2.0]]))

@@ -49,35 +49,91 @@ hook_modules: list[type] = [
 
 
 def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
-    """Decorator: ``counter(module, inputs, outputs)`` counts the operations of these classes and their subclasses.
+    """Makes ``counter(module, inputs, outputs)`` count the operations of these classes and their
+    subclasses.
 
-    Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
+    A decorator. Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
+
+    >>> import megengine.module as M
+    >>> class Square(M.Module):
+    ...     def forward(self, x):
+    ...         return x * x
+    >>> @register_flops(Square)
+    ... def flops_square(module, inputs, outputs):
+    ...     return outputs[0].size
+    >>> register_hook_module(Square)
+    >>> module_stats(Square(), input_shapes=[(2, 3)], logging_to_stdout=False)[0].flops
+    6
     """
     return enters(_flops, modules)
 
 
 def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
-    """Decorator: ``counter(module, inputs, outputs)`` gives (receptive field, stride), a tuple each, of these classes.
+    """Makes ``counter(module, inputs, outputs)`` tell (receptive field, stride) of these classes, a
+    tuple each.
 
-    `receptive_field_of` tells both for an input.
+    A decorator. `receptive_field_of` tells both for an input.
+
+    >>> import megengine.module as M
+    >>> class PadOne(M.Module):
+    ...     def forward(self, x):
+    ...         return x
+    >>> @register_receptive_field(PadOne)
+    ... def field_of_pad(module, inputs, outputs):
+    ...     return receptive_field_of(inputs[0])  # it looks at one place
     """
     return enters(_receptive_fields, modules)
 
 
 def enable_receptive_field() -> None:
-    """From now on rows of operations have ``receptive_field`` and ``stride``, in pixels of the model's input."""
+    """Adds ``receptive_field`` and ``stride`` to the rows of operations, in pixels of the model's
+    input.
+
+    Araujo, Norris and Sim, 2019, "Computing Receptive Fields of Convolutional Neural Networks",
+    equation 2.
+
+    >>> import megengine.module as M
+    >>> enable_receptive_field()
+    >>> net = M.Sequential(M.Conv2d(3, 8, 3, stride=2), M.Conv2d(8, 8, 3))
+    >>> total, rows = module_stats(net, input_shapes=[(1, 3, 9, 9)], logging_to_stdout=False)
+    >>> [row["receptive_field"] for row in rows.flops[:2]]
+    [(3, 3), (7, 7)]
+    >>> disable_receptive_field()
+    """
     global _shows_receptive_fields
     _shows_receptive_fields = True
 
 
 def disable_receptive_field() -> None:
-    """Undoes `enable_receptive_field`."""
+    """Undoes `enable_receptive_field`.
+
+    >>> import megengine.module as M
+    >>> enable_receptive_field()
+    >>> disable_receptive_field()
+    >>> rows = module_stats(M.Linear(2, 3), input_shapes=[(1, 2)], logging_to_stdout=False)[1]
+    >>> "receptive_field" in rows.flops[0]
+    False
+    """
     global _shows_receptive_fields
     _shows_receptive_fields = False
 
 
 def register_hook_module(module: type | Iterable[type]) -> None:
-    """Layers of this class, or these classes, are counted, too."""
+    """Counts layers of this class, or these classes, too.
+
+    module: a class or several. How its operations are counted is told with `register_flops`.
+
+    >>> import megengine.module as M
+    >>> class Head(M.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.weight = M.Linear(2, 3).weight
+    ...     def forward(self, x):
+    ...         return x @ self.weight.T
+    >>> register_hook_module(Head)
+    >>> module_stats(Head(), input_shapes=[(1, 2)], logging_to_stdout=False)[0].param_dims
+    6
+    """
     hook_modules.extend([module] if isinstance(module, type) else module)
 
 
@@ -90,27 +146,55 @@ def _counter_of(table: dict[type, _Counter], module: M.Module) -> _Counter | Non
 
 @register_flops(M.Conv1d, M.Conv2d, M.Conv3d, M.LocalConv2d, M.DeformableConv2d)
 def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
-    """One for each multiply-add of a convolution, and for each addition of its bias."""
+    """Returns the operations of a convolution: one for each multiply-add and for each addition of
+    the bias.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> conv, x = M.Conv2d(3, 8, 3), F.zeros((1, 3, 6, 6))
+    >>> flops_convNd(conv, [x], [conv(x)]) == 8 * 4 * 4 * (3 * 3 * 3 + 1)
+    True
+    """
     taps = module.in_channels // module.groups * math.prod(module.kernel_size)
     return outputs[0].size * (taps + (module.bias is not None))
 
 
 @register_flops(_ConvTransposeNd)
 def flops_convNdTranspose(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
-    """The same of a transposed convolution, where every input element is spread over a window."""
+    """Returns the operations of a transposed convolution, as `flops_convNd` counts them.
+
+    Every input element is spread over a window.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> conv, x = M.ConvTranspose2d(3, 8, 2, stride=2, bias=False), F.zeros((1, 3, 4, 4))
+    >>> flops_convNdTranspose(conv, [x], [conv(x)]) == 3 * 4 * 4 * (8 * 2 * 2)
+    True
+    """
     taps = module.out_channels // module.groups * math.prod(module.kernel_size)
     return inputs[0].size * taps + outputs[0].size * (module.bias is not None)
 
 
 @register_flops(_BatchNorm, M.SyncBatchNorm, M.GroupNorm, M.LayerNorm, M.InstanceNorm)
 def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
-    """Seven for each element: mean, variance, and the affine map."""
+    """Returns the operations of a normalization: seven for each element, for mean, variance and
+    affine map.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> norm, x = M.LayerNorm(5), F.zeros((2, 5))
+    >>> flops_norm(norm, [x], [norm(x)])
+    70
+    """
     return inputs[0].size * 7
 
 
 @register_flops(_PoolNd)
 def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
-    """One for each element of each window."""
+    """Returns the operations of a pooling layer: one for each element of each window.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> pool, x = M.MaxPool2d(2), F.zeros((1, 3, 4, 4))
+    >>> flops_pool(pool, [x], [pool(x)])
+    48
+    """
     return outputs[0].size * math.prod(as_pair(module.kernel_size, "kernel_size", 2))
 
 
@@ -118,13 +202,26 @@ def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[
 def flops_adaptivePool(
     module: M.AdaptiveAvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> int:
-    """One for each result."""
+    """Returns the operations of adaptive pooling: one for each result.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> pool, x = M.AdaptiveAvgPool2d(1), F.zeros((1, 3, 4, 4))
+    >>> flops_adaptivePool(pool, [x], [pool(x)])
+    3
+    """
     return outputs[0].size
 
 
 @register_flops(M.Linear)
 def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
-    """One for each multiply-add, and one for each element of the bias."""
+    """Returns the operations of a linear layer: one for each multiply-add, and one for each element
+    of the bias.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> linear, x = M.Linear(3, 4), F.zeros((2, 3))
+    >>> flops_linear(linear, [x], [linear(x)]) == 2 * 4 * 3 + 4
+    True
+    """
     return outputs[0].size * module.in_features + (0 if module.bias is None else module.out_features)
 
 
@@ -132,7 +229,15 @@ def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[T
 def flops_batchmatmul(
     module: M.BatchMatMulActivation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> int:
-    """One for each multiply-add, and for each addition of the bias."""
+    """Returns the operations of a batched product: one for each multiply-add and each addition of
+    the bias.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> layer, x = M.BatchMatMulActivation(2, 3, 4, bias=False), F.zeros((2, 3, 5))
+    >>> y = layer(x)
+    >>> y.shape, flops_batchmatmul(layer, [x], [y]) == y.size * 3
+    ((2, 4, 5), True)
+    """
     return outputs[0].size * (module.in_features + (module.bias is not None))
 
 
@@ -140,7 +245,14 @@ def flops_batchmatmul(
 
 
 def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(field, stride) of a tensor of the run at hand; None where a function between layers made it."""
+    """Returns (field, stride) of a tensor while `module_stats` runs; None where it is not known.
+
+    That is so outside of a run, and where a function between layers made the tensor.
+
+    >>> import megengine as mge
+    >>> print(receptive_field_of(mge.Tensor(1.0)))
+    None
+    """
     known = _fields.get(id(x))
     return None if known is None else known[1:]
 
@@ -148,7 +260,15 @@ def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | N
 def preprocess_receptive_field(
     module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The largest field and stride of a layer's inputs: what its results have if it only looks at one place."""
+    """Returns the largest field and stride of a layer's inputs; None where they are not known.
+
+    This is what its results have if it only looks at one place.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> x = mge.Tensor([-1.0])
+    >>> print(preprocess_receptive_field(M.ReLU(), [x], [x]))  # outside of a run
+    None
+    """
     known = [field for x in inputs if (field := receptive_field_of(x)) is not None]
     return max(known, default=None)
 
@@ -184,7 +304,16 @@ def _note_fields(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[T
 
 
 def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Row | None:
-    """input_shapes, output_shapes and flops_num of one call; None for a class that nobody counts."""
+    """Returns what one call of a layer costs; None for a class that nobody counts.
+
+    A dict of input_shapes, output_shapes and flops_num, and with `enable_receptive_field` of
+    receptive_field and stride.
+
+    >>> import megengine.functional as F, megengine.module as M
+    >>> linear, x = M.Linear(3, 4), F.zeros((2, 3))
+    >>> get_op_stats(linear, [x], [linear(x)])
+    {'input_shapes': [(2, 3)], 'output_shapes': [(2, 4)], 'flops_num': 28}
+    """
     counter = _counter_of(_flops, module)
     if counter is None:
         return None
@@ -209,13 +338,30 @@ def _bits(x: Tensor) -> Row:
 
 
 def get_param_stats(param: Tensor) -> Row:
-    """dtype, shape, mean, std, param_dim (elements), nbits (of one) and size (bytes)."""
+    """Returns the row of a parameter, a dict.
+
+    Of dtype, shape, mean and std (as text), param_dim (elements), nbits (of one) and size (bytes).
+
+    >>> import megengine as mge
+    >>> row = get_param_stats(mge.Parameter([[1.0, 3.0]]))
+    >>> row["shape"], row["mean"], row["param_dim"], row["nbits"], row["size"]
+    ((1, 2), '2', 2, 32, 8)
+    """
     head = {"dtype": np.dtype(param.dtype), "shape": param._tuple_shape, **_values(param)}
     return {**head, "param_dim": param.size, **_bits(param)}
 
 
 def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
-    """dtype, shape, act_dim (elements), nbits, size (bytes) of a result; with has_input mean and std, too."""
+    """Returns the row of a layer's result, a dict.
+
+    Of dtype, shape, act_dim (elements), nbits (of one) and size (bytes); with has_input also of
+    mean and std.
+
+    >>> import megengine.functional as F
+    >>> row = get_activation_stats(F.zeros((2, 3)))
+    >>> row["shape"], row["act_dim"], row["size"]
+    ((2, 3), 6, 24)
+    """
     row = {"dtype": np.dtype(output.dtype), "shape": output._tuple_shape, "act_dim": output.size}
     return {**row, **_bits(output), **(_values(output) if has_input else {})}
 
@@ -224,12 +370,23 @@ def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
 
 
 def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[Any]]:
-    """The header, and below it the values of each dict in its order, "" where there is none."""
+    """Returns a table of dicts: the header, and below it the values of each, "" where there is
+    none.
+
+    >>> dict2table([{"name": "conv", "flops": 8}, {"name": "relu"}], ["name", "flops"])
+    [['name', 'flops'], ['conv', 8], ['relu', '']]
+    """
     return [list(header), *([row.get(name, "") for name in header] for row in list_of_dict)]
 
 
 def sizeof_fmt(num: float, suffix: str = "B") -> str:
-    """A number with three decimals and a prefix: of 1024 (KiB, MiB) for bytes, else of 1000 (K, M)."""
+    """Returns a number as text, with three decimals and a prefix.
+
+    suffix: "B" counts in 1024 (KiB, MiB), others in 1000 (K, M).
+
+    >>> sizeof_fmt(2048), sizeof_fmt(2048, "OPs")
+    ('2.000 KiB', '2.048 KOPs')
+    """
     base, mark = (1024, "i") if suffix == "B" else (1000, "")
     for prefix in ("", "K", "M", "G", "T", "P", "E", "Z"):
         if abs(num) < base:
@@ -265,7 +422,16 @@ _as_ops = partial(sizeof_fmt, suffix="OPs")
 
 
 def sum_op_stats(flops: list[Row], bar_length_max: int = 20) -> tuple[int, list[Row]]:
-    """Sum of flops_num, and the rows with sums, shares, bars and a last row of totals."""
+    """Sums the operations of rows, and adds shares, bars and a last row of totals to them.
+
+    flops: rows of `get_op_stats`, which are changed. bar_length_max: characters of the longest bar.
+    Returns (sum of flops_num, rows).
+
+    >>> row = {"name": "fc", "flops_num": 3000, "output_shapes": [(1, 10)]}
+    >>> total, rows = sum_op_stats([row, {**row, "flops_num": 1000}])
+    >>> total, rows[0]["percentage"], rows[-1]["flops"]
+    (4000, '75.00%', '4.000 KOPs')
+    """
     total = int(sum(row["flops_num"] for row in flops))
     _with_shares(flops, "flops_num", total, "flops", _as_ops, bar_length_max)
     channels = sum(shape[1] for row in flops for shape in row["output_shapes"][:1] if len(shape) > 1)
@@ -281,14 +447,30 @@ def _sum_sizes(rows: list[Row], dim: str, length: int) -> tuple[int, int, list[R
 
 
 def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, int, list[Row]]:
-    """Sums of param_dim and size, and the rows with sums, shares, bars and a last row of totals."""
+    """Sums the parameters of rows, and adds shares, bars and a last row of totals to them.
+
+    params: rows of `get_param_stats`, which are changed. bar_length_max: characters of the longest
+    bar. Returns (sum of param_dim, sum of size in bytes, rows).
+
+    >>> dims, size, rows = sum_param_stats([{"name": "fc-w", "param_dim": 256, "size": 1024}])
+    >>> dims, size, rows[-1]["size"]
+    (256, 1024, '1.000 KiB')
+    """
     return _sum_sizes(params, "param_dim", bar_length_max)
 
 
 def sum_activations_stats(
     activations: list[Row], bar_length_max: int = 20
 ) -> tuple[int, int, list[Row]]:
-    """Sums of act_dim and size, and the rows with sums, shares, bars and a last row of totals."""
+    """Sums the results of rows, and adds shares, bars and a last row of totals to them.
+
+    activations: rows of `get_activation_stats`, which are changed. bar_length_max: characters of
+    the longest bar. Returns (sum of act_dim, sum of size in bytes, rows).
+
+    >>> dims, size, rows = sum_activations_stats([{"name": "fc", "act_dim": 256, "size": 1024}])
+    >>> dims, size, rows[-1]["size"]
+    (256, 1024, '1.000 KiB')
+    """
     return _sum_sizes(activations, "act_dim", bar_length_max)
 
 
@@ -296,26 +478,43 @@ _SHARE = "size size_cum percentage size_bar"
 
 
 def print_op_stats(flops: list[Row]) -> None:
-    """Logs the rows of `sum_op_stats` as a table."""
+    """Logs the rows of `sum_op_stats` as a table, at level INFO.
+
+    >>> row = {"name": "fc", "flops_num": 3000, "output_shapes": [(1, 10)]}
+    >>> print_op_stats(sum_op_stats([row])[1])
+    """
     fields = "receptive_field stride " if _shows_receptive_fields else ""
     header = f"name class_name input_shapes output_shapes {fields}flops flops_cum percentage bar"
     logger.info("flops stats: \n%s", _text_of(dict2table(flops, header.split())))
 
 
 def print_param_stats(params: list[Row]) -> None:
-    """Logs the rows of `sum_param_stats` as a table."""
+    """Logs the rows of `sum_param_stats` as a table, at level INFO.
+
+    >>> row = {"name": "fc-w", "param_dim": 256, "size": 1024}
+    >>> print_param_stats(sum_param_stats([row])[2])
+    """
     header = f"name dtype shape mean std param_dim nbits {_SHARE}"
     logger.info("param stats: \n%s", _text_of(dict2table(params, header.split())))
 
 
 def print_activations_stats(activations: list[Row], has_input: bool = False) -> None:
-    """Logs the rows of `sum_activations_stats` as a table, with means and deviations if there are some."""
+    """Logs the rows of `sum_activations_stats` as a table, at level INFO.
+
+    has_input: with columns of means and deviations.
+
+    >>> row = {"name": "fc", "act_dim": 256, "size": 1024}
+    >>> print_activations_stats(sum_activations_stats([row])[2])
+    """
     header = f"name class_name dtype shape {'mean std ' if has_input else ''}nbits act_dim {_SHARE}"
     logger.info("activations stats: \n%s", _text_of(dict2table(activations, header.split())))
 
 
 def print_summary(**kwargs: Any) -> None:
-    """Logs names and values as a table."""
+    """Logs names and values as a table, at level INFO.
+
+    >>> print_summary(total_flops="3.456 KOPs", total_param_size="864.000 B")
+    """
     logger.info("summary\n%s", _text_of([["item", "value"], *map(list, kwargs.items())]))
 
 
@@ -383,12 +582,25 @@ def module_stats(
     logging_to_stdout: bool = True,
     bar_length_max: int = 20,
 ) -> tuple[Any, Any]:
-    """Runs ``model`` once in evaluation mode and counts its layers; the modes of its modules are kept.
+    """Runs ``model`` once in evaluation mode and counts its layers; the modes of its modules are
+    kept.
 
-    inputs: arrays or tensors (also in dicts and lists), one for each argument; else input_shapes: shapes of random ones.
-    cal_params, cal_flops, cal_activations: what is summed up; logging_to_stdout: log each table, not the summary alone.
-    bar_length_max: characters of the longest bar. Returns (totals, rows), two named tuples: param_size, param_dims, flops,
-    act_size, act_dims; and params, flops, activations, lists of dicts. ValueError without inputs.
+    inputs: arrays or tensors (also in dicts and lists), one for each argument.
+    input_shapes: shapes of random float32 inputs, where none are given.
+    cal_params, cal_flops, cal_activations: what is summed up; all by default.
+    logging_to_stdout: log each table, not the summary alone; the default.
+    bar_length_max: characters of the longest bar.
+
+    Returns (totals, rows): `total_stats`, and `stats` of lists of dicts, a dict for each layer. A
+    multiply-add counts as one operation. Raises ValueError without inputs.
+
+    >>> import megengine.module as M
+    >>> net = M.Sequential(M.Conv2d(3, 8, 3, bias=False), M.ReLU())
+    >>> total, rows = module_stats(net, input_shapes=[(1, 3, 6, 6)], logging_to_stdout=False)
+    >>> total.flops, total.param_dims, total.act_size  # 4 * 4 * 8 results of 27 taps each
+    (3456, 216, 512)
+    >>> rows.flops[0]["name"], rows.flops[0]["output_shapes"]
+    ('0', [(1, 8, 4, 4)])
     """
     arguments = _as_inputs(inputs, input_shapes)
     has_input = inputs is not None

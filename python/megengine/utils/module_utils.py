@@ -64,7 +64,13 @@ def _child(obj: Any, step: str, key: str) -> Any:
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """The tensors in nested lists, tuples and dicts, in order."""
+    """Returns the tensors in nested lists, tuples and dicts, in order.
+
+    >>> import megengine as mge
+    >>> x, y = mge.Tensor(1.0), mge.Tensor(2.0)
+    >>> [tensor.item() for tensor in tensors_in({"a": x, "b": [3, (y, x)]})]
+    [1.0, 2.0, 1.0]
+    """
     return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
 
 

@@ -53,12 +53,22 @@ _core._set_variables(lambda graph, number: _networks[graph]._var(number))
 
 
 class Network:
-    """A graph of operators that is edited; empty at first.
+    """A graph of operators that is edited, run and dumped; empty at first.
 
-    Types of all variables are inferred again after each edit. An edit that does not go together, such as a
-    shape mismatch or a loop, raises an error that names the operator, and changes nothing.
-    To the graph belongs what its outputs are made of; ``input_vars`` are the inputs among that, oldest first.
-    Numbers that the recorded function computed from shapes in Python are constants of the graph.
+    Types of all variables are inferred again after each edit. An edit that does not go together,
+    such as a shape mismatch or a loop, raises an error that names the operator, and changes
+    nothing. To the graph belongs what its outputs are made of; ``input_vars`` are the inputs among
+    that, oldest first. Numbers that the recorded function computed from shapes in Python are
+    constants of the graph.
+
+    >>> import megengine.functional as F, numpy as np
+    >>> net = Network()
+    >>> x = net.make_input_node((2,), "float32", name="x")
+    >>> net.add_output(F.relu(x) + 1)
+    >>> [opr.name for opr in net.all_oprs]
+    ['x', 'RELU', 'const', 'ADD']
+    >>> net.infer(np.float32([-1, 2]))["ADD"].tolist()
+    [1.0, 3.0]
     """
 
     def __init__(self) -> None:
@@ -126,10 +136,10 @@ class Network:
     def load(
         cls, model_path: str | os.PathLike[str] | IO[bytes], outspec: Sequence[str] | None = None
     ) -> Network:
-        """The graph of a file, or of an open binary file, that ``dump`` wrote.
+        """Reads the graph of a file, or of an open binary file, that ``dump`` wrote.
 
-        outspec: names of the variables that shall be the outputs; None: those of the file. KeyError for a
-        name that no variable has, RuntimeError for a damaged file.
+        outspec: names of the variables that shall be the outputs; None: those of the file. KeyError
+        for a name that no variable has, RuntimeError for a damaged file.
         """
         self = cls()
         model = load_model(model_path)
@@ -146,7 +156,9 @@ class Network:
 
     @property
     def metadata(self) -> dict[str, Any] | None:
-        """What dump noted: user_info, graph_modified, optimized_for_inference and the ``enable_*`` that were on."""
+        """What dump noted: user_info, graph_modified, optimized_for_inference and ``enable_*`` that
+        were on.
+        """
         return self._metadata
 
     def dump(
@@ -220,7 +232,7 @@ class Network:
     def infer(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
     ) -> OrderedDict[str, np.ndarray]:
-        """The outputs by name, for arrays in the order of ``input_vars``, by name, or both.
+        """Returns the outputs by name, for arrays in the order of ``input_vars``, by name, or both.
 
         The graph is compiled at the first call after an edit. Errors as for ``GraphInference.run``.
         """
@@ -237,7 +249,11 @@ class Network:
         name: str | None = None,
         device: str | None = None,
     ) -> VarNode:
-        """A new input."""
+        """Makes a new input.
+
+        shape: extents. dtype: of the values. name: by which arrays are given to `infer`. device: a
+        name.
+        """
         extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
         var = self._var(self.graph.add_input(extents, dtype, name or "input"))
         return var if device is None else named(var, str(device))
@@ -245,7 +261,7 @@ class Network:
     def make_const(
         self, data: ArrayLike, name: str | None = None, device: str | None = None
     ) -> VarNode:
-        """A constant."""
+        """Makes a constant of an array or number."""
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         if isinstance(value, VarNode):
             value = Tensor(value.numpy())
@@ -262,7 +278,7 @@ class Network:
         self._set_roots(outputs, kept)
 
     def remove_output(self, *vars: VarNode) -> None:
-        """``vars`` are outputs no longer; a warning for one that is none."""
+        """Makes ``vars`` outputs no longer; warns for one that is not an output."""
         outputs, kept = self.graph.roots
         for var in vars:
             if self._id_of(var) in outputs:
@@ -272,23 +288,37 @@ class Network:
         self._set_roots(outputs, kept)
 
     def add_dep_oprs(self, *vars: VarNode) -> None:
-        """``vars``, and what they are made of, belong to the graph, though no output needs them."""
+        """Makes ``vars``, and what they are made of, belong to the graph, though no output needs
+        them.
+        """
         outputs, kept = self.graph.roots
         self._set_roots(outputs, kept + [self._id_of(var) for var in vars])
 
     # ---- edits
 
     def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
-        """What reads an old variable (a key) reads the new one, but for operators that the new one is made from.
+        """Makes what reads an old variable (a key) read the new one, but for operators that the new
+        one is made from.
 
-        So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of another network is copied
-        with all that it is made of, its inputs too: ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``.
+        So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
+        another network is copied with all that it is made of, its inputs too:
+        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``.
+
+        >>> import megengine.functional as F, numpy as np
+        >>> net = Network()
+        >>> x = net.make_input_node((2,), "float32")
+        >>> net.add_output(x + 1)
+        >>> net.replace_vars({x: F.relu(x)})
+        >>> [y.tolist() for y in net.infer(np.float32([-1, 2])).values()]
+        [[1.0, 3.0]]
         """
         new = self._ids_with_copies(list(repl_dict.values()))
         self._edit("replace", list(zip(map(self._id_of, repl_dict), new, strict=True)))
 
     def replace_oprs(self, repl_dict: dict[OpNode, OpNode]) -> None:
-        """Outputs of an old operator (a key) are replaced by those of the new one, as ``replace_vars`` does."""
+        """Replaces the outputs of an old operator (a key) by those of the new one, as
+        ``replace_vars`` does.
+        """
         vars: dict[VarNode, VarNode] = {}
         for old, new in repl_dict.items():
             if len(old.outputs) != len(new.outputs):
@@ -322,9 +352,10 @@ class Network:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
-        """The same values after whole-graph passes, as new variables; put them in place with ``replace_vars``.
+        """Returns the same values after whole-graph passes, as new variables.
 
-        kwargs: the ``enable_*`` options of dump, which warn that they have no effect here.
+        Put them in place with ``replace_vars``. kwargs: the ``enable_*`` options of dump, which
+        warn that they have no effect here.
         """
         from ..jit.dump import checked_options
 
@@ -336,85 +367,97 @@ class Network:
 
     @property
     def all_oprs(self) -> list[OpNode]:
-        """Operators as they can run; constants and inputs directly before their first reader."""
+        """The operators as they can run; constants and inputs stand before their first reader."""
         if self._order is None:
             self._order = self.graph.order()
         return [self._opr(number) for number in self._order]
 
     @property
     def all_vars(self) -> list[VarNode]:
-        """What ``all_oprs`` make, in that order."""
+        """The variables that ``all_oprs`` make, in that order."""
         return [var for opr in self.all_oprs for var in opr.outputs]
 
     @property
     def input_vars(self) -> list[VarNode]:
+        """The variables that stand for inputs, the oldest first."""
         inputs = [opr for opr in self.all_oprs if isinstance(opr, Host2DeviceCopy)]
         return [opr.outputs[0] for opr in sorted(inputs, key=lambda opr: opr.id)]
 
     @property
     def output_vars(self) -> list[VarNode]:
+        """The variables that are outputs, in order."""
         return [self._var(number) for number in self.graph.roots[0]]
 
     dest_vars = output_vars
 
     @property
     def all_oprs_map(self) -> OrderedDict[int, OpNode]:
-        """By id."""
+        """The operators by id."""
         return OrderedDict((opr.id, opr) for opr in self.all_oprs)
 
     @property
     def all_vars_map(self) -> OrderedDict[int, VarNode]:
-        """By id."""
+        """The variables by id."""
         return OrderedDict((var.id, var) for var in self.all_vars)
 
     @property
     def all_oprs_dict(self) -> OrderedDict[str, OpNode]:
-        """By name."""
+        """The operators by name; of those with one name, the last."""
         return self.opr_filter.as_dict()
 
     @property
     def all_vars_dict(self) -> OrderedDict[str, VarNode]:
-        """By name."""
+        """The variables by name; of those with one name, the last."""
         return self.var_filter.as_dict()
 
     @property
     def opr_filter(self) -> NodeFilter:
+        """All operators, as a `NodeFilter`."""
         return NodeFilter(self.all_oprs)
 
     @property
     def var_filter(self) -> NodeFilter:
+        """All variables, as a `NodeFilter`."""
         return NodeFilter(self.all_vars)
 
     @property
     def params_filter(self) -> NodeFilter:
-        """Operators that hold parameters."""
+        """The operators that hold parameters, as a `NodeFilter`."""
         return self.opr_filter.param_provider()
 
     @property
     def data_providers_filter(self) -> NodeFilter:
-        """Operators that stand for inputs."""
+        """The operators that stand for inputs, as a `NodeFilter`."""
         return self.opr_filter.data_provider()
 
     def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True) -> Any:
-        """The operator of a class (AssertionError unless there is one), or all of them."""
+        """Returns the operator of a class (AssertionError unless there is one); unique=False: a
+        list of all.
+        """
         assert isinstance(oprcls, type) and issubclass(oprcls, OpNode), f"{oprcls!r} is no operator"
         return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
 
     def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
-        """The operator whose name fits a glob pattern (AssertionError unless there is one), or all of them."""
+        """Returns the operator whose name fits a glob pattern (AssertionError unless there is one).
+
+        unique: False for a list of all that fit.
+        """
         return _found(self.opr_filter.name(name), unique, name)
 
     def get_var_by_name(self, name: str, unique: bool = True) -> Any:
-        """The variable whose name fits a glob pattern (AssertionError unless there is one), or all of them."""
+        """Returns the variable whose name fits a glob pattern (AssertionError unless there is one).
+
+        unique: False for a list of all that fit.
+        """
         return _found(self.var_filter.name(name), unique, name)
 
     def get_var_receive_oprs(self, var: VarNode) -> list[OpNode]:
-        """Operators that read ``var``."""
+        """Returns the operators that read ``var``."""
         self._id_of(var)
         return var.users
 
     def get_dep_oprs(self, var: VarNode) -> list[OpNode]:
-        """Operators that ``var`` is made of, as they can run."""
+        """Returns the operators that ``var`` is made of, as they can run."""
         return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
 
 
@@ -427,14 +470,32 @@ def _found(nodes: NodeFilter, unique: bool, what: str) -> Any:
 
 
 def set_symbolic_shape(option: bool) -> bool:
-    """Whether ``VarNode.shape`` is a Tensor; returns what was set before."""
+    """Sets whether ``VarNode.shape`` is a Tensor; returns what was set before.
+
+    option: False, as at first: a tuple of ints.
+
+    >>> x = Network().make_input_node((2, 3), "float32")
+    >>> x.shape
+    (2, 3)
+    >>> before = set_symbolic_shape(True)
+    >>> type(x.shape).__name__
+    'Tensor'
+    >>> _ = set_symbolic_shape(before)
+    """
     old = network_node.shapes_are_tensors
     network_node.shapes_are_tensors = bool(option)
     return old
 
 
 def as_varnode(obj: VarNode | OpNode) -> VarNode:
-    """A variable as it is, an operator's only output. TypeError for others, ValueError for several outputs."""
+    """Returns a variable as it is, and for an operator its only output.
+
+    TypeError for other things, ValueError for several outputs.
+
+    >>> x = Network().make_input_node((2,), "float32", name="x")
+    >>> as_varnode(x.owner) is x
+    True
+    """
     if isinstance(obj, VarNode):
         return obj
     if not isinstance(obj, OpNode):
@@ -445,7 +506,13 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
 
 
 def as_oprnode(obj: VarNode | OpNode) -> OpNode:
-    """An operator as it is, the one that makes a variable. TypeError for others."""
+    """Returns an operator as it is, and for a variable the one that makes it. TypeError for other
+    things.
+
+    >>> x = Network().make_input_node((2,), "float32", name="x")
+    >>> type(as_oprnode(x)).__name__
+    'Host2DeviceCopy'
+    """
     if not isinstance(obj, (VarNode, OpNode)):
         raise TypeError(f"as_oprnode: {type(obj).__name__} is no node of a network")
     return obj if isinstance(obj, OpNode) else obj.owner

@@ -12,14 +12,25 @@ from .network_node import Host2DeviceCopy, NetworkNode, OpNode, SharedDeviceTens
 
 
 class NodeFilter:
-    """Nodes to iterate; each method gives those of them that it describes."""
+    """Nodes of a network to iterate; each method selects those that it describes.
+
+    Selections are lazy, and can be chained. `Network.opr_filter` and ``var_filter`` begin them.
+
+    >>> import megengine.functional as F
+    >>> from megengine.utils.network import Network
+    >>> net = Network()
+    >>> x = net.make_input_node((2,), "float32", name="x")
+    >>> net.add_output(F.relu(x) + F.exp(x))
+    >>> [opr.name for opr in net.opr_filter.has_input(x).name("*e*")]
+    ['RELU', 'EXP']
+    """
 
     def __init__(self, node_iter: Iterable[Any]) -> None:
         self._iter = node_iter
 
     @classmethod
     def make_all_deps(cls, *dest_vars: VarNode) -> NodeFilter:
-        """All operators that ``dest_vars`` are made of."""
+        """Returns all operators that ``dest_vars`` are made of."""
         network = dest_vars[0]._network
         return cls(
             [
@@ -32,37 +43,42 @@ class NodeFilter:
         return iter(self._iter)
 
     def type(self, node_type: Any) -> NodeFilter:
-        """Instances of a class or of several; variables: those made by such operators."""
+        """Selects instances of a class or several; of variables, those made by such operators."""
         return NodeFilterType(self, node_type)
 
     def check_type(self, node_type: Any) -> NodeFilter:
-        """All nodes; TypeError when one is no instance of ``node_type``."""
+        """Selects all nodes; TypeError when one is not an instance of ``node_type``."""
         return NodeFilterCheckType(self, node_type)
 
     def not_type(self, node_type: Any) -> NodeFilter:
+        """Selects all but instances of a class or of several, the opposite of ``type``."""
         return NodeFilterNotType(self, node_type)
 
     def param_provider(self) -> NodeFilter:
-        """Operators that hold parameters."""
+        """Selects operators that hold parameters."""
         return self.type(SharedDeviceTensor)
 
     def data_provider(self) -> NodeFilter:
-        """Operators that stand for inputs."""
+        """Selects operators that stand for inputs."""
         return self.type(Host2DeviceCopy)
 
     def name(self, pattern: str | re.Pattern[str], ignorecase: bool = True) -> NodeFilter:
-        """Nodes whose name fits a glob pattern or a regular expression."""
+        """Selects nodes whose name fits a glob pattern or a regular expression.
+
+        ignorecase: for glob patterns, by default.
+        """
         return NodeFilterName(self, pattern, ignorecase)
 
     def has_input(self, var: VarNode) -> NodeFilter:
-        """Operators that read ``var``."""
+        """Selects operators that read ``var``."""
         return NodeFilterHasInput(self, var)
 
     def as_list(self) -> list[Any]:
+        """Returns the nodes as a list."""
         return list(self)
 
     def as_unique(self) -> Any:
-        """The only node. ValueError when there is none, or several."""
+        """Returns the only node. ValueError when there is none, or several."""
         nodes = list(self)
         if len(nodes) != 1:
             raise ValueError(
@@ -72,15 +88,24 @@ class NodeFilter:
         return nodes[0]
 
     def as_dict(self) -> OrderedDict[str, Any]:
-        """By name; of nodes with one name, the last."""
+        """Returns the nodes by name; of those with one name, the last."""
         return OrderedDict((node.name, node) for node in self)
 
     def as_count(self) -> int:
+        """Returns the number of nodes."""
         return sum(1 for _ in self)
 
 
 class NodeFilterType(NodeFilter):
-    """Instances of classes."""
+    """A selection of instances of classes, as `NodeFilter.type` makes it.
+
+    >>> from megengine.utils.network import Network
+    >>> from megengine.utils.network_node import Host2DeviceCopy
+    >>> net = Network()
+    >>> net.add_output(net.make_input_node((2,), "float32", name="x") + 1)
+    >>> [opr.name for opr in NodeFilterType(net.all_oprs, Host2DeviceCopy)]
+    ['x']
+    """
 
     def __init__(self, node_iter: Iterable[Any], node_type: Any) -> None:
         super().__init__(node_iter)
@@ -99,14 +124,32 @@ class NodeFilterType(NodeFilter):
 
 
 class NodeFilterNotType(NodeFilterType):
-    """All but instances of classes."""
+    """A selection of all but instances of classes, as `NodeFilter.not_type` makes it.
+
+    >>> from megengine.utils.network import Network
+    >>> from megengine.utils.network_node import Host2DeviceCopy
+    >>> net = Network()
+    >>> net.add_output(net.make_input_node((2,), "float32", name="x") + 1)
+    >>> [opr.name for opr in NodeFilterNotType(net.all_oprs, Host2DeviceCopy)]
+    ['const', 'ADD']
+    """
 
     def __iter__(self) -> Iterator[Any]:
         return (node for node in self._iter if not self._is_wanted(node))
 
 
 class NodeFilterCheckType(NodeFilterType):
-    """All nodes, which must be instances of classes."""
+    """All nodes, which must be instances of classes (TypeError), as `NodeFilter.check_type` makes
+    it.
+
+    >>> from megengine.utils.network import Network
+    >>> from megengine.utils.network_node import Host2DeviceCopy
+    >>> net = Network()
+    >>> net.add_output(net.make_input_node((2,), "float32", name="x") + 1)
+    >>> inputs = [net.input_vars[0].owner]
+    >>> [opr.name for opr in NodeFilterCheckType(inputs, Host2DeviceCopy)]
+    ['x']
+    """
 
     def __iter__(self) -> Iterator[Any]:
         for node in self._iter:
@@ -117,7 +160,15 @@ class NodeFilterCheckType(NodeFilterType):
 
 
 class NodeFilterHasInput(NodeFilter):
-    """Operators that read a variable."""
+    """A selection of the operators that read a variable, as `NodeFilter.has_input` makes it.
+
+    >>> from megengine.utils.network import Network
+    >>> net = Network()
+    >>> x = net.make_input_node((2,), "float32", name="x")
+    >>> net.add_output(x + 1)
+    >>> [opr.name for opr in NodeFilterHasInput(net.all_oprs, x)]
+    ['ADD']
+    """
 
     def __init__(self, node_iter: Iterable[Any], var: VarNode) -> None:
         super().__init__(node_iter)
@@ -132,7 +183,14 @@ class NodeFilterHasInput(NodeFilter):
 
 
 class NodeFilterName(NodeFilter):
-    """Nodes by name."""
+    """A selection of nodes by name, as `NodeFilter.name` makes it.
+
+    >>> from megengine.utils.network import Network
+    >>> net = Network()
+    >>> net.add_output(net.make_input_node((2,), "float32", name="x") + 1)
+    >>> [opr.name for opr in NodeFilterName(net.all_oprs, "a*", ignorecase=True)]
+    ['ADD']
+    """
 
     def __init__(
         self, node_iter: Iterable[Any], pattern: str | re.Pattern[str], ignorecase: bool
@@ -143,7 +201,7 @@ class NodeFilterName(NodeFilter):
 
     @classmethod
     def make_re(cls, pattern: str | re.Pattern[str], ignorecase: bool = True) -> re.Pattern[str]:
-        """A glob pattern as a regular expression; one of these as it is."""
+        """Returns the regular expression of a glob pattern; one that is given, as it is."""
         if isinstance(pattern, re.Pattern):
             return pattern
         return re.compile(fnmatch.translate(pattern), re.IGNORECASE if ignorecase else 0)

@@ -117,7 +117,7 @@ class ArrayMethodMixin(_Tensor):
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         n = 1
         for extent in self._tuple_shape:
             n *= extent
@@ -129,11 +129,11 @@ class ArrayMethodMixin(_Tensor):
         return self.transpose()
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers; a number for a 0-d tensor."""
+        """Returns nested lists of Python numbers; a number for a 0-d tensor."""
         return self.numpy().tolist()
 
     def astype(self, dtype: Any) -> "Tensor":
-        """The tensor converted to ``dtype``."""
+        """Returns the tensor converted to ``dtype``."""
         from .dtype import dtype_name, is_quantize
 
         if is_quantize(dtype) or is_quantize(self.dtype):
@@ -151,12 +151,14 @@ class ArrayMethodMixin(_Tensor):
         return ops.cast(self, dtype=name)
 
     def reshape(self, *args: "IntsLike") -> "Tensor":
-        """The same elements in another shape; one extent may be -1."""
+        """Returns the same elements in another shape; one extent may be -1."""
         shape: Any = args[0] if len(args) == 1 else args
         return shapes.reshape(self, shape)
 
     def transpose(self, *args: Any) -> "Tensor":
-        """Axes in another order (reversed without arguments); "x" stands for a new axis."""
+        """Returns the axes in another order (reversed without arguments); "x" stands for a new
+        axis.
+        """
         pattern: Any = args
         if not args:
             pattern = range(self.ndim - 1, -1, -1)
@@ -169,27 +171,27 @@ class ArrayMethodMixin(_Tensor):
         return shapes.flatten(self, start_axis, end_axis)
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Sum over ``axis`` (all axes when None); bool is summed as int32."""
+        """Returns the sum over ``axis`` (all axes when None); bool is summed as int32."""
         return shapes.reduce(self, ops.reduce_sum, axis, keepdims, "sum")
 
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Product over ``axis``."""
+        """Returns the product over ``axis`` (all axes when None)."""
         return shapes.reduce(self, ops.reduce_prod, axis, keepdims, "prod")
 
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Smallest element over ``axis``."""
+        """Returns the smallest element over ``axis`` (all axes when None)."""
         return shapes.reduce(self, ops.reduce_min, axis, keepdims, "min")
 
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Largest element over ``axis``."""
+        """Returns the largest element over ``axis`` (all axes when None)."""
         return shapes.reduce(self, ops.reduce_max, axis, keepdims, "max")
 
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Arithmetic mean over ``axis``, in float32."""
+        """Returns the arithmetic mean over ``axis`` (all axes when None), in float32."""
         return shapes.reduce(self, ops.reduce_mean, axis, keepdims, "mean")
 
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Biased variance over ``axis``, in float32."""
+        """Returns the biased variance over ``axis`` (all axes when None), in float32."""
         return products.var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
 
 

@@ -61,7 +61,15 @@ def _read(values: _Tensor | np.ndarray) -> list[Any]:
 
 
 def as_pair(value: IntsLike, what: str, n: int = 2) -> Shape:
-    """One int for all ``n`` spatial axes, or one int each."""
+    """Returns one int for each of ``n`` spatial axes, from one int for all of them or one each.
+
+    value: an int, or a sequence of 1 or ``n``. what: begins the message of an error. Raises
+    ValueError for another number of values.
+
+    >>> from megengine.core.tensor.shapes import as_pair
+    >>> as_pair(3, "kernel_size"), as_pair((1, 2), "stride")
+    ((3, 3), (1, 2))
+    """
     if type(value) is int:
         return (value,) * n
     ints = as_ints(value, what)

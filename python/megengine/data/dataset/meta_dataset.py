@@ -10,7 +10,19 @@ from typing import Any
 
 
 class Dataset(ABC):
-    """Samples by index. Subclasses define ``__getitem__`` and ``__len__``; samples hold NumPy arrays."""
+    """Gives samples by index. Subclasses define ``__getitem__`` and ``__len__``.
+
+    Samples hold NumPy arrays and numbers; a `DataLoader` merges them into batches.
+
+    >>> from megengine.data import DataLoader
+    >>> class Squares(Dataset):
+    ...     def __getitem__(self, index):
+    ...         return float(index), float(index * index)
+    ...     def __len__(self):
+    ...         return 3
+    >>> [y.tolist() for x, y in DataLoader(Squares())]
+    [[0.0], [1.0], [4.0]]
+    """
 
     @abstractmethod
     def __getitem__(self, index: int) -> Any:
@@ -25,7 +37,14 @@ MapDataset = Dataset  # name of earlier releases
 
 
 class StreamDataset(Dataset):
-    """Samples one after the other, of unknown number. Subclasses define ``__iter__``."""
+    """Gives samples one after the other, of unknown number. Subclasses define ``__iter__``.
+
+    >>> class Lines(StreamDataset):
+    ...     def __iter__(self):
+    ...         yield from ("one", "two")
+    >>> list(Lines())
+    ['one', 'two']
+    """
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
@@ -39,9 +58,14 @@ class StreamDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Samples from arrays (or tensors, or lists) of equal length.
+    """Takes samples from arrays (or tensors, or lists) of equal length.
 
-    Sample i is the tuple of the i-th parts. Raises TypeError for no array, ValueError for unequal lengths.
+    Sample i is the tuple of the i-th parts. Raises TypeError for no array, ValueError for unequal
+    lengths.
+
+    >>> dataset = ArrayDataset([[1, 2], [3, 4], [5, 6]], ["a", "b", "c"])
+    >>> len(dataset), dataset[1]
+    (3, ([3, 4], 'b'))
     """
 
     def __init__(self, *arrays: Any) -> None:
@@ -60,7 +84,14 @@ class ArrayDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """The samples of several datasets in a row. Raises TypeError for a StreamDataset among them."""
+    """Gives the samples of several datasets in a row.
+
+    Raises ValueError for no dataset, TypeError for a StreamDataset among them.
+
+    >>> both = ConcatDataset([ArrayDataset("ab"), ArrayDataset("xyz")])
+    >>> len(both), both[1], both[2]
+    (5, ('b',), ('x',))
+    """
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets: Sequence[Dataset] = list(datasets)

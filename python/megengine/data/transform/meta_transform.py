@@ -10,36 +10,52 @@ import numpy as np
 
 
 class Transform(ABC):
-    """Base class; subclasses define ``apply``."""
+    """The base class of transforms of samples; subclasses define ``apply``.
+
+    >>> class Double(Transform):
+    ...     def apply(self, input):
+    ...         return 2 * input
+    >>> Double().apply_batch([1, 2, 3])
+    (2, 4, 6)
+    """
 
     def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """The transformed samples, as a tuple of the same length."""
+        """Transforms each of ``inputs``; returns a tuple of the same length."""
         return tuple(self.apply(sample) for sample in inputs)
 
     @abstractmethod
     def apply(self, input: Any) -> Any:
-        """The transformed sample."""
+        """Transforms one sample; returns it."""
 
     def __repr__(self) -> str:
         return type(self).__name__
 
 
 class PseudoTransform(Transform):
-    """Leaves samples as they are."""
+    """Leaves samples as they are.
+
+    >>> PseudoTransform().apply("sample")
+    'sample'
+    """
 
     def apply(self, input: Any) -> Any:
-        """``input`` itself."""
+        """Returns ``input`` itself."""
         return input
 
 
 class CudaTransform(Transform):
-    """Base for transforms that compute on the device: moves the arrays of a sample there.
+    """Moves the arrays of samples to the device; the base of transforms that compute there.
 
     Use it in the main process (``num_workers=0``): tensors do not live in worker processes.
+
+    >>> import numpy as np
+    >>> image, label = CudaTransform().apply((np.zeros((2, 3), np.float32), 5))
+    >>> type(image).__name__, label
+    ('Tensor', 5)
     """
 
     def apply(self, input: Any) -> Any:
-        """The sample with its arrays as tensors on the default device."""
+        """Returns the sample with its arrays as tensors on the default device."""
         from ...tensor import Tensor
 
         if isinstance(input, np.ndarray):

@@ -16,10 +16,20 @@ from ._subgraphs import extract_subgraph
 
 
 class MklSubgraph:
-    """A region of laid out values, as heuristics see it.
+    """A region of values in oneDNN's layouts, as a heuristic of `optimize_for_inference` sees it.
 
-    fx_graph: the whole graph. nodes: those of the region, in order. start_nodes: the calls of ``to_mkldnn`` before it.
-    end_nodes: the calls of ``to_dense`` behind it.
+    fx_graph: the whole graph. nodes: those of the region, in order. start_nodes: the calls of
+    ``to_mkldnn`` before it. end_nodes: the calls of ``to_dense`` behind it.
+
+    >>> import megengine.module as M
+    >>> from megengine.fx.experimental import optimization
+    >>> def show(region):
+    ...     print(region.start_nodes, region.nodes, region.end_nodes)
+    ...     return True
+    >>> net = M.Sequential(M.Conv2d(3, 8, 3), M.MaxPool2d(2)).eval()
+    >>> config = {"mkldnn_layout_optimize": {"heuristic": show}}
+    >>> fast = optimization.optimize_for_inference(net, config)
+    [to_mkldnn] [_0, _1] [to_dense_1]
     """
 
     def __init__(self, fx_graph: Graph) -> None:
@@ -30,23 +40,37 @@ class MklSubgraph:
 
 
 def use_mkl_length(graph: MklSubgraph) -> bool:
-    """A heuristic: whether the region has more than two nodes, so that it is worth two conversions."""
+    """Tells whether a region has more than two nodes, so that it is worth two conversions.
+
+    The default heuristic of `optimize_for_inference`.
+
+    >>> from megengine import fx
+    >>> from megengine.fx.experimental import optimization
+    >>> region = optimization.MklSubgraph(fx.symbolic_trace(lambda x: -abs(x) + 1).graph)
+    >>> region.nodes = list(region.fx_graph.nodes)[1:-1]
+    >>> optimization.use_mkl_length(region)
+    True
+    """
     return len(graph.nodes) > 2
 
 
 def gen_mkl_autotuner(
     example_inputs: Any, iters: int = 10, warmup: int = 1
 ) -> Callable[[MklSubgraph], bool]:
-    """A heuristic that runs each region both ways and keeps the layouts where they are faster.
+    """Returns a heuristic that runs each region both ways and keeps the layouts where they are
+    faster.
 
-    example_inputs: a tensor or tuple of arguments of the model, from which the region's inputs are computed.
-    iters, warmup: runs of each way that are measured, of which the fastest counts, and runs before them.
+    example_inputs: a tensor or tuple of arguments of the model, from which the region's inputs are
+    computed.
+    iters, warmup: runs of each way that are measured, of which the fastest counts, and runs before
+    them.
 
     >>> from megengine.fx.experimental import optimization
     >>> import megengine.functional as F, megengine.module as M
     >>> net = M.Sequential(M.Conv2d(3, 4, 3), M.ReLU(), M.Conv2d(4, 4, 3)).eval()
     >>> tuner = optimization.gen_mkl_autotuner(F.zeros((1, 3, 8, 8)), iters=1)
-    >>> fast = optimization.optimize_for_inference(net, {"mkldnn_layout_optimize": {"heuristic": tuner}})
+    >>> config = {"mkldnn_layout_optimize": {"heuristic": tuner}}
+    >>> fast = optimization.optimize_for_inference(net, config)
     """
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     known: dict[Graph, dict[str, Any]] = {}  # of the graph at hand: values of its nodes, by name

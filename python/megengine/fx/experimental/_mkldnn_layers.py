@@ -41,9 +41,19 @@ def called(node: Node, modules: dict[str, M.Module]) -> Any:
 def modules_to_mkldnn(
     nodes: Sequence[Node], modules: dict[str, M.Module]
 ) -> dict[M.Module, M.Module]:
-    """Exchange the modules that ``nodes`` call for those with packed weights; returns new module -> former one.
+    """Exchanges the modules that ``nodes`` call for those with packed weights.
 
-    modules: path -> module, of the model that holds them; it is kept up to date.
+    modules: path -> module, of the model that holds them; it is kept up to date. Returns new module
+    -> former one, for `reset_modules`.
+
+    >>> import megengine.module as M
+    >>> from megengine import fx
+    >>> from megengine.fx.experimental import optimization
+    >>> gm = fx.symbolic_trace(M.Sequential(M.Conv2d(3, 8, 3), M.ReLU()).eval())
+    >>> modules, nodes = dict(gm.named_modules()), list(gm.graph.nodes)
+    >>> former = optimization.modules_to_mkldnn(nodes, modules)
+    >>> type(modules["0"]).__name__, len(former)
+    ('MkldnnConv2d', 1)
     """
     old_modules: dict[M.Module, M.Module] = {}
     for node in nodes:
@@ -60,7 +70,19 @@ def modules_to_mkldnn(
 def reset_modules(
     nodes: Sequence[Node], modules: dict[str, M.Module], old_modules: dict[M.Module, M.Module]
 ) -> None:
-    """Undo `modules_to_mkldnn` for the modules that ``nodes`` call."""
+    """Undoes `modules_to_mkldnn` for the modules that ``nodes`` call.
+
+    modules: path -> module, kept up to date. old_modules: what `modules_to_mkldnn` returned.
+
+    >>> import megengine.module as M
+    >>> from megengine import fx
+    >>> from megengine.fx.experimental import optimization
+    >>> gm = fx.symbolic_trace(M.Sequential(M.Conv2d(3, 8, 3), M.ReLU()).eval())
+    >>> modules, nodes = dict(gm.named_modules()), list(gm.graph.nodes)
+    >>> optimization.reset_modules(nodes, modules, optimization.modules_to_mkldnn(nodes, modules))
+    >>> type(modules["0"]).__name__
+    'Conv2d'
+    """
     for node in nodes:
         if node.op == "call_module" and modules[node.target] in old_modules:
             replace_node_module(node, modules, old_modules[modules[node.target]])

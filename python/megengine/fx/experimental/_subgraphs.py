@@ -12,7 +12,19 @@ from ..node import Node
 
 
 def replace_node_module(node: Node, modules: dict[str, M.Module], new_module: M.Module) -> None:
-    """Let ``node`` call ``new_module``: put it at the node's path, and into ``modules`` (path -> module)."""
+    """Makes ``node`` call ``new_module``: puts it at the node's path, and into ``modules``.
+
+    node: a call_module node. modules: path -> module, of the model that holds them.
+
+    >>> import megengine.module as M
+    >>> from megengine import fx
+    >>> from megengine.fx.experimental import optimization
+    >>> gm = fx.symbolic_trace(M.Sequential(M.Linear(3, 2), M.ReLU()))
+    >>> node = gm.graph.output_node.prev
+    >>> optimization.replace_node_module(node, dict(gm.named_modules()), M.Sigmoid())
+    >>> type(getattr(gm, "1")).__name__
+    'Sigmoid'
+    """
     parent, _, name = node.target.rpartition(".")
     modules[node.target] = new_module
     setattr(modules[parent], name, new_module)
@@ -24,10 +36,20 @@ def extract_subgraph(
     inputs: Sequence[Node],
     outputs: Sequence[Node],
 ) -> GraphModule:
-    """A module that runs ``nodes`` alone: takes the values of ``inputs``, returns a list with those of ``outputs``.
+    """Returns a module that runs ``nodes`` alone: from the values of ``inputs`` to a list of
+    ``outputs``.
 
-    nodes: in order, from the graph of ``orig_module``, whose submodules the new one shares.
+    nodes: in order, from the graph of ``orig_module``, whose submodules the new one shares. Raises
     ValueError when a node reads another one that is neither an input nor among the nodes before it.
+
+    >>> import megengine.functional as F, megengine as mge
+    >>> from megengine import fx
+    >>> from megengine.fx.experimental import optimization
+    >>> gm = fx.symbolic_trace(lambda x: F.relu(x * 2) + 1)
+    >>> x, mul, relu, add, output = gm.graph.nodes
+    >>> part = optimization.extract_subgraph(gm, [relu, add], inputs=[mul], outputs=[add])
+    >>> part(mge.tensor(3.0))[0].item()
+    4.0
     """
     graph = Graph()
     env: dict[Node, Node] = {node: graph.placeholder(node.name) for node in inputs}
@@ -47,7 +69,9 @@ def extract_subgraph(
 
 
 class UnionFind:
-    """Disjoint sets of the numbers below ``n``. Tarjan 1975, "Efficiency of a good but not linear set union algorithm".
+    """Disjoint sets of the numbers below ``n``, which can be united.
+
+    Source: Tarjan 1975, "Efficiency of a good but not linear set union algorithm".
 
     >>> sets = UnionFind(3)
     >>> for number in range(3):
@@ -62,11 +86,11 @@ class UnionFind:
         self.size = [0] * n
 
     def make_set(self, v: int) -> None:
-        """A set that holds ``v`` alone."""
+        """Makes a set that holds ``v`` alone."""
         self.parent[v], self.size[v] = v, 1
 
     def find(self, v: int) -> int:
-        """The number that stands for the set of ``v``. KeyError when there is none."""
+        """Returns the number that stands for the set of ``v``. KeyError when there is none."""
         root: Any = v
         while self.parent[root] != root:
             if self.parent[root] is None:

@@ -57,7 +57,18 @@ _FOLDED = [
 def matches_module_pattern(
     pattern: Iterable[type], node: Node, modules: dict[str, M.Module]
 ) -> bool:
-    """Whether ``node`` calls a module of the pattern's second class on what calls one of its first class."""
+    """Tells whether ``node`` calls a module of the second class on the result of one of the first
+    class.
+
+    pattern: two classes, compared exactly. modules: path -> module.
+
+    >>> import megengine.module as M
+    >>> from megengine import fx
+    >>> gm = fx.symbolic_trace(M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8)).eval())
+    >>> node, modules = gm.graph.output_node.prev, dict(gm.named_modules())
+    >>> matches_module_pattern((M.Conv2d, M.BatchNorm2d), node, modules)
+    True
+    """
     if not node.args:
         return False
     for expected, current in zip(pattern, (node.args[0], node), strict=True):
@@ -69,13 +80,25 @@ def matches_module_pattern(
 
 
 def fuse(model: M.Module, inplace: bool = False, *, verify: Any = None) -> GraphModule:
-    """``model`` with batch normalizations folded into the convolutions before them, for inference.
+    """Folds batch normalizations into the convolutions before them, for inference; returns a new
+    model.
 
-    inplace: share the tensors of the other modules with ``model`` instead of copying the model first.
-    A pair stays as it is when others read the convolution's result, or the normalization has no running statistics.
-    A convolution that is called, or whose tensors are read, elsewhere too stays there; the pair gets one of its own.
-    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
-    AssertionError for a pair in training mode.
+    inplace: share the tensors of the other modules with ``model`` instead of copying the model
+    first.
+    verify: a tensor or tuple of arguments for which results before and after are compared
+    (`verify_same`). A pair stays as it is when others read the convolution's result, or the
+    normalization has no running statistics. A convolution that is called, or whose tensors are
+    read, elsewhere too stays there; the pair gets one of its own. Raises AssertionError for a pair
+    in training mode.
+
+    >>> import megengine.module as M
+    >>> net = M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8), M.ReLU()).eval()
+    >>> print(fuse(net).code)
+    def forward(self, inp):
+        _0 = getattr(self, '0')(inp);  inp = None
+        _2 = getattr(self, '2')(_0);  _0 = None
+        return _2
+    <BLANKLINE>
     """
     traced = symbolic_trace(model if inplace else copy.deepcopy(model))
     before = symbolic_trace(model) if verify is not None else None
@@ -130,9 +153,18 @@ class _DropoutRemover(Transformer):
 
 
 def remove_dropout(model: M.Module, *, verify: Any = None) -> GraphModule:
-    """``model`` without its dropout, be it modules or calls of the function.
+    """Removes dropout, be it modules or calls of the function; returns a new model.
 
-    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
+    verify: a tensor or tuple of arguments for which results before and after are compared
+    (`verify_same`).
+
+    >>> import megengine.module as M
+    >>> net = M.Sequential(M.Linear(3, 2), M.Dropout(0.5)).eval()
+    >>> print(remove_dropout(net).code)
+    def forward(self, inp):
+        _0 = getattr(self, '0')(inp);  inp = None
+        return _0
+    <BLANKLINE>
     """
     traced = symbolic_trace(model)
     removed = _DropoutRemover(traced).transform()
@@ -148,16 +180,22 @@ def optimize_for_inference(
     *,
     verify: Any = None,
 ) -> GraphModule:
-    """A copy of ``model`` that infers faster: batch normalization folded, no dropout, layers in oneDNN's layouts.
+    """Makes a copy of ``model`` that infers faster on the CPU.
 
-    pass_config: {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": {"heuristic": use_mkl_length}}
-        is the default. ``"mkldnn_layout_optimize": False`` leaves layouts alone. A heuristic takes an `MklSubgraph`, a
-        region of layers, and tells whether it is to be laid out: `use_mkl_length` or `gen_mkl_autotuner(example)`.
+    Batch normalization is folded, dropout is removed, and layers work in oneDNN's layouts.
+
+    pass_config: {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize":
+        {"heuristic": use_mkl_length}} is the default. ``"mkldnn_layout_optimize": False`` leaves
+        layouts alone. A heuristic takes an `MklSubgraph`, a region of layers, and tells whether it
+        is to be laid out: `use_mkl_length` or `gen_mkl_autotuner(example)`.
     tracer: class of the tracer that says what is a leaf.
-    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
-    Layers work on copies wherever the model may write into tensors that they make or hold.
-    AssertionError for a model in training mode, and for layers that are not in float32 on the CPU. RuntimeError for a
-    wrong configuration. How many conversions are left is logged as "mkldnn conversions: 2", at level INFO.
+    verify: a tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`).
+
+    Layers work on copies wherever the model may write into tensors that they make or hold. Raises
+    AssertionError for a model in training mode, and for layers that are not in float32 on the CPU;
+    RuntimeError for a wrong configuration. How many conversions are left is logged as "mkldnn
+    conversions: 2", at level INFO.
 
     >>> import megengine.module as M
     >>> net = M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8), M.ReLU(), M.MaxPool2d(2)).eval()

@@ -26,12 +26,25 @@ PASSES: dict[str, Callable[[TracedModule], None]] = {
 def optimize(
     module: TracedModule, enabled_pass: Sequence[str] = ["FuseConvBn"], *, verify: Any = None
 ) -> TracedModule:
-    """A copy of ``module`` after the passes, which keep what it computes in eval mode.
+    """Returns a copy of ``module`` after passes that keep what it computes in eval mode.
 
-    FuseConvBn: batch normalization goes into the convolution before it. FuseAddMul: additions of numbers in a
-    row become one, and so do factors. BackwardFoldScale: factors go into the layer before, after FuseConvBn.
+    enabled_pass: "FuseConvBn", the default: batch normalization goes into the convolution before
+        it. "FuseAddMul": additions of numbers in a row become one, and so do factors.
+        "BackwardFoldScale": factors go into the layer before, after FuseConvBn.
+    verify: a tensor or a tuple of arguments on which both are run; ValueError names the first node
+        that differs.
+
     Layers in training mode stay. Nodes keep the names of the values that they make.
-    verify: a tensor or a tuple of arguments on which both are run; ValueError names the first node that differs.
+
+    >>> import megengine.functional as F, megengine.module as M, megengine.traced_module as tm
+    >>> net = M.Sequential(M.Conv2d(3, 4, 1), M.BatchNorm2d(4)).eval()
+    >>> fused = tm.optimize(tm.trace_module(net, F.ones((1, 3, 2, 2))))
+    >>> print(fused.graph)  # doctest: +NORMALIZE_WHITESPACE
+    Sequential.Graph (self, inp) {
+        %0: _0 = getattr(self, "0") -> (Conv2d)
+        %1: _1_out = _0(inp, )
+        return _1_out
+    }
     """
     assert isinstance(module, TracedModule), (
         f"optimize takes a TracedModule, got {type(module).__name__}"

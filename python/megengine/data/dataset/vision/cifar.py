@@ -14,11 +14,21 @@ from .utils import calculate_md5, load_raw_data_from_url, untargz
 
 
 class CIFAR10(DatasetInMemory):
-    """Samples (image, label): uint8 (32, 32, 3) in BGR and an int32 number 0..9.
+    """Small photographs of 10 classes, Krizhevsky 2009: samples (image, label).
 
-    root: folder with ``cifar-10-batches-py`` or its archive; default: the user's cache folder. train: 50,000
-    training or 10,000 test samples. download: fetch the archive if it is missing. timeout: kept for programs that
-    pass it. Raises FileNotFoundError for missing files, RuntimeError for damaged ones.
+    image: uint8 (32, 32, 3) in BGR. label: int32, 0 to 9.
+
+    root: folder with ``cifar-10-batches-py`` or its archive; default: the user's cache folder.
+    train: the 50,000 training samples, or the 10,000 test samples.
+    download: fetch the archive if it is missing. timeout: taken for compatibility.
+
+    Raises FileNotFoundError for missing files, RuntimeError for damaged ones.
+
+    >>> try:
+    ...     CIFAR10("photos", download=False)
+    ... except FileNotFoundError:
+    ...     print("put cifar-10-python.tar.gz there, or let it be downloaded")
+    put cifar-10-python.tar.gz there, or let it be downloaded
     """
 
     url_path = "http://www.cs.utoronto.ca/~kriz/"
@@ -55,7 +65,7 @@ class CIFAR10(DatasetInMemory):
         return self._names(self._names_key)
 
     def download(self) -> None:
-        """Fetch and unpack the archive unless its folder is there."""
+        """Fetches and unpacks the archive unless its folder is there."""
         if os.path.isdir(self._folder()):
             return
         archive = os.path.join(str(self.root), self.raw_file_name)
@@ -69,11 +79,11 @@ class CIFAR10(DatasetInMemory):
         self.untar(archive, str(self.root))
 
     def untar(self, file_path: str, dirs: str) -> None:
-        """Unpack the archive into the folder ``dirs``."""
+        """Unpacks the archive ``file_path`` into the folder ``dirs``."""
         untargz(file_path, dirs)
 
     def bytes2array(self, filenames: Sequence[str]) -> tuple[np.ndarray, ...]:
-        """(images, labels) of batch files, given by name."""
+        """Returns (images, labels) of batch files, given by name."""
         images, labels = [], []
         for name in filenames:
             batch = self._read(name)
@@ -83,7 +93,7 @@ class CIFAR10(DatasetInMemory):
         return np.ascontiguousarray(rgb[..., ::-1]), np.array(labels, dtype=np.int32)
 
     def process(self) -> tuple[np.ndarray, ...]:
-        """The arrays of the wanted part."""
+        """Returns the arrays of the wanted part."""
         return self.bytes2array(self.target_file)
 
     def _folder(self) -> str:
@@ -107,9 +117,16 @@ class CIFAR10(DatasetInMemory):
 
 
 class CIFAR100(CIFAR10):
-    """Samples (image, label): uint8 (32, 32, 3) in BGR and the int32 number 0..99 of the fine class.
+    """Small photographs of 100 classes, Krizhevsky 2009: samples (image, label).
 
-    ``coarse_meta`` and ``coarse_labels()`` give the 20 super-classes.
+    image: uint8 (32, 32, 3) in BGR. label: int32, 0 to 99, of the fine class; ``coarse_meta`` and
+    ``coarse_labels()`` give the 20 super-classes. Arguments and errors as of `CIFAR10`.
+
+    >>> try:
+    ...     CIFAR100("photos", download=False)
+    ... except FileNotFoundError:
+    ...     print("put cifar-100-python.tar.gz there, or let it be downloaded")
+    put cifar-100-python.tar.gz there, or let it be downloaded
     """
 
     url_path = "http://www.cs.utoronto.ca/~kriz/"
@@ -129,7 +146,7 @@ class CIFAR100(CIFAR10):
         return self._names(b"coarse_label_names")
 
     def coarse_labels(self) -> np.ndarray:
-        """Super-class of every sample, int32 (N,)."""
+        """Returns the super-class of every sample, int32 (N,)."""
         return np.array(
             [label for name in self.target_file for label in self._read(name)[b"coarse_labels"]],
             np.int32,

@@ -10,13 +10,27 @@ _ORIGINAL_IDS = [n for n in range(1, 91) if n not in {12, 26, 29, 30, 45, 66, 68
 
 
 class COCO(AnnotatedImages):
-    """Samples with the parts of ``order``, default ("image", "boxes", "boxes_category").
+    """Objects in everyday scenes, Lin et al. 2014: samples with the parts of ``order``.
 
-    root: folder of the images. ann_file: the JSON file. remove_images_without_annotations: leave out images that have
-    nothing to learn from. image: uint8 BGR (H, W, 3); boxes: float32 (N, 4), x1, y1, x2, y2; boxes_category: int32 (N,)
-    from 1 on (0 is the background; ``contiguous_category_id_to_json_id`` gives the file's numbers); keypoints: float32
-    (N, K, 3); info: [height, width, file name].
-    Raises FileNotFoundError for missing files, ValueError for damaged ones or unknown parts.
+    root: folder of the images. ann_file: the JSON file of annotations.
+    remove_images_without_annotations: leave out images that have nothing to learn from.
+    order: names of the parts, default ("image", "boxes", "boxes_category").
+
+    image: uint8 BGR (H, W, 3); boxes: float32 (N, 4), x1, y1, x2, y2 in pixels; boxes_category:
+    int32 (N,) from 1 on (0 is the background; ``contiguous_category_id_to_json_id`` gives the
+    file's numbers);
+    keypoints: float32 (N, K, 3), x, y and visibility; info: [height, width, file name]. Raises
+    FileNotFoundError for missing files, ValueError for damaged ones or unknown parts.
+
+    >>> import json, tempfile
+    >>> box = {"image_id": 7, "category_id": 18, "bbox": [10, 20, 30, 40]}  # x, y, width, height
+    >>> file = tempfile.NamedTemporaryFile("w+", suffix=".json")
+    >>> json.dump({"images": [{"id": 7}], "annotations": [box], "categories": [{"id": 18}]}, file)
+    >>> file.flush()
+    >>> boxes, categories = COCO("images", file.name, order=("boxes", "boxes_category"))[0]
+    >>> boxes.tolist(), categories.tolist()
+    ([[10.0, 20.0, 40.0, 60.0]], [1])
+    >>> file.close()
     """
 
     supported_order = ("image", "boxes", "boxes_category", "keypoints", "info")

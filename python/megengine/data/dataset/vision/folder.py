@@ -13,10 +13,22 @@ from .utils import is_img, read_image, require
 
 
 class ImageFolder(VisionDataset):
-    """Samples (image, label) of ``root/<class>/.../<image>``; classes are numbered in order of their names.
+    """Images in a folder for each class: samples (image, label) of ``root/<class>/.../<image>``.
 
-    image: uint8 BGR (H, W, 3). label: int, or the class's name with class_name=True. check_valid_func: takes a path
-    and says whether it is a sample; default: by file ending. Raises FileNotFoundError without any sample.
+    root: the folder; classes are numbered in order of their names. check_valid_func: takes a path
+    and says whether it is a sample; by default by file ending. class_name: the label is the class's
+    name, else its number. image: uint8 BGR (H, W, 3). Raises FileNotFoundError without any sample.
+
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> root = pathlib.Path(folder.name)
+    >>> for name in ("cat/1.jpg", "dog/1.jpg", "dog/more/2.png"):
+    ...     (root / name).parent.mkdir(parents=True, exist_ok=True)
+    ...     (root / name).touch()
+    >>> pets = ImageFolder(root)
+    >>> len(pets), pets.class_dict
+    (3, {'cat': 0, 'dog': 1})
+    >>> folder.cleanup()
     """
 
     def __init__(
@@ -37,7 +49,7 @@ class ImageFolder(VisionDataset):
             )
 
     def collect_class(self) -> dict[str, int]:
-        """Number of each class by its folder's name."""
+        """Returns the number of each class by its folder's name."""
         with os.scandir(str(self.root)) as entries:
             return {
                 name: i
@@ -45,7 +57,7 @@ class ImageFolder(VisionDataset):
             }
 
     def collect_samples(self) -> list[tuple[str, Any]]:
-        """(path, label) of every image, sorted by class and path."""
+        """Returns (path, label) of every image, sorted by class and path."""
         samples: list[tuple[str, Any]] = []
         for name, number in self.class_dict.items():
             for folder, folders, files in os.walk(

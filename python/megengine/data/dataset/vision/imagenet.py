@@ -13,11 +13,23 @@ from .utils import calculate_md5, require, safe_extract, untar, untargz
 
 
 class ImageNet(ImageFolder):
-    """Samples (image, label) of the training or the validation images: uint8 BGR (H, W, 3), int 0..999.
+    """ImageNet's 1000 classes (ILSVRC 2012), Russakovsky et al. 2015: samples (image, label).
 
-    root: has folders ``train`` and ``val`` with one folder per class, or the archives named in ``raw_file_meta``,
-    which are unpacked on first use (the validation images need the devkit's archive, too, and SciPy).
-    Raises FileNotFoundError when neither is there; archives cannot be downloaded without an account at image-net.org.
+    image: uint8 BGR (H, W, 3). label: int, 0 to 999, in order of WordNet ids.
+
+    root: has folders ``train`` and ``val`` with one folder per class, or the archives named in
+        ``raw_file_meta``, which are unpacked on first use (the validation images need the devkit's
+        archive, too, and SciPy).
+    train: the training images, or the validation images.
+
+    Raises FileNotFoundError when neither is there; archives cannot be downloaded without an account
+    at image-net.org.
+
+    >>> try:
+    ...     ImageNet("photos", train=False)
+    ... except FileNotFoundError:
+    ...     print("put ILSVRC2012_img_val.tar and the devkit's archive there")
+    put ILSVRC2012_img_val.tar and the devkit's archive there
     """
 
     raw_file_meta = {
@@ -45,7 +57,7 @@ class ImageNet(ImageFolder):
         super().__init__(self.target_folder, **kwargs)
 
     def check_raw_file(self) -> bool:
-        """Whether the archives that are needed are there and complete (reads all of them)."""
+        """Tells whether the archives that are needed are there and complete (reads all of them)."""
         names = ("train",) if self.train else ("val", "devkit")
         files = [
             (os.path.join(self._base(), self.raw_file_meta[name][0]), self.raw_file_meta[name][1])

@@ -12,10 +12,20 @@ from ..meta_dataset import Dataset
 
 
 class VisionDataset(Dataset):
-    """A dataset in the folder ``root``.
+    """The base class of datasets in a folder; subclasses define ``__getitem__`` and ``__len__``.
 
-    order: names of the parts of a sample, default ("image",). supported_order: the names that there are.
-    Raises ValueError for a name that is not supported or comes twice.
+    root: the folder; "~" is the user's. order: names of the parts of a sample, default ("image",).
+    supported_order: the names that there are. Raises ValueError for a name that is not supported or
+    comes twice.
+
+    >>> class Faces(VisionDataset):
+    ...     supported_order = ("image", "boxes")
+    ...     def __getitem__(self, index):
+    ...         ...
+    ...     def __len__(self):
+    ...         return 0
+    >>> Faces("faces", order=("image", "boxes"), supported_order=Faces.supported_order).order
+    ('image', 'boxes')
     """
 
     _default_order: tuple[str, ...] = ("image",)

@@ -15,11 +15,28 @@ from .utils import load_raw_data_from_url
 
 
 class MNIST(DatasetInMemory):
-    """Samples (image, label): uint8 (28, 28, 1) and an int32 number 0..9.
+    """Handwritten digits, LeCun et al. 1998: 60,000 training and 10,000 test samples (image,
+    label).
 
-    root: folder with the four ``*-ubyte.gz`` files (or unpacked ones); default: the user's cache folder.
-    train: the 60,000 training samples or the 10,000 test samples. download: fetch files that are missing.
-    Raises FileNotFoundError for missing files, ValueError for damaged ones.
+    image: uint8 (28, 28, 1). label: int32, 0 to 9.
+
+    root: folder with the four ``*-ubyte.gz`` files (or unpacked ones); default: the user's cache
+    folder.
+    train: the training samples, or the test samples. download: fetch files that are missing.
+
+    Reads other data in the same format, too (Fashion-MNIST). Raises FileNotFoundError for missing
+    files, ValueError for damaged ones.
+
+    >>> import pathlib, struct, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> def put(name, data):
+    ...     _ = pathlib.Path(folder.name, name).write_bytes(data)
+    >>> put("t10k-images-idx3-ubyte", struct.pack(">4i", 0x803, 1, 28, 28) + bytes(28 * 28))
+    >>> put("t10k-labels-idx1-ubyte", struct.pack(">2i", 0x801, 1) + bytes([7]))
+    >>> digits = MNIST(folder.name, train=False, download=False)
+    >>> digits[0][0].shape, int(digits[0][1])
+    ((28, 28, 1), 7)
+    >>> folder.cleanup()
     """
 
     url_path = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -50,17 +67,17 @@ class MNIST(DatasetInMemory):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Numbers of the files: imgs, height, width, labels."""
+        """Numbers of the files, a dict of imgs, height, width, labels."""
         return self._meta
 
     def download(self) -> None:
-        """Fetch the files that are not there."""
+        """Fetches the files that are not there."""
         for name, md5 in zip(self.raw_file_name, self.raw_file_md5, strict=True):
             if self._path_of(name) is None:
                 load_raw_data_from_url(self.url_path + name, name, md5, str(self.root))
 
     def process(self, train: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-        """((images, labels), numbers of the files) of the training or the test part."""
+        """Reads the training or the test part; returns ((images, labels), numbers of the files)."""
         images_file, labels_file = self.raw_file_name[:2] if train else self.raw_file_name[2:]
         images = parse_idx3(self._require(images_file))
         labels = parse_idx1(self._require(labels_file))

@@ -6,10 +6,14 @@ from ._annotations import AnnotatedImages
 
 
 class Objects365(AnnotatedImages):
-    """Samples with the parts of ``order``, default ("image", "boxes", "boxes_category"); they are those of COCO.
+    """Objects of 365 classes, Shao et al. 2019: samples with the parts of ``order``.
 
-    ``class_names`` are in the order of the second release of the data set; ``cats`` has what the annotation file says.
-    Raises FileNotFoundError for missing files, ValueError for damaged ones or unknown parts.
+    Arguments, parts and errors are those of `COCO`, but for keypoints, which there are not.
+    ``class_names`` are in the order of the second release of the data set; ``cats`` has what the
+    annotation file says.
+
+    >>> len(Objects365.class_names), Objects365.class_names[:3]
+    (365, ('Person', 'Sneakers', 'Chair'))
     """
 
     supported_order = ("image", "boxes", "boxes_category", "info")

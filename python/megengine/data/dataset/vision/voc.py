@@ -26,13 +26,22 @@ def _palette(count: int) -> list[list[int]]:
 
 
 class PascalVOC(VisionDataset):
-    """Samples with the parts of ``order``, default ("image", "mask").
+    """Objects of 20 classes with boxes and masks, Everingham et al. 2010: samples with the parts of
+    ``order``.
 
-    root: a folder such as VOC2012, with JPEGImages, Annotations, SegmentationClass and ImageSets. image_set: name of a
-    list in ImageSets/Main (for boxes) or ImageSets/Segmentation (for masks): train, val, trainval.
-    image: uint8 BGR (H, W, 3); boxes: float32 (N, 4), x1, y1, x2, y2; boxes_category: int32 (N,), position in
-    ``class_names`` plus 1 (0 is the background); mask: uint8 (H, W, 1), 0 background, 255 border;
-    info: [height, width, file name]. Raises FileNotFoundError for missing files, ValueError for unknown parts.
+    root: a folder such as VOC2012, with JPEGImages, Annotations, SegmentationClass and ImageSets.
+    image_set: name of a list in ImageSets/Main (for boxes) or ImageSets/Segmentation (for masks):
+        train, val, trainval.
+    order: names of the parts, default ("image", "mask").
+
+    image: uint8 BGR (H, W, 3); boxes: float32 (N, 4), x1, y1, x2, y2 in pixels; boxes_category:
+    int32 (N,), position in ``class_names`` plus 1 (0 is the background); mask: uint8 (H, W, 1), 0
+    background, 255 border;
+    info: [height, width, file name]. Raises FileNotFoundError for missing files, ValueError for
+    unknown parts.
+
+    >>> PascalVOC.class_names.index("cat") + 1  # in boxes_category and masks
+    8
     """
 
     supported_order = ("image", "boxes", "boxes_category", "mask", "info")
@@ -107,14 +116,14 @@ class PascalVOC(VisionDataset):
         return len(self.images)
 
     def get_img_info(self, index: int, image: np.ndarray | None = None) -> list[Any]:
-        """[height, width, file name] of an image; ``image`` saves reading it again."""
+        """Returns [height, width, file name] of an image; ``image`` saves reading it again."""
         if index not in self.img_infos:
             image = read_image(self.images[index]) if image is None else image
             self.img_infos[index] = [*image.shape[:2], self.file_names[index] + ".jpg"]
         return self.img_infos[index]
 
     def parse_voc_xml(self, node: ElementTree.Element) -> dict[str, Any]:
-        """An annotation as nested dicts; ``object`` is always a list."""
+        """Returns an annotation as nested dicts; ``object`` is always a list."""
         children = list(node)
         if not children:
             return {node.tag: (node.text or "").strip()}

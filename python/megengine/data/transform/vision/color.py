@@ -13,7 +13,16 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """``(image - mean) / std`` as float32. mean, std: one number or one per channel, on the image's scale."""
+    """Computes ``(image - mean) / std`` as float32.
+
+    mean, std: one number or one per channel, on the image's scale. Raises ValueError for a std of
+    0.
+
+    >>> import numpy as np
+    >>> image = np.array([[[0, 100, 200]]], np.uint8)  # a pixel: blue, green, red
+    >>> Normalize(mean=100.0, std=[50.0, 50.0, 100.0]).apply(image).tolist()
+    [[[-2.0, 0.0, 1.0]]]
+    """
 
     def __init__(
         self,
@@ -33,7 +42,15 @@ class Normalize(ColorTransform):
 
 
 class GaussianNoise(ColorTransform):
-    """Add noise N(mean, std) to every value; the dtype stays, integer images are clipped to their range."""
+    """Adds noise N(mean, std) to every value.
+
+    mean, std: on the image's scale; by default 0 and 1. The dtype stays; integer images are clipped
+    to the range of their dtype. Raises ValueError for a negative std.
+
+    >>> import numpy as np
+    >>> GaussianNoise(mean=300.0, std=1.0).apply(np.zeros((1, 2, 1), np.uint8)).tolist()
+    [[[255], [255]]]
+    """
 
     def __init__(
         self, mean: float = 0.0, std: float = 1.0, *, order: Sequence[str] | None = None
@@ -71,14 +88,31 @@ class _Jitter(ColorTransform):
 
 
 class BrightnessTransform(_Jitter):
-    """Multiply by a random factor from [max(0, 1 - value), 1 + value]."""
+    """Multiplies images by a random factor from [max(0, 1 - value), 1 + value].
+
+    value: 0 or more (ValueError). Results are clipped to 0..255; the dtype stays.
+
+    >>> import numpy as np
+    >>> image = BrightnessTransform(0.5).apply(np.full((4, 4, 3), 100, np.uint8))
+    >>> image.dtype, 50 <= int(image.min()) == int(image.max()) <= 150
+    (dtype('uint8'), True)
+    """
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         return image if self.value == 0 else _blended(image, 0.0, self._factor())
 
 
 class ContrastTransform(_Jitter):
-    """Move values away from or towards the mean brightness, by a random factor as for brightness."""
+    """Moves values away from or towards the mean brightness of the image.
+
+    value: the random factor comes from [max(0, 1 - value), 1 + value]. Results are clipped to
+    0..255.
+
+    >>> import numpy as np
+    >>> image = np.full((4, 4, 3), 100, np.uint8)  # all at the mean: nothing to change
+    >>> int(abs(ContrastTransform(0.5).apply(image).astype(int) - 100).max()) <= 1
+    True
+    """
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         if self.value == 0:
@@ -88,14 +122,31 @@ class ContrastTransform(_Jitter):
 
 
 class SaturationTransform(_Jitter):
-    """Move colours away from or towards gray, by a random factor as for brightness."""
+    """Moves colours away from or towards gray.
+
+    value: the random factor comes from [max(0, 1 - value), 1 + value]. Results are clipped to
+    0..255. Gray is 0.114 blue + 0.587 green + 0.299 red (ITU-R BT.601).
+
+    >>> import numpy as np
+    >>> SaturationTransform(0.5).apply(np.zeros((4, 6, 3), np.uint8)).shape
+    (4, 6, 3)
+    """
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         return image if self.value == 0 else _blended(image, _gray(image), self._factor())
 
 
 class HueTransform(_Jitter):
-    """Turn the hue by a random part of the circle, up to ``value`` (at most 0.5) either way."""
+    """Turns the hue by a random part of the circle, up to ``value`` either way.
+
+    value: 0 to 0.5 (ValueError); 0.5 reaches every hue. Images without three channels stay. Needs
+    OpenCV.
+
+    >>> import importlib.util, numpy as np
+    >>> gray = np.full((1, 1, 3), 100, np.uint8)  # has no hue
+    >>> if importlib.util.find_spec("cv2"):
+    ...     assert HueTransform(0.5).apply(gray).tolist() == gray.tolist()
+    """
 
     _most = 0.5
 
@@ -110,7 +161,16 @@ class HueTransform(_Jitter):
 
 
 class ColorJitter(ColorTransform):
-    """Random brightness, contrast, saturation and hue, in random order; 0 leaves one out."""
+    """Changes brightness, contrast, saturation and hue at random, in random order.
+
+    brightness, contrast, saturation, hue: as ``value`` of the transforms of these names; 0, the
+    default, leaves one out.
+
+    >>> import numpy as np
+    >>> jitter = ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4)
+    >>> jitter.apply(np.zeros((4, 6, 3), np.uint8)).shape
+    (4, 6, 3)
+    """
 
     def __init__(
         self,
@@ -139,9 +199,15 @@ class ColorJitter(ColorTransform):
 
 
 class Lighting(ColorTransform):
-    """Add a random amount N(0, scale) of each principal colour of ImageNet.
+    """Adds a random amount N(0, scale) of each principal colour of ImageNet.
 
-    Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural Networks", section 4.1.
+    scale: 0.1 in the paper. Results are clipped to 0..255. Source: Krizhevsky et al. 2012,
+    "ImageNet Classification with Deep Convolutional Neural Networks", section 4.1.
+
+    >>> import numpy as np
+    >>> image = Lighting(0.1).apply(np.full((4, 6, 3), 100, np.uint8))
+    >>> len(np.unique(image.reshape(-1, 3), axis=0))  # all pixels get the same colour
+    1
     """
 
     def __init__(self, scale: float, *, order: Sequence[str] | None = None) -> None:

@@ -14,9 +14,14 @@ from .vision_transform import VisionTransform
 
 
 class Pad(VisionTransform):
-    """Add a border. size: all sides, (bottom, right) or (top, bottom, left, right), in pixels.
+    """Adds a border.
 
-    value: of the image's border, one number or one per channel; mask_value: of the mask's.
+    size: in pixels; one number for all sides, (bottom, right) or (top, bottom, left, right).
+    value: of the image's border, one number or one per channel. mask_value: of the mask's.
+
+    >>> import numpy as np
+    >>> Pad((1, 0, 1, 1), value=9).apply(np.zeros((1, 2), np.uint8)).tolist()
+    [[9, 9, 9, 9], [9, 0, 0, 9]]
     """
 
     def __init__(
@@ -70,7 +75,19 @@ class _Resizing(VisionTransform):
 
 
 class Resize(_Resizing):
-    """Resize to (height, width), or the shorter edge to one number, keeping the ratio of the edges."""
+    """Resizes images; coordinates and masks follow.
+
+    output_size: (height, width); one number is for the shorter edge, and the ratio of the edges
+    stays.
+    interpolation: a number of OpenCV's, by default INTER_LINEAR. Masks take the nearest value.
+    Needs OpenCV.
+
+    >>> import importlib.util, numpy as np
+    >>> image, boxes = np.zeros((4, 6, 3), np.uint8), np.array([[0, 0, 3, 2]])
+    >>> if importlib.util.find_spec("cv2"):
+    ...     image, boxes = Resize(8, order=("image", "boxes")).apply((image, boxes))
+    ...     assert image.shape == (8, 12, 3) and boxes.tolist() == [[0, 0, 6, 4]]
+    """
 
     def __init__(
         self,
@@ -92,10 +109,17 @@ class Resize(_Resizing):
 
 
 class ShortestEdgeResize(_Resizing):
-    """Resize the shorter edge to a random size, but the longer one to at most ``max_size``.
+    """Resizes the shorter edge to a random size, but the longer one to at most ``max_size``.
 
-    min_size: one number; (low, high) with sample_style "range" (both ends included); or the sizes to pick from
-    with "choice".
+    min_size: one number; (low, high) with sample_style "range" (both ends included); or the sizes
+        to pick from with "choice".
+    max_size: of the longer edge, in pixels; the ratio of the edges stays.
+    interpolation: as of `Resize`.
+
+    >>> import importlib.util, numpy as np
+    >>> image = np.zeros((4, 8, 3), np.uint8)
+    >>> if importlib.util.find_spec("cv2"):
+    ...     assert ShortestEdgeResize(8, max_size=12).apply(image).shape == (6, 12, 3)
     """
 
     def __init__(
@@ -128,7 +152,15 @@ class ShortestEdgeResize(_Resizing):
 
 
 class RandomResize(_Resizing):
-    """Scale both edges by one random factor from ``scale_range`` = (low, high)."""
+    """Scales both edges by one random factor from ``scale_range`` = (low, high).
+
+    interpolation: as of `Resize`.
+
+    >>> import importlib.util, numpy as np
+    >>> image = np.zeros((4, 8, 3), np.uint8)
+    >>> if importlib.util.find_spec("cv2"):
+    ...     assert RandomResize((2.0, 2.0)).apply(image).shape == (8, 16, 3)
+    """
 
     def __init__(
         self,
@@ -162,9 +194,14 @@ class _Crop(VisionTransform):
 
 
 class RandomCrop(_Crop):
-    """Add a border, then cut out (height, width) at a random place; a smaller image is filled up first.
+    """Adds a border, then cuts out a part at a random place; a smaller image is filled up first.
 
-    output_size: (height, width) or one number. padding_size: as ``size`` of Pad.
+    output_size: (height, width) or one number. padding_size: as ``size`` of `Pad`. padding_value:
+    of the image's border, one number or one per channel. padding_maskvalue: of the mask's.
+
+    >>> import numpy as np
+    >>> RandomCrop(32, padding_size=4).apply(np.zeros((32, 32, 3), np.uint8)).shape
+    (32, 32, 3)
     """
 
     def __init__(
@@ -184,7 +221,7 @@ class RandomCrop(_Crop):
         self._fill = (0, 0)  # rows below and columns to the right that are missing
 
     def apply(self, input: Any) -> Any:
-        """The cropped sample."""
+        """Transforms a sample; returns it cropped."""
         self.pad.order = self.order
         return super().apply(self.pad.apply(input))
 
@@ -205,10 +242,17 @@ class RandomCrop(_Crop):
 
 
 class RandomResizedCrop(VisionTransform):
-    """Cut out a random part, resize it to ``output_size`` (height, width) or one number.
+    """Cuts out a random part and resizes it.
 
-    scale_range: share of the area; ratio_range: width / height. Source: Szegedy et al. 2015,
-    "Going Deeper with Convolutions", section 6. Ten draws that do not fit end in a central part.
+    output_size: (height, width) or one number. scale_range: share of the area. ratio_range: width /
+    height.
+    interpolation: as of `Resize`. Ten draws that do not fit end in a central part. Source: Szegedy
+    et al. 2015, "Going Deeper with Convolutions", section 6.
+
+    >>> import importlib.util, numpy as np
+    >>> image = np.zeros((375, 500, 3), np.uint8)
+    >>> if importlib.util.find_spec("cv2"):
+    ...     assert RandomResizedCrop(224).apply(image).shape == (224, 224, 3)
     """
 
     def __init__(
@@ -267,7 +311,16 @@ class RandomResizedCrop(VisionTransform):
 
 
 class CenterCrop(_Crop):
-    """Cut (height, width) or a square out of the middle. Raises ValueError when the image is smaller."""
+    """Cuts a part out of the middle.
+
+    output_size: (height, width), or one number for a square. Raises ValueError when the image is
+    smaller.
+
+    >>> import numpy as np
+    >>> image = np.arange(16).reshape(4, 4)
+    >>> CenterCrop(2).apply(image).tolist()
+    [[5, 6], [9, 10]]
+    """
 
     def __init__(
         self, output_size: int | Sequence[int], *, order: Sequence[str] | None = None
@@ -318,13 +371,24 @@ class _RandomFlip(VisionTransform):
 
 
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirror left-right with probability ``prob``."""
+    """Mirrors left-right with probability ``prob``, by default 0.5.
+
+    >>> import numpy as np
+    >>> flip = RandomHorizontalFlip(prob=1.0, order=("image", "boxes"))
+    >>> [part.tolist() for part in flip.apply((np.array([[1, 2, 3]]), np.array([[0, 0, 1, 1]])))]
+    [[[3, 2, 1]], [[2, 0, 3, 1]]]
+    """
 
     _axis = 1
 
 
 class RandomVerticalFlip(_RandomFlip):
-    """Mirror up-down with probability ``prob``."""
+    """Mirrors up-down with probability ``prob``, by default 0.5.
+
+    >>> import numpy as np
+    >>> RandomVerticalFlip(prob=1.0).apply(np.array([[1, 2], [3, 4]])).tolist()
+    [[3, 4], [1, 2]]
+    """
 
     _axis = 0
 

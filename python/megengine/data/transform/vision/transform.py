@@ -56,9 +56,14 @@ __all__ = [
 
 
 class ToMode(VisionTransform):
-    """Order of the axes. mode: "CHW" turns (H, W, C) into (C, H, W), "HWC" leaves it; (H, W) gets C = 1.
+    """Sets the order of the axes.
 
+    mode: "CHW", the default, turns (H, W, C) into (C, H, W); "HWC" leaves it; (H, W) gets C = 1.
     Masks are treated like images; coordinates stay.
+
+    >>> import numpy as np
+    >>> ToMode("CHW").apply(np.zeros((4, 6, 3))).shape
+    (3, 4, 6)
     """
 
     def __init__(self, mode: str = "CHW", *, order: Sequence[str] | None = None) -> None:
@@ -80,11 +85,16 @@ class ToMode(VisionTransform):
 
 
 class Compose(VisionTransform):
-    """Several transforms in a row.
+    """Applies several transforms in a row.
 
-    order: becomes the order of all of them, whatever they had; ("image",) when not given. shuffle_indices: groups of positions, counted from 1,
-    whose transforms change places at random, e.g. [(1, 2, 3)]; drawn per sample, or once per batch with
-    batch_compose.
+    order: becomes the order of all of them, whatever they had; ("image",) when not given.
+    shuffle_indices: groups of positions, counted from 1, whose transforms change places at random,
+        for example [(1, 2, 3)]; drawn per sample, or once per batch with batch_compose.
+
+    >>> import numpy as np
+    >>> transform = Compose([CenterCrop(2), Normalize(mean=1.0, std=2.0), ToMode()])
+    >>> transform.apply(np.full((4, 4, 1), 5)).tolist()
+    [[[2.0, 2.0], [2.0, 2.0]]]
     """
 
     def __init__(
@@ -123,7 +133,7 @@ class Compose(VisionTransform):
                 transform.order = order
 
     def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """The transformed samples."""
+        """Transforms each of ``inputs``; returns the samples."""
         if not self.batch_compose:
             return tuple(self.apply(sample) for sample in inputs)
         for transform in self._shuffled():
@@ -131,7 +141,7 @@ class Compose(VisionTransform):
         return inputs
 
     def apply(self, input: Any) -> Any:
-        """The transformed sample."""
+        """Transforms one sample; returns it."""
         for transform in self._shuffled():
             input = transform.apply(input)
         return input
@@ -147,10 +157,17 @@ class Compose(VisionTransform):
 
 
 class TorchTransformCompose(ColorTransform):
-    """Transforms of torchvision (or any functions of an image) in a row.
+    """Applies transforms of torchvision (or any functions of an image) in a row.
 
-    The image goes in as an RGB PIL image if Pillow is there, and comes out as a BGR array (H, W, C); a tensor result,
-    as of ``ToTensor``, comes out as it is laid out, (C, H, W), with blue first.
+    The image goes in as an RGB PIL image (ImportError without Pillow), and comes out as a BGR array
+    (H, W, C); a tensor result, as of ``ToTensor``, comes out as it is laid out, (C, H, W), with
+    blue first.
+
+    >>> import importlib.util, numpy as np
+    >>> turn = TorchTransformCompose([lambda image: image.rotate(180)])
+    >>> if importlib.util.find_spec("PIL"):
+    ...     image = turn.apply(np.arange(6, dtype=np.uint8).reshape(1, 2, 3))
+    ...     assert image.tolist() == [[[3, 4, 5], [0, 1, 2]]]
     """
 
     def __init__(

@@ -11,10 +11,10 @@ from ..meta_transform import Transform
 
 
 class VisionTransform(Transform):
-    """A transform of images together with their annotations.
+    """The base class of transforms of images together with their annotations.
 
-    order: names of the parts of a sample, default ("image",). Parts after the named ones stay as they are, so a
-    sample (image, label) needs no order. Names:
+    order: names of the parts of a sample, default ("image",). Parts after the named ones stay as
+    they are, so a sample (image, label) needs no order. Names:
 
     * "image": (H, W, C)
     * "coords": points (N, 2), x before y
@@ -25,9 +25,19 @@ class VisionTransform(Transform):
     * "category" and names that end with "_category": labels, unchanged
     * "info": anything, unchanged
 
-    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask`` (boxes, keypoints and polygons follow
-    from coords); it may define ``_apply_<name>`` for names of its own. Random ones draw in ``_prepare``, so
-    that all parts of one sample see the same draw.
+    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask`` (boxes, keypoints and
+    polygons follow from coords); it may define ``_apply_<name>`` for names of its own. Random ones
+    draw in ``_prepare``, so that all parts of one sample see the same draw.
+
+    >>> import numpy as np
+    >>> class ShiftRight(VisionTransform):
+    ...     def _apply_image(self, image):
+    ...         return np.roll(image, 1, axis=1)
+    ...     def _apply_coords(self, coords):
+    ...         return coords + [1, 0]
+    >>> sample = np.array([[1, 2, 3]]), np.array([[0, 0, 2, 1]])
+    >>> [part.tolist() for part in ShiftRight(order=("image", "boxes")).apply(sample)]
+    [[[3, 1, 2]], [[1, 0, 3, 1]]]
     """
 
     def __init__(self, order: Sequence[str] | None = None) -> None:
@@ -43,7 +53,7 @@ class VisionTransform(Transform):
         self.order = order
 
     def apply(self, input: Any) -> Any:
-        """The transformed sample: a tuple for a tuple, else one array."""
+        """Transforms a sample; returns a tuple for a tuple, else one array."""
         single = not isinstance(input, (tuple, list))
         parts = (input,) if single else input
         if len(parts) < len(self.order):
