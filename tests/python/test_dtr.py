@@ -341,3 +341,8 @@ assert mge.device.get_max_allocated_memory() <= 8 << 20
     bad = environment | {"MEGENGINE_DTR_EVICTION_THRESHOLD": "-1"}
     result = subprocess.run([sys.executable, "-c", program], env=bad, capture_output=True, text=True)
     assert "ValueError: MEGENGINE_DTR_EVICTION_THRESHOLD: a size of -1 bytes is negative" in result.stderr
+
+
+def test_switching_warns_of_nothing():
+    code = "from megengine import dtr; dtr.enable(); dtr.disable()"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

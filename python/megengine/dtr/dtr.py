@@ -43,6 +43,12 @@ def _set_sampling(module: ModuleType, flag: bool) -> None:
     _apply()
 
 
+def _switch(on: int) -> None:
+    # Who sets one of these alone is told that it has no effect; here it has.
+    vars(options).update(enable_dtr_auto_drop=on, enable_drop=on, record_computing_path=on)
+    _apply()
+
+
 def enable() -> None:
     """Turn DTR on: evict values and compute them again, so that memory stays below a threshold.
 
@@ -60,10 +66,7 @@ def enable() -> None:
     4.0
     >>> dtr.disable(); dtr.eviction_threshold = 0
     """
-    options.enable_dtr_auto_drop = 1
-    options.enable_drop = 1
-    options.record_computing_path = 1
-    _apply()
+    _switch(1)
 
 
 def disable() -> None:
@@ -75,10 +78,7 @@ def disable() -> None:
     >>> dtr.enable()
     >>> dtr.disable()
     """
-    options.enable_dtr_auto_drop = 0
-    options.enable_drop = 0
-    options.record_computing_path = 0
-    _apply()
+    _switch(0)
 
 
 PROPERTIES = {
