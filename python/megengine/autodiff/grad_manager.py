@@ -24,7 +24,7 @@ class _Recording(threading.local):
     """The managers that record in this thread."""
 
     def __init__(self) -> None:
-        self.managers: list[GradManager] = []
+        self.managers: weakref.WeakSet[GradManager] = weakref.WeakSet()  # another thread may end one
 
 
 _recording = _Recording()
@@ -33,7 +33,8 @@ _recording = _Recording()
 def note_remote(sent: Tensor) -> None:
     """What another process goes on with: backward passes of the open recordings fetch its gradient from there."""
     for manager in _recording.managers:
-        manager._remote.append(sent)
+        if manager._recording:
+            manager._remote.append(sent)
 
 
 def get_backwarding_grad_manager() -> GradManager | None:
@@ -157,7 +158,7 @@ class GradManager:
             )
         self._tape = _core.Tape()
         self._recording = True
-        _recording.managers.append(self)
+        _recording.managers.add(self)
         try:
             for spec in list(self._attach_specs.values()):
                 self._watch(spec)
@@ -168,8 +169,7 @@ class GradManager:
     def release(self) -> None:
         """End the recording, if one is on, and free its history."""
         tape, self._tape = self._tape, None
-        if self._recording and self in _recording.managers:  # another thread may end it
-            _recording.managers.remove(self)
+        _recording.managers.discard(self)
         self._recording = False
         self._remote = []
         for spec in self._watched:

@@ -83,7 +83,7 @@ def grouped(weight: Tensor, groups: int) -> Tensor:
 
 
 def _transposed(rank: int):
-    function = {2: F.conv_transpose2d, 3: F.conv_transpose3d}[rank]
+    function: Any = {2: F.conv_transpose2d, 3: F.conv_transpose3d}[rank]
 
     def transposed(
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
