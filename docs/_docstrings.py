@@ -57,6 +57,9 @@ def public_names(module):
 def write_reference(folder):
     """Writes a page for each of MODULES. An object stands on the first page that publishes it, on that of megengine only if on no other."""
     folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.rst"):  # of modules that are no longer listed
+        if old.stem not in (*MODULES, "index"):
+            old.unlink()
     seen = set()
     for name, title in sorted(MODULES.items(), key=lambda module: module[0] == "megengine"):
         module = importlib.import_module(name)

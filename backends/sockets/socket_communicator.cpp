@@ -72,7 +72,6 @@ public:
     void for_others(Fn&& fn) const {
         for (int step = 1; step < size(); ++step) fn((rank() + step) % size());
     }
-    // Room for `parts` of so many bytes.
     std::byte* scratch(size_t bytes) {
         scratch_.resize(std::max(scratch_.size(), bytes));
         return scratch_.data();

@@ -220,12 +220,18 @@ def test_each_launcher_gives_the_same_world(tmp_path, names):
     assert results == [(0, "0 3.0\n"), (0, "1 3.0\n")]
 
 
-def test_processes_join_a_server_that_somebody_started(tmp_path):
+@pytest.mark.parametrize(
+    "host, addresses",
+    [("127.0.0.1", ["localhost", "127.0.0.1"]), ("0.0.0.0", ["localhost", "127.0.0.2"])],
+    ids=["loopback", "elsewhere"],
+)
+def test_processes_join_a_server_that_somebody_started(tmp_path, host, addresses):
     os.environ["MGE_HOME"], before = str(tmp_path), os.environ.get("MGE_HOME")
     try:
-        server = dist.Server()
-        arguments = f"'localhost', {server.py_server_port}, 2, int(os.environ['N']), 0"
-        results = script_processes(tmp_path, JOIN.format(arguments=arguments), [{"N": "0"}, {"N": "1"}])
+        server = dist.Server(host=host)
+        arguments = f"os.environ['MASTER'], {server.py_server_port}, 2, int(os.environ['N']), 0"
+        places = [{"N": str(rank), "MASTER": address} for rank, address in enumerate(addresses)]
+        results = script_processes(tmp_path, JOIN.format(arguments=arguments), places)
         server._close()
     finally:
         os.environ.pop("MGE_HOME")

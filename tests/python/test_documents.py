@@ -45,6 +45,12 @@ def test_only_known_pages_have_blocks_that_no_test_runs(page):
     assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", *(["sh"] if page in WITH_COMMANDS else [])}
 
 
+def test_code_stands_in_fences_but_on_known_pages():
+    """Blocks that are only indented run nowhere: diagrams, and calls that need several machines."""
+    indented = {page.name for page, text in TEXT.items() if re.search(r"^(?! |\* |- )[^\n]*\n\n {4,}\S", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)}
+    assert indented <= {"architecture.md", "distributed.md", "README.md"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_tables_are_those_of_the_code(page):
     assert with_tables(TEXT[page]) == TEXT[page], "python documented_tables.py writes them"

@@ -1,7 +1,8 @@
 """How a process finds the others of its world and connects with each of them.
 
-In: the world's key-value server. Out: a connected socket for each other process. Each listens on the address by which it
-reaches the server, tells it that server, and connects to those of lower rank; both sides show that they have the token.
+In: the world's key-value server. Out: a connected socket for each other process. Each listens
+on the loopback if the server does, else on all addresses, tells the server the one by which it reaches it, and connects to those of
+lower rank; both sides show that they have the token.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import hmac
 import socket
 import struct
 import time
+from typing import Any
 
 from ..version import megjit_version
 from .server import Client
 
+_LOOPBACK = ("127.0.0.1", "localhost")
 _HELLO = struct.Struct(">32sI")  # the token's signature of the rank; the rank
 
 
@@ -24,14 +27,15 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
     """
     with socket.create_connection((client.master_ip, client.port)) as probe:
         host = probe.getsockname()[0]
+    listens_on = "127.0.0.1" if client._listens_on() in _LOOPBACK else "0.0.0.0"
     deadline = time.monotonic() + seconds
     sockets: dict[int, socket.socket] = {}
     try:
-        with socket.create_server((host, 0), backlog=size) as listener:
+        with socket.create_server((listens_on, 0), backlog=size) as listener:
             address = [host, listener.getsockname()[1]]
             addresses = client._join(rank, size, megjit_version, address, seconds)
             for other in range(rank):
-                sockets[other] = _connection_to(other, rank, addresses[other], client._token, deadline)
+                sockets[other] = _connection_to(other, rank, addresses[other], client, deadline)
             while len(sockets) < size - 1:
                 other, connection = _next_caller(listener, client._token, deadline)
                 if not rank < other < size or other in sockets:  # who has the token, but is of no world of ours
@@ -52,11 +56,14 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
 
 
 def _connection_to(
-    other: int, rank: int, address: list[object], token: str, deadline: float
+    other: int, rank: int, address: list[Any], client: Client, deadline: float
 ) -> socket.socket:
-    connection = socket.create_connection((str(address[0]), int(str(address[1]))), _left(deadline))
-    connection.sendall(_hello(rank, token))
-    if _receive(connection) != _hello(other, token):
+    host, port = address
+    if host.startswith("127."):  # it is on the server's machine, which has another name here
+        host = client.master_ip
+    connection = socket.create_connection((host, port), _left(deadline))
+    connection.sendall(_hello(rank, client._token))
+    if _receive(connection) != _hello(other, client._token):
         connection.close()
         raise OSError("it is another process that answers at its address")
     return connection

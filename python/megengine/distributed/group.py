@@ -173,7 +173,8 @@ def set_timeout(seconds: float) -> None:
 def _server_of(place: Place) -> Server:
     from .server import Server
 
-    return Server(place.port, place.master_ip)
+    is_alone = place.master_ip in ("127.0.0.1", "localhost")
+    return Server(place.port, "127.0.0.1" if is_alone else "0.0.0.0")
 
 
 def _connect() -> None:

@@ -27,7 +27,8 @@ SECONDS = 600.0  # how long a call waits for what others do
 class Methods:
     """What the server can be asked for; each call runs in a thread of its own and may wait."""
 
-    def __init__(self, mm_server_port: int) -> None:
+    def __init__(self, mm_server_port: int, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.lock = threading.Condition()
         self.mm_server_port = mm_server_port
         self.dict_is_grad: dict[str, bool] = {}
@@ -47,6 +48,10 @@ class Methods:
     def get_mm_server_port(self) -> int:
         """Port of the server for collective operations: this one, by which processes find each other."""
         return self.mm_server_port
+
+    def listens_on(self) -> str:
+        """The server's own address, where its world's processes listen, too; "0.0.0.0" is every one of its machine."""
+        return self.host
 
     def join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
         """Wait until all of the world have joined; the addresses of all, by rank.
@@ -221,7 +226,7 @@ class Server:
             ) from error
         self._rpc.token = self.token
         self.py_server_port = self.mm_server_port = self._rpc.server_address[1]
-        self._methods = Methods(self.mm_server_port)
+        self._methods = Methods(self.mm_server_port, host)
         self._rpc.register_instance(self._methods)
 
     def _serve(self) -> None:
@@ -295,6 +300,10 @@ class Client:
     def get_mm_server_port(self) -> int:
         """Port of the server for collective operations."""
         return self._call("get_mm_server_port")
+
+    def _listens_on(self) -> str:
+        """Where the server listens."""
+        return self._call("listens_on")
 
     def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
         """Wait for the world; the addresses of all processes, by rank."""

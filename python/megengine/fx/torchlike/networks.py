@@ -61,7 +61,8 @@ def _convolution(rank: int):
         settings: Any = (stride, padding, dilation)
         if rank == 1:
             settings = map(_one, settings)
-        return _CONVOLUTIONS[rank](input, *_parameters(weight, bias, groups, rank), *settings, groups)
+        weight, bias = _parameters(weight, bias, groups, rank)
+        return _CONVOLUTIONS[rank](input, weight, bias, *settings, groups)
 
     return convolution
 
@@ -88,7 +89,8 @@ def _transposed(rank: int):
     def transposed(
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
     ):
-        return function(input, *_parameters(weight, bias, groups, rank), stride, padding, output_padding, dilation, groups)
+        weight, bias = _parameters(weight, bias, groups, rank)
+        return function(input, weight, bias, stride, padding, output_padding, dilation, groups)
 
     return transposed
 
