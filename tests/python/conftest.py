@@ -25,6 +25,7 @@ GPU_TESTS = {
     "test_ops_battery.py", "test_functional_ops.py", "test_autodiff.py", "test_trace.py", "test_capture_battery.py",
     "test_without_host.py", "test_module_training.py", "test_optimizer.py", "test_dtr.py", "test_fault_injection.py",
     "test_dump.py", "test_network.py", "test_random.py", "test_eight_threads.py", "quantization", "test_gpu.py",
+    "test_gpu_memory.py",
 }  # fmt: skip
 
 
@@ -69,5 +70,5 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if is_on_gpu and (mark := item.get_closest_marker("host")):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
-        if why_not and item.get_closest_marker("gpu") and (is_on_gpu or item.path.name == "test_gpu.py"):
+        if why_not and item.get_closest_marker("gpu") and (is_on_gpu or item.path.name.startswith("test_gpu")):
             item.add_marker(pytest.mark.skip(reason=why_not))
