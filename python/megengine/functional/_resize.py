@@ -23,7 +23,8 @@ def interpolate(
 ) -> Tensor:
     """Resizes the spatial axes of ``inp`` to ``size`` or by ``scale_factor``.
 
-    inp: [n, c, l], [n, c, h, w] or [n, c, d, h, w], float dtype. size: the extents of the result,
+    inp: [n, c, l], [n, c, h, w] or [n, c, d, h, w], of an integer or a float dtype, which the result
+    keeps (integers are rounded). size: the extents of the result,
     or one for all axes. scale_factor: numbers that the extents are multiplied by (rounded down), or
     one for all axes. mode: "linear" (3-d inp), "bilinear", "bicubic", "nearest" (4-d) or
     "trilinear" (5-d). align_corners: True maps the centres of corner pixels to each other,
@@ -54,7 +55,8 @@ def interpolate(
             f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}"
         )
     out = _out_size(inp._tuple_shape[2:], size, scale_factor)
-    return in_order_of(inp, resize_axes(inp, out, kind, bool(align_corners)))
+    x = ops.cast(inp, dtype="float32") if inp.dtype.kind in "iu" and kind != "nearest" else inp
+    return in_order_of(inp, back_to_dtype(resize_axes(x, out, kind, bool(align_corners)), inp.dtype))
 
 
 def resize_axes(inp: Tensor, out: Sequence[int], kind: str, align_corners: bool) -> Tensor:
@@ -156,7 +158,5 @@ def resize(
         if max_size is not None and new_long > as_int(max_size, "resize: max_size"):
             new_short, new_long = int(max_size * new_short / new_long), int(max_size)
         extents = (new_short, new_long) if h <= w else (new_long, new_short)
-    if images.dtype.kind in "iu":
-        images = ops.cast(images, dtype="float32")
-    out = back_to_dtype(interpolate(images, size=extents, mode=kind), inp.dtype)
+    out = interpolate(images, size=extents, mode=kind)
     return to_nhwc(out) if nhwc else out

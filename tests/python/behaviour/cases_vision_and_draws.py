@@ -17,6 +17,11 @@ def ask_warp_affine_nhwc():
     return F.vision.warp_affine(Tensor(IMAGE.transpose(0, 2, 3, 1).copy()), Tensor(mat), (3, 3), border_mode="replicate")
 
 
+def ask_interpolate_of_bytes():
+    x = Tensor(np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4) * 10)
+    return [F.vision.interpolate(x, scale_factor=2, mode=mode) for mode in ("bilinear", "nearest", "bicubic")]
+
+
 def ask_deformable_psroi_pooling():
     x = np.sin(np.arange(1 * 8 * 8 * 8)).astype("float32").reshape(1, 8, 8, 8)
     rois = np.array([[0, 1, 1, 6, 5], [0, 0, 2, 7, 7]], "float32")
