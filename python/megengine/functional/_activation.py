@@ -10,13 +10,90 @@ from ..random.rng import default_random_state
 from ..tensor import Tensor
 from ._of_ops import unary as _unary
 
-relu = _unary(ops.relu)
-relu6 = _unary(ops.relu6)
-sigmoid = _unary(ops.sigmoid)
-hsigmoid = _unary(ops.hsigmoid)
-hswish = _unary(ops.hswish)
-silu = _unary(ops.silu)
-gelu = _unary(ops.gelu)
+relu = _unary(
+    ops.relu,
+    """Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
+
+    x: any shape and dtype, which the result has.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.relu(Tensor([-1.0, 0.0, 2.0])).numpy()
+    array([0., 0., 2.], dtype=float32)
+    """,
+)
+relu6 = _unary(
+    ops.relu6,
+    """Computes ``min(max(x, 0), 6)``, elementwise.
+
+    x: any shape and dtype, which the result has.
+    Source: Howard et al., 2017, "MobileNets".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.relu6(Tensor([-1.0, 3.0, 9.0])).numpy()
+    array([0., 3., 6.], dtype=float32)
+    """,
+)
+sigmoid = _unary(
+    ops.sigmoid,
+    """Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.sigmoid(Tensor([-1000.0, 0.0, 1000.0])).numpy()
+    array([0. , 0.5, 1. ], dtype=float32)
+    """,
+)
+hsigmoid = _unary(
+    ops.hsigmoid,
+    """Computes the piecewise linear sigmoid ``relu6(x + 3) / 6``, elementwise.
+
+    x: any shape; integers compute in float32.
+    Source: Howard et al., 2019, "Searching for MobileNetV3".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.hsigmoid(Tensor([-4.0, 0.0, 3.0])).numpy()
+    array([0. , 0.5, 1. ], dtype=float32)
+    """,
+)
+hswish = _unary(
+    ops.hswish,
+    """Computes ``x * relu6(x + 3) / 6``, elementwise, a piecewise approximation of `silu`.
+
+    x: any shape; integers compute in float32.
+    Source: Howard et al., 2019, "Searching for MobileNetV3".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.hswish(Tensor([-1.5, 0.0, 3.0])).numpy()
+    array([-0.375,  0.   ,  3.   ], dtype=float32)
+    """,
+)
+silu = _unary(
+    ops.silu,
+    """Computes ``x * sigmoid(x)``, elementwise, also called swish.
+
+    x: any shape; integers compute in float32.
+    Source: Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function
+    Approximation in Reinforcement Learning".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.silu(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
+    array([  0.    ,   0.7311, 100.    ], dtype=float32)
+    """,
+)
+gelu = _unary(
+    ops.gelu,
+    """Computes ``x * Phi(x)``, elementwise, with the exact normal distribution ``Phi(x) = (1 +
+    erf(x / sqrt(2))) / 2``, not the tanh approximation.
+
+    x: any shape; integers compute in float32.
+    Source: Hendrycks and Gimpel, 2016, "Gaussian Error Linear Units".
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.gelu(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
+    array([  0.    ,   0.8413, 100.    ], dtype=float32)
+    """,
+)
 
 
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:

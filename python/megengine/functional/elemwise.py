@@ -21,9 +21,40 @@ __all__ = [
     "right_shift", "round", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
 ]  # fmt: skip
 
-add = _binary(ops.add)
-sub = _binary(ops.sub)
-mul = _binary(ops.mul)
+add = _binary(
+    ops.add,
+    """Adds ``x`` and ``y``, elementwise.
+
+    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.add(Tensor([1, 2]), 0.5).numpy()
+    array([1.5, 2.5], dtype=float32)
+    """,
+)
+sub = _binary(
+    ops.sub,
+    """Subtracts ``y`` from ``x``, elementwise.
+
+    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.sub(Tensor([[1.0], [2.0]]), Tensor([1.0, 0.5])).numpy()
+    array([[0. , 0.5],
+           [1. , 1.5]], dtype=float32)
+    """,
+)
+mul = _binary(
+    ops.mul,
+    """Multiplies ``x`` by ``y``, elementwise.
+
+    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.mul(Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).numpy()  # no matrix product: see `matmul`
+    array([3., 8.], dtype=float32)
+    """,
+)
 div = _binary(
     ops.true_div,
     """Divides ``x`` by ``y``, elementwise.
@@ -36,7 +67,18 @@ div = _binary(
     """,
     name="div",
 )
-floor_div = _binary(ops.floor_div)
+floor_div = _binary(
+    ops.floor_div,
+    """Divides ``x`` by ``y`` and rounds down, towards minus infinity, elementwise.
+
+    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+    An integer divided by 0 is 0.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.floor_div(Tensor([-7, 7, 7]), Tensor([2, 2, 0])).numpy()
+    array([-4,  3,  0], dtype=int32)
+    """,
+)
 mod = _binary(
     ops.mod,
     """Computes the remainder of ``x / y``, elementwise.
@@ -74,8 +116,28 @@ logaddexp = _binary(
     """,
     high=True,
 )
-maximum = _binary(ops.maximum)
-minimum = _binary(ops.minimum)
+maximum = _binary(
+    ops.maximum,
+    """Takes the larger one of ``x`` and ``y``, elementwise; NaN where either is NaN.
+
+    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.maximum(Tensor([-1.0, 2.0, float("nan")]), 0.0).numpy()
+    array([ 0.,  2., nan], dtype=float32)
+    """,
+)
+minimum = _binary(
+    ops.minimum,
+    """Takes the smaller one of ``x`` and ``y``, elementwise; NaN where either is NaN.
+
+    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.minimum(Tensor([-1.0, 2.0, float("nan")]), 0.0).numpy()
+    array([-1.,  0., nan], dtype=float32)
+    """,
+)
 left_shift = _binary(
     ops.left_shift,
     """Shifts the bits of ``x`` to the left by ``y``, elementwise.
@@ -133,16 +195,107 @@ logical_xor = _binary(
     array([False,  True, False])
     """,
 )
-equal = _binary(ops.equal)
-not_equal = _binary(ops.not_equal)
-less = _binary(ops.less)
-less_equal = _binary(ops.less_equal)
-greater = _binary(ops.greater)
-greater_equal = _binary(ops.greater_equal)
+equal = _binary(
+    ops.equal,
+    """Tells where ``x`` equals ``y``, elementwise; NaN equals nothing.
 
-neg = _unary(ops.neg)
-abs = _unary(ops.abs)
-square = _unary(ops.square)
+    x, y: tensors or numbers that broadcast. Returns bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.equal(Tensor([1.0, 2.0]), Tensor([1, 3])).numpy()
+    array([ True, False])
+    """,
+)
+not_equal = _binary(
+    ops.not_equal,
+    """Tells where ``x`` differs from ``y``, elementwise; NaN differs from everything.
+
+    x, y: tensors or numbers that broadcast. Returns bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([1.0, float("nan")])
+    >>> F.not_equal(x, x).numpy()
+    array([False,  True])
+    """,
+)
+less = _binary(
+    ops.less,
+    """Tells where ``x`` is less than ``y``, elementwise; false for NaN.
+
+    x, y: tensors or numbers that broadcast. Returns bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.less(Tensor([1, 2, 3]), 2).numpy()
+    array([ True, False, False])
+    """,
+)
+less_equal = _binary(
+    ops.less_equal,
+    """Tells where ``x`` is at most ``y``, elementwise; false for NaN.
+
+    x, y: tensors or numbers that broadcast. Returns bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.less_equal(Tensor([1, 2, 3]), 2).numpy()
+    array([ True,  True, False])
+    """,
+)
+greater = _binary(
+    ops.greater,
+    """Tells where ``x`` is greater than ``y``, elementwise; false for NaN.
+
+    x, y: tensors or numbers that broadcast. Returns bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.greater(Tensor([1, 2, 3]), 2).numpy()
+    array([False, False,  True])
+    """,
+)
+greater_equal = _binary(
+    ops.greater_equal,
+    """Tells where ``x`` is at least ``y``, elementwise; false for NaN.
+
+    x, y: tensors or numbers that broadcast. Returns bool.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.greater_equal(Tensor([1, 2, 3]), 2).numpy()
+    array([False,  True,  True])
+    """,
+)
+
+neg = _unary(
+    ops.neg,
+    """Negates ``x``, elementwise.
+
+    x: any shape and dtype, which the result has.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.neg(Tensor([1, -2])).numpy()
+    array([-1,  2], dtype=int32)
+    """,
+)
+abs = _unary(
+    ops.abs,
+    """Computes the magnitude ``|x|``, elementwise.
+
+    x: any shape and dtype, which the result has. The gradient at 0 is that of ``-x``.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.abs(Tensor([-1.5, 2.0])).numpy()
+    array([1.5, 2. ], dtype=float32)
+    """,
+)
+square = _unary(
+    ops.square,
+    """Computes ``x * x``, elementwise.
+
+    x: any shape and dtype, which the result has.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.square(Tensor([-3, 2])).numpy()
+    array([9, 4], dtype=int32)
+    """,
+)
 sqrt = _unary(
     ops.sqrt,
     """Computes the square root, elementwise; NaN below 0.
@@ -198,11 +351,65 @@ logical_not = _unary(
     array([False,  True])
     """,
 )
-tanh = _unary(ops.tanh)
-exp = _unary(ops.exp, high=True)
-expm1 = _unary(ops.expm1, high=True)
-log = _unary(ops.log, high=True)
-log1p = _unary(ops.log1p, high=True)
+tanh = _unary(
+    ops.tanh,
+    """Computes the hyperbolic tangent, elementwise.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.tanh(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
+    array([0.    , 0.7616, 1.    ], dtype=float32)
+    """,
+)
+exp = _unary(
+    ops.exp,
+    """Computes e to the power ``x``, elementwise.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.exp(Tensor([0.0, 1.0, -1000.0])).numpy().round(4)
+    array([1.    , 2.7183, 0.    ], dtype=float32)
+    """,
+    high=True,
+)
+expm1 = _unary(
+    ops.expm1,
+    """Computes ``exp(x) - 1``, elementwise, exact near 0.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.expm1(Tensor([1e-8])).item() > 0, (F.exp(Tensor([1e-8])) - 1).item()
+    (True, 0.0)
+    """,
+    high=True,
+)
+log = _unary(
+    ops.log,
+    """Computes the natural logarithm, elementwise; -inf at 0, NaN below.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.log(Tensor([1.0, 0.0, -1.0])).numpy()
+    array([  0., -inf,  nan], dtype=float32)
+    """,
+    high=True,
+)
+log1p = _unary(
+    ops.log1p,
+    """Computes ``log(1 + x)``, elementwise, exact near 0.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.log1p(Tensor([1e-8])).item() > 0, F.log(Tensor([1e-8]) + 1).item()
+    (True, 0.0)
+    """,
+    high=True,
+)
 cos = _unary(
     ops.cos,
     """Computes the cosine of angles in radians, elementwise.
@@ -275,11 +482,66 @@ atan = _unary(
     """,
     high=True,
 )
-cosh = _unary(ops.cosh, high=True)
-sinh = _unary(ops.sinh, high=True)
-acosh = _unary(ops.acosh, high=True)
-asinh = _unary(ops.asinh, high=True)
-atanh = _unary(ops.atanh, high=True)
+cosh = _unary(
+    ops.cosh,
+    """Computes the hyperbolic cosine, elementwise.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.cosh(Tensor([0.0, 1.0])).numpy().round(4)
+    array([1.    , 1.5431], dtype=float32)
+    """,
+    high=True,
+)
+sinh = _unary(
+    ops.sinh,
+    """Computes the hyperbolic sine, elementwise.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.sinh(Tensor([0.0, 1.0])).numpy().round(4)
+    array([0.    , 1.1752], dtype=float32)
+    """,
+    high=True,
+)
+acosh = _unary(
+    ops.acosh,
+    """Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.acosh(Tensor([1.0, 2.0, 0.5])).numpy().round(4)
+    array([0.   , 1.317,   nan], dtype=float32)
+    """,
+    high=True,
+)
+asinh = _unary(
+    ops.asinh,
+    """Computes the inverse hyperbolic sine, elementwise.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.asinh(Tensor([0.0, 1.0])).numpy().round(4)
+    array([0.    , 0.8814], dtype=float32)
+    """,
+    high=True,
+)
+atanh = _unary(
+    ops.atanh,
+    """Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
+
+    x: any shape; integers compute in float32.
+
+    >>> from megengine import Tensor, functional as F
+    >>> F.atanh(Tensor([0.5, 1.0, 2.0])).numpy().round(4)
+    array([0.5493,    inf,    nan], dtype=float32)
+    """,
+    high=True,
+)
 erf = _unary(
     ops.erf,
     """Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
