@@ -18,18 +18,22 @@ const codegen::CompiledKernel& no_code() {
     return code;
 }
 
-void check_against_interpreter(PreparedNode& entry, const Node& node) {
-    std::string name = runtime::cat("the ", entry.backend, " kernel of");
-    for (const std::string& op : node.ops) name += " " + op;
-    entry.executable =
-        codegen::checked(std::move(entry.executable), node.kernel->kernel, launches_of(node),
-                         runtime::cat(name, " (", node.where, ")"));
+void check_against_interpreter(PreparedNode& entry, const Node& node, const Graph& graph) {
+    codegen::CheckedLaunch launch{.kernel = node.kernel->kernel,
+                                  .launches = launches_of(node),
+                                  .name = runtime::cat("the ", entry.backend, " kernel of"),
+                                  .shares_rows = graph.device().shares_rows()};
+    for (const std::string& op : node.ops) launch.name += " " + op;
+    launch.name += runtime::cat(" (", node.where, ")");
+    for (const Type& type : graph.types(node.inputs)) launch.input_bytes.push_back(type.bytes());
+    for (const Type& type : graph.types(node.outputs)) launch.output_bytes.push_back(type.bytes());
+    entry.executable = codegen::checked(std::move(entry.executable), std::move(launch));
 }
 
 class Preparation {
 public:
     Preparation(Graph graph, const std::optional<Kernels>& kernels, bool check, bool runs)
-        : kernels_(kernels), check_(check && graph.device().is_host()), runs_(runs) {
+        : kernels_(kernels), check_(check), runs_(runs) {
         made_.graph = std::move(graph);
     }
 
@@ -67,7 +71,7 @@ private:
                                  .ops = node.ops,
                                  .where = node.where,
                                  .bytes = bytes_moved(made_.graph, node)});
-        if (check_) check_against_interpreter(entry, node);
+        if (check_) check_against_interpreter(entry, node, made_.graph);
     }
 
     PreparedGraph made_;

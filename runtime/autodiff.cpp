@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/ops/builders.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::runtime {
 namespace {
@@ -85,6 +86,28 @@ private:
 };
 
 }  // namespace
+
+Grads gradients_of_expansion(const GradCall& g) {
+    Tape tape;
+    Tensors inputs, outputs, out_grads;
+    for (const TensorRef& input : g.inputs) {  // two operands may be one tensor
+        inputs.push_back(apply(ops::identity(), {}, {&input, 1})[0]);
+        tape.watch(inputs.back());
+    }
+    {
+        const std::vector<TapeRef> outer = context().tapes;
+        struct Restore {
+            const std::vector<TapeRef>& outer;
+            ~Restore() { context().tapes = outer; }
+        } const restore{outer};
+        context().tapes.push_back(TapeRef(&tape));
+        outputs = g.call.op.expand(g.call, inputs);
+    }
+    Tensors used;
+    for (size_t i = 0; i < outputs.size(); ++i)
+        if (g.out_grads[i]) used.push_back(outputs[i]), out_grads.push_back(g.out_grads[i]);
+    return tape.backward(used, out_grads, inputs);
+}
 
 void Tape::watch(const TensorRef& tensor) { watched_.emplace(tensor->id(), tensor); }
 

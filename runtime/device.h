@@ -53,6 +53,11 @@ public:
     }
 };
 
+class Device;
+// An op as a program of the simpler ops that it is made of; null where it is of none. jit/ makes
+// it.
+using ExpandOp = std::shared_ptr<const Executable> (*)(Device&, const OpCall&);
+
 // About how fast a device is, for plans: operations, bytes of its memory, and bytes to and from the
 // host, a second.
 struct Speeds {

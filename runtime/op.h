@@ -185,6 +185,9 @@ struct OpDef {
     // writes.
     bool checks_values = false;
     bool only_checks = false;  // it does no other work
+    // NVIDIA's libraries may compute it as a whole: on GPUs passes leave it to Device::prepare,
+    // which expands it where they refuse.
+    bool has_gpu_product = false;
     // The same results written in simpler ops (element-wise ones and reductions), for code
     // generation; empty where the op's own kernel is the better one. `inputs` are placeholders.
     std::vector<TensorRef> (*expand)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;

@@ -183,7 +183,8 @@ runtime::DeviceInfo CpuDevice::info() const {
             .free_bytes = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * page};
 }
 
-CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {
+CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator, ExpandOp expand)
+    : allocator_(std::move(allocator)), expand_(expand) {
     register_all_kernels();
 }
 
@@ -195,6 +196,8 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
     }
     if (const auto found = kernels().find(call.op.name); found != kernels().end())
         if (auto executable = found->second(call, outputs)) return executable;
+    if (expand_ && call.op.expand)
+        if (auto executable = expand_(*this, call)) return executable;
     user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", to_string(call.inputs)),
                 .fix = "cast the inputs to float32"},
                ErrorKind::type);

@@ -24,7 +24,9 @@ void register_packing(std::string_view op, Packing packing);
 
 class CpuDevice final : public runtime::Device {
 public:
-    explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator);
+    // `expand` serves ops without a kernel.
+    explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator,
+                       runtime::ExpandOp expand = nullptr);
 
     std::string_view name() const override { return "cpu0:0"; }
     runtime::DeviceInfo info() const override;
@@ -40,6 +42,7 @@ public:
 
 private:
     std::unique_ptr<runtime::Allocator> allocator_;
+    runtime::ExpandOp expand_;
 };
 
 }  // namespace megjit::cpu

@@ -96,12 +96,12 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
     if (auto bound = codegen::kernel_of(call, outputs))
         return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
     const auto expanded = [&] { return call.op.expand ? services_.expand(*this, call) : nullptr; };
-    const bool has_steps = call.op.epilogue && call.op.expand;  // which the libraries do at once
-    if (!has_steps)
+    const bool is_product = (call.op.epilogue || call.op.has_gpu_product) && call.op.expand;
+    if (!is_product)
         if (auto executable = expanded()) return executable;
     std::string why;
     if (auto product = product_kernel(*this, call, outputs, &why)) return product;
-    if (has_steps)
+    if (is_product)
         if (auto executable = expanded()) return executable;
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", to_string(call.inputs)),
                 .why = why,

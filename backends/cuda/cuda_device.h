@@ -22,13 +22,12 @@ void register_kernel(std::string_view op, Prepare prepare);
 struct Services {
     // The allocator over the device's pages.
     std::unique_ptr<runtime::Allocator> (*make_allocator)(std::unique_ptr<runtime::PageSource>);
-    // An op as generated kernels of the simpler ops that it is made of; null where it is of none.
-    std::shared_ptr<const runtime::Executable> (*expand)(runtime::Device&, const runtime::OpCall&);
+    runtime::ExpandOp expand;
 };
 
 // One queue of one GPU. Ops are served by, in this order: kernels of ours that registered for
 // them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries. Only
-// products with steps behind them are the libraries' first.
+// attention, and products with steps behind them, are the libraries' first.
 class CudaDevice final : public runtime::Device {
 public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)

@@ -1,7 +1,8 @@
 // An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can
 // put them into one kernel with what stands around them. The op itself says when that is no good (a
-// few long rows, which the eager kernel shares among threads better). Steps behind a product stay
-// with it, but where the device has none that takes them.
+// few long rows, which the eager kernel shares among threads better). What the device's
+// libraries may compute as a whole (steps behind a product, on a GPU attention) stays so, but where
+// they refuse.
 #include <unordered_map>
 
 #include "jit/passes/passes.h"
@@ -65,9 +66,14 @@ bool pays(const Graph& graph, const Node& node) {
     return lines && (picks ? lines->expand || lines->is_elementwise() : lines == &ops::full());
 }
 
-bool expand_node(const Node& node, Rewriter& rewrite, bool splits_epilogues) {
+// Libraries of the device may compute it.
+bool is_product(const Graph& graph, const OpDef& op) {
+    return op.epilogue || (op.has_gpu_product && graph.device().target().is_gpu());
+}
+
+bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
     if (node.kind != NodeKind::op || !node.op->expand || !pays(rewrite.from, node)) return false;
-    if (node.op->epilogue && !splits_epilogues) return false;
+    if (is_product(rewrite.from, *node.op) && !splits_products) return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node);
@@ -84,7 +90,7 @@ bool expand_node(const Node& node, Rewriter& rewrite, bool splits_epilogues) {
 Graph expand(const Graph& graph, const PipelineOptions& options) {
     Rewriter rewrite(graph);
     for (const Node& node : graph.nodes())
-        if (!options.fuse_reduce || !expand_node(node, rewrite, options.splits_epilogues))
+        if (!options.fuse_reduce || !expand_node(node, rewrite, options.splits_products))
             rewrite.copy(node);
     return drop_dead(rewrite.finish());  // results of the expansion that nobody reads
 }

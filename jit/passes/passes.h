@@ -27,7 +27,7 @@ struct PipelineOptions {
     bool fuse = false;  // generate kernels below level 3 too
     bool fuse_reduce = true;  // may kernels hold reductions?
     bool fuse_dimshuffle = true;  // may they read through transposes?
-    bool splits_epilogues = false;  // no product of the device takes steps behind it
+    bool splits_products = false;  // the device's libraries refuse to compute the op as a whole
     const std::set<std::string>* refused =
         nullptr;  // printed kernels that cannot be had: their groups stay as they are
     MemoryOptions memory = {};

@@ -24,8 +24,8 @@ namespace megjit::python {
 
 void register_devices() {
 #ifdef MEGJIT_WITH_CPU
-    runtime::register_device(
-        std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    runtime::register_device(std::make_unique<cpu::CpuDevice>(
+        std::make_unique<memory::CachingAllocator>(), &jit::op_program));
 #else
     runtime::user_error({.what = "this build has no device that computes",
                          .fix = "configure it with -DMEGJIT_WITH_CPU=ON"},

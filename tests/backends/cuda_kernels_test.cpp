@@ -1,6 +1,7 @@
 // On a GPU, or an emulated one: kernels of every compiler, against the interpreter.
 #include <gtest/gtest.h>
 
+#include "codegen/checked_kernel.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 #include "tests/backends/cuda_testing.h"
@@ -76,6 +77,39 @@ TEST_F(CudaKernels, AgreeWithTheInterpreter) {
     }
     unsetenv("MGB_JIT_BACKEND");
     runtime::reload_debug();
+}
+
+// Leaves its results as they are.
+class Idle final : public Executable {
+public:
+    void enqueue(Stream&, void* const*, void* const*, void*) const override {}
+};
+
+TEST_F(CudaKernels, AWrongOneIsFoundByItsCheck) {
+    const Case c = broadcast_case(DType::f32, 3, 8);
+    const std::vector<char> zeros(3 * 8 * 4);
+    CheckedLaunch launch{.kernel = c.kernel,
+                         .launches = {c.launch},
+                         .name = "the kernel",
+                         .output_bytes = {zeros.size()},
+                         .shares_rows = true};
+    std::vector<void*> inputs;
+    for (const auto& input : c.inputs) {
+        inputs.push_back(copy_of(input.data(), input.size()));
+        launch.input_bytes.push_back(input.size());
+    }
+    void* const output = copy_of(zeros.data(), zeros.size());
+    const auto run = [&](std::shared_ptr<const Executable> kernel) {
+        checked(std::move(kernel), launch)
+            ->enqueue(gpu().stream(), inputs.data(), &output, nullptr);
+    };
+    const auto code = KernelService::instance().get({c.kernel, gpu().target(), c.launch});
+    const auto kernel = gpu().prepare_kernel(c.kernel, {c.launch}, code.get());
+    EXPECT_THROW(run(std::make_shared<Idle>()), InternalError);
+    EXPECT_NO_THROW(run(kernel));
+    for (size_t k = 0; k < inputs.size(); ++k)
+        gpu().allocator().release(inputs[k], launch.input_bytes[k]);
+    gpu().allocator().release(output, zeros.size());
 }
 
 }}  // namespace megjit::cuda

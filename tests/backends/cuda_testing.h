@@ -25,8 +25,8 @@ protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
             register_all_ops();
-            register_device(
-                std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            register_device(std::make_unique<cpu::CpuDevice>(
+                std::make_unique<memory::CachingAllocator>(), &jit::op_program));
             codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
             discover_gpus(
                 {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});

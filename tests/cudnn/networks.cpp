@@ -67,13 +67,8 @@ public:
         add("batch_norm", {1e-5}, {x, c, c});
         add("batch_norm_grad", {1e-5}, {x, c, c, c, x});
     }
-    int64_t conv_norm(const ConvSpec& s) {
-        const int64_t size = conv(s);
-        batch_norm(s.out, {size, size});
-        return size;
-    }
-    int64_t pool(bool is_max, int64_t channels, int64_t size, int64_t kernel, int64_t stride,
-                 int64_t padding, bool counts_padding = false) {
+    void pool(bool is_max, int64_t channels, int64_t size, int64_t kernel, int64_t stride,
+              int64_t padding, bool counts_padding = false) {
         const int64_t out = (size + 2 * padding - kernel) / stride + 1;
         const Type x = image(channels, {size, size}), y = image(channels, {out, out});
         const Extents kernels{kernel}, strides{stride}, paddings{padding}, sizes{size};
@@ -85,7 +80,6 @@ public:
             add("avg_pool", {kernels, strides, paddings, counts}, {x});
             add("avg_pool_grad", {kernels, strides, paddings, counts, sizes}, {y});
         }
-        return out;
     }
     void layer_norm(Shape shape, int64_t axes, DType weights = DType::f32) {
         Shape outer, inner;
@@ -94,6 +88,15 @@ public:
         const Type x{dtype_, shape}, w{weights, inner}, stat{DType::f32, outer};
         add("layer_norm", {axes, 1e-5, int64_t{1}}, {x, w, w});
         add("layer_norm_grad", {axes, int64_t{1}}, {x, stat, stat, x, w});
+    }
+    void attention(int64_t batch, int64_t heads, int64_t length, int64_t width, bool causal,
+                   int64_t keys = 0) {
+        const Type q{dtype_, {batch, heads, length, width}},
+            k{dtype_, {batch, heads, keys ? keys : length, width}},
+            lse{DType::f32, {batch, heads, length}};
+        const Attrs attrs{0.125, int64_t{causal}};
+        add("attention", attrs, {q, k, k});
+        add("attention_grad", attrs, {q, k, k, q, lse, q});
     }
     // y = a b and its gradients.
     void matmul(Shape a, Shape b) {
@@ -123,57 +126,55 @@ private:
 };
 
 void resnet(Network& net, bool bottleneck, const Extents& depths) {
-    int64_t size = net.conv_norm({.in = 3, .out = 64, .size = 224, .kernel = 7, .stride = 2});
-    size = net.pool(true, 64, size, 3, 2, 1);
+    int64_t size = net.conv({.in = 3, .out = 64, .size = 224, .kernel = 7, .stride = 2});
+    size /= 2;
     int64_t in = 64;
     for (size_t stage = 0; stage < depths.size(); ++stage) {
         const int64_t width = int64_t{64} << stage, out = bottleneck ? 4 * width : width;
         for (int64_t block = 0; block < depths[stage]; ++block) {
             const int64_t stride = block == 0 && stage > 0 ? 2 : 1;
             if (block == 0 && (stride > 1 || in != out))
-                net.conv_norm({.in = in, .out = out, .size = size, .kernel = 1, .stride = stride});
+                net.conv({.in = in, .out = out, .size = size, .kernel = 1, .stride = stride});
             if (bottleneck) {
-                net.conv_norm({.in = in, .out = width, .size = size, .kernel = 1});
-                size = net.conv_norm({.in = width, .out = width, .size = size, .stride = stride});
-                net.conv_norm({.in = width, .out = out, .size = size, .kernel = 1});
+                net.conv({.in = in, .out = width, .size = size, .kernel = 1});
+                size = net.conv({.in = width, .out = width, .size = size, .stride = stride});
+                net.conv({.in = width, .out = out, .size = size, .kernel = 1});
             } else {
-                size = net.conv_norm({.in = in, .out = out, .size = size, .stride = stride});
-                net.conv_norm({.in = out, .out = out, .size = size});
+                size = net.conv({.in = in, .out = out, .size = size, .stride = stride});
+                net.conv({.in = out, .out = out, .size = size});
             }
             in = out;
         }
     }
-    net.pool(false, in, size, size, 1, 0);
     net.dense(32, in, 1000);
 }
 
 void densenet(Network& net) {
-    int64_t size = net.conv_norm({.in = 3, .out = 64, .size = 224, .kernel = 7, .stride = 2});
-    size = net.pool(true, 64, size, 3, 2, 1);
+    int64_t size = net.conv({.in = 3, .out = 64, .size = 224, .kernel = 7, .stride = 2});
+    size /= 2;
     int64_t channels = 64;
     const Extents layers{6, 12, 24, 16};
     for (size_t block = 0; block < layers.size(); ++block) {
         for (int64_t layer = 0; layer < layers[block]; ++layer, channels += 32) {
             if (layer % 6 != 0) continue;  // the others differ by their number of channels alone
-            net.batch_norm(channels, {size, size});
-            net.conv_norm({.in = channels, .out = 128, .size = size, .kernel = 1});
+            net.conv({.in = channels, .out = 128, .size = size, .kernel = 1});
             net.conv({.in = 128, .out = 32, .size = size});
         }
         if (block + 1 == layers.size()) break;
         net.conv({.in = channels, .out = channels / 2, .size = size, .kernel = 1});
         channels /= 2;
-        size = net.pool(false, channels, size, 2, 2, 0);
+        size /= 2;
     }
     net.dense(32, channels, 1000);
 }
 
 void mobilenet(Network& net) {
-    int64_t size = net.conv_norm({.in = 3, .out = 32, .size = 224, .stride = 2}), in = 32;
+    int64_t size = net.conv({.in = 3, .out = 32, .size = 224, .stride = 2}), in = 32;
     const int64_t blocks[][2] = {{64, 1},  {128, 2}, {128, 1},  {256, 2}, {256, 1},
                                  {512, 2}, {512, 1}, {1024, 2}, {1024, 1}};
     for (const auto& [out, stride] : blocks) {
-        size = net.conv_norm({.in = in, .out = in, .size = size, .stride = stride, .groups = in});
-        net.conv_norm({.in = in, .out = out, .size = size, .kernel = 1});
+        size = net.conv({.in = in, .out = in, .size = size, .stride = stride, .groups = in});
+        net.conv({.in = in, .out = out, .size = size, .kernel = 1});
         in = out;
     }
     net.dense(32, in, 1000);
@@ -182,12 +183,11 @@ void mobilenet(Network& net) {
 void unet(Network& net) {
     int64_t size = 128, in = 3;
     for (int64_t width = 64; width <= 512; width *= 2, size /= 2) {
-        net.conv_norm({.in = in, .out = width, .size = size});
-        net.conv_norm({.in = width, .out = width, .size = size});
-        net.pool(true, width, size, 2, 2, 0);
+        net.conv({.in = in, .out = width, .size = size});
+        net.conv({.in = width, .out = width, .size = size});
         in = width;
     }
-    net.conv_norm({.in = 512, .out = 1024, .size = size});
+    net.conv({.in = 512, .out = 1024, .size = size});
     for (int64_t width = 512; width >= 64; width /= 2, size *= 2) {
         // The transposed convolution of 2x2 in steps of 2, from 2 * width to width channels.
         net.conv({.in = width,
@@ -196,17 +196,17 @@ void unet(Network& net) {
                   .kernel = 2,
                   .stride = 2,
                   .padding = 0});
-        net.conv_norm({.in = 2 * width, .out = width, .size = 2 * size});
+        net.conv({.in = 2 * width, .out = width, .size = 2 * size});
     }
     net.conv({.in = 64, .out = 2, .size = 128, .kernel = 1});
 }
 
 void gpt(Network& net) {
     const int64_t batch = 8, length = 1024, width = 768, heads = 12;
-    net.layer_norm({batch, length, width}, 1);
     net.matmul({batch * length, width}, {width, 3 * width});
     net.matmul({batch, heads, length, width / heads}, {batch, heads, width / heads, length});
     net.matmul({batch, heads, length, length}, {batch, heads, length, width / heads});
+    net.attention(batch, heads, length, width / heads, true);
     net.matmul({batch * length, width}, {width, width});
     net.dense(batch * length, width, 4 * width);
     net.matmul({batch * length, 4 * width}, {4 * width, width});
@@ -218,16 +218,13 @@ void lstm(Network& net) {
     net.matmul({64, 1, 512}, {64, 512, 35});
 }
 
-// What the networks do not have: other ranks, dilation, groups, even kernels, means over padding.
+// What the networks do not have: other ranks, dilation, groups, keys of another number.
 void others(Network& net) {
     net.conv({.in = 64, .out = 64, .size = 64, .dilation = 2});
     net.conv({.in = 128, .out = 128, .size = 28, .groups = 32});
     net.conv({.in = 32, .out = 64, .size = 16, .more = {28, 28}});
-    net.batch_norm(64, {});
-    net.batch_norm(32, {16, 28, 28});
-    net.pool(false, 64, 56, 3, 2, 1);
-    net.pool(false, 64, 56, 3, 2, 1, true);
-    net.layer_norm({32, 64, 7, 7}, 3);
+    net.attention(4, 8, 197, 64, false);
+    net.attention(4, 8, 128, 128, false, 320);
 }
 
 std::vector<OpCase> without_repetition(std::vector<OpCase> cases) {
@@ -264,6 +261,21 @@ std::vector<OpCase> network_cases(DType dtype, Layout layout) {
     return without_repetition(all);
 }
 
+std::vector<OpCase> norm_and_pool_cases(DType dtype, Layout layout) {
+    runtime::register_all_ops();
+    Network net("norms and pools", 32, dtype, layout);
+    net.batch_norm(64, {56, 56});
+    net.batch_norm(64, {});
+    net.batch_norm(32, {16, 28, 28});
+    net.pool(true, 64, 112, 3, 2, 1);
+    net.pool(false, 512, 7, 7, 1, 0);
+    net.pool(false, 64, 56, 2, 2, 0);
+    net.pool(false, 64, 56, 3, 2, 1, true);
+    net.layer_norm({8, 1024, 768}, 1);
+    net.layer_norm({32, 64, 7, 7}, 3);
+    return without_repetition(net.cases);
+}
+
 std::vector<OpCase> sample_cases(DType dtype, Layout layout) {
     runtime::register_all_ops();
     Network net("sample", 32, dtype, layout);
@@ -273,6 +285,7 @@ std::vector<OpCase> sample_cases(DType dtype, Layout layout) {
     net.pool(false, 512, 7, 7, 1, 0);
     net.layer_norm({8, 1024, 768}, 1);
     net.dense(32, 512, 1000);
+    net.attention(8, 12, 1024, 64, true);
     return without_repetition(net.cases);
 }
 

@@ -1,5 +1,6 @@
 // tests/cudnn/networks.h -- the ops that NVIDIA's libraries are asked for by networks, forward and
-// backward, without repetition.
+// backward, without repetition: products and attention. Norms and pooling, which cuDNN has too, are
+// kernels of ours on a card.
 #pragma once
 
 #include <string>
@@ -23,6 +24,7 @@ struct OpCase {
 // For activations of that dtype and layout; weights of norms stay float32, epilogues stand in
 // float32 alone.
 std::vector<OpCase> network_cases(runtime::DType dtype, runtime::Layout layout);
+std::vector<OpCase> norm_and_pool_cases(runtime::DType dtype, runtime::Layout layout);
 // One of each op, small ones of all kinds.
 std::vector<OpCase> sample_cases(runtime::DType dtype, runtime::Layout layout);
 

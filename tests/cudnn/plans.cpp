@@ -2,7 +2,7 @@
 // with a table. Prints for each op what plans it, its workspace and the time.
 //   cudnn_plans [--sample] [--cards sm_80,sm_90,sm_100] [--types f32,tf32,f16,bf16] [--only TEXT]
 //               [--refusals FILE] [--write]
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -63,13 +63,13 @@ public:
         const std::string name = cat("sm_", card.arch, " ", numbers.name, " ", c.text());
         const runtime::OpCall call = c.call();
         std::string why_not;
-        const auto start = std::chrono::steady_clock::now();
+        const std::clock_t start = std::clock();
         const auto product =
             make_product(call, runtime::infer(call), card, {.tf32 = numbers.tf32}, &why_not);
-        const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+        const double time = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
         std::cout << c.network << ": " << name << ": "
-                  << (product ? product->describe() : "REFUSED: " + why_not) << " (" << time.count()
-                  << " s)" << std::endl;
+                  << (product ? product->describe() : "REFUSED: " + why_not) << " (" << time
+                  << " s of CPU)" << std::endl;
         if (!product) refused_.insert(name);
         else ++planned_, largest_ = std::max(largest_, product->workspace_bytes());
     }

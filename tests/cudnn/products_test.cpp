@@ -159,14 +159,15 @@ TEST(GraphFault, AnEmptyTensor) {
 TEST(Problems, EveryGraphOfTheNetworksIsSound) {
     for (DType dtype : {DType::f32, DType::f16})
         for (runtime::Layout layout : {runtime::Layout::row_major, runtime::Layout::channels_last})
-            for (const OpCase& c : network_cases(dtype, layout)) {
-                const runtime::OpCall call = c.call();
-                std::string why_not;
-                for (const cudnn::Problem& way :
-                     cudnn::problems_of(call, runtime::infer(call), &why_not))
-                    for (const Graph& graph : way.steps)
-                        ASSERT_EQ(fault_of(graph), "") << c.text() << "\n" << text_of(graph);
-            }
+            for (const auto& cases : {network_cases, norm_and_pool_cases})
+                for (const OpCase& c : cases(dtype, layout)) {
+                    const runtime::OpCall call = c.call();
+                    std::string why_not;
+                    for (const cudnn::Problem& way :
+                         cudnn::problems_of(call, runtime::infer(call), &why_not))
+                        for (const Graph& graph : way.steps)
+                            ASSERT_EQ(fault_of(graph), "") << c.text() << "\n" << text_of(graph);
+                }
 }
 
 TEST(Problems, SaysWhyAnOpHasNone) {

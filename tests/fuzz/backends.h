@@ -22,8 +22,8 @@ namespace megjit::fuzz {
 
 inline void start_backends() {
     runtime::register_all_ops();
-    runtime::register_device(
-        std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+    runtime::register_device(std::make_unique<cpu::CpuDevice>(
+        std::make_unique<memory::CachingAllocator>(), &jit::op_program));
     cuda::discover_gpus(
         {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});
     codegen::KernelService& service = codegen::KernelService::instance();

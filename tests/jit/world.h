@@ -20,8 +20,8 @@ protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
             runtime::register_all_ops();
-            runtime::register_device(
-                std::make_unique<cpu::CpuDevice>(std::make_unique<memory::CachingAllocator>()));
+            runtime::register_device(std::make_unique<cpu::CpuDevice>(
+                std::make_unique<memory::CachingAllocator>(), &op_program));
             codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());
             cuda::discover_gpus(
                 {.make_allocator = &memory::make_caching_allocator, .expand = &op_program});

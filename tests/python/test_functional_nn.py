@@ -5,6 +5,7 @@ import pytest
 
 import megengine.functional as F
 from megengine import Tensor
+from megengine.autodiff import GradManager
 
 RNG = np.random.default_rng(0)
 
@@ -266,6 +267,28 @@ def test_causal_attention_ignores_what_comes_later():
     changed = q.copy()
     changed[:, 2:] += 1
     np.testing.assert_allclose(first_rows(q), first_rows(changed), rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["all keys", "causal"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_attention_of_halves_is_that_of_floats(dtype, is_causal):
+    """Halves take one op, whose scores nobody sees; a call that wants the weights is composed. In value and gradient."""
+    parts = [Tensor(normal(2, length, 8)).astype(dtype) for length in (3, 5, 5)]
+
+    def run(parts, need_weights):
+        with GradManager().attach(parts) as gm:
+            out, _ = F.nn.multi_head_attention(
+                *parts, 8, 2, 0.0, 0.0, None, is_causal=is_causal, need_weights=need_weights
+            )
+            gm.backward((out.astype("float32") ** 2).sum())
+        return [out.numpy(), *(part.grad.numpy() for part in parts)]
+
+    fused = run(parts, False)
+    assert fused[0].dtype.name == dtype
+    for got, want in zip(fused, run([part.astype("float32") for part in parts], True)):
+        np.testing.assert_allclose(
+            got.astype(np.float32), want, rtol=0, atol=abs(want).max() * {"float16": 4e-3, "bfloat16": 3e-2}[dtype]
+        )
 
 
 def test_a_padding_mask_hides_keys():

@@ -196,6 +196,8 @@ PRODUCTS = {
     "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 8, 12, 12)),
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1), (2, 8, 12, 12)),
     "layer_norm": (lambda x, w, b: F.nn.layer_norm(x, (64,), True, w, b), (12, 64), (64,), (64,)),
+    "attention": (lambda q, k: F.nn.multi_head_attention(q, k, k, 32, 2, 0.0, 0.0, None)[0], (2, 24, 32), (2, 40, 32)),
+    "causal attention": (lambda x: F.nn.multi_head_attention(x, x, x, 32, 2, 0.0, 0.0, None, is_causal=True)[0], (2, 24, 32)),
     "softmax": (lambda x: F.softmax(x, axis=-1) ** 2, (12, 64)),
 }
 TOLERANCE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}

@@ -197,6 +197,22 @@ def softmax(x, axis=1):
     return e / e.sum(axis, keepdims=True)
 
 
+def scores(q, k, causal):
+    hidden = causal * (np.arange(k.shape[2]) > np.arange(q.shape[2])[:, None])
+    return np.where(hidden, -np.inf, 0.5 * q @ k.swapaxes(2, 3))
+
+
+def attended(q, k, v, causal=False):
+    s = scores(q, k, causal)
+    return softmax(s, 3) @ v, np.log(np.exp(s).sum(3))
+
+
+def attended_grad(q, k, v, y, lse, dy):
+    p = np.exp(scores(q, k, True) - lse[..., None])
+    ds = 0.5 * p * (dy @ v.swapaxes(2, 3) - (dy * y).sum(3, keepdims=True))
+    return ds @ k, ds.swapaxes(2, 3) @ q, p.swapaxes(2, 3) @ dy
+
+
 def adaptive(x, reduce):
     """To 2 x 3 cells of a 6 x 5 image."""
     cuts = [[(i * n // k, -(-(i + 1) * n // k)) for i in range(k)] for n, k in ((6, 2), (5, 3))]
@@ -268,6 +284,10 @@ OTHERS = [
     Row("adaptive_avg_pool", lambda x: adaptive(x, np.mean), (IMAGE,), {"output": (2, 3)}, (0,)),
     Row("adaptive_avg_pool_grad", None, (normal(2, 4, 2, 3),), {"input_shape": (6, 5)}),
     Row("adaptive_max_pool", lambda x: adaptive(x, np.max), (IMAGE,), {"output": (2, 3)}, (0,)),
+    Row("attention", attended, (normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 6)), {"scale": 0.5}, (0, 1, 2), smooth=True),
+    Row("attention", lambda *qkv: attended(*qkv, True), (normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 6)), {"scale": 0.5, "causal": 1}, (0, 1, 2), smooth=True),
+    Row("attention_grad", attended_grad, (normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 6), normal(1, 2, 3, 6), between(1, 2, 1, 2, 3), normal(1, 2, 3, 6, seed=1)),
+        {"scale": 0.5, "causal": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
     Row("softmax", softmax, (X,), {"axis": 1}, (0,), smooth=True), Row("log_softmax", lambda x: np.log(softmax(x)), (X,), {"axis": 1}, (0,), smooth=True),
 ]  # fmt: skip
 

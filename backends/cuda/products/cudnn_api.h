@@ -26,6 +26,7 @@ enum class Tag : int {
     numerical_note = 11,
     pointwise_mode = 14,
     descriptor = 15,
+    reduce_mode = 18,
     resample_mode = 21,
     padding_mode = 22,
     text = 24,
@@ -47,15 +48,20 @@ enum class Kind : int {  // of a descriptor
     graph = 15,
     variant_pack = 16,
     tensor = 17,
+    matmul = 18,
+    matmul_op = 19,
+    reduction = 21,
+    reduction_op = 22,
     resample = 24,
     resample_forward = 25,
     resample_backward = 26,
     norm_forward = 29,
     norm_backward = 30,
+    reshape_op = 31,
     device = 38,
 };
 
-enum class DataType : int { f32 = 0, f16 = 2, i8 = 3, bf16 = 9 };
+enum class DataType : int { f32 = 0, f16 = 2, i8 = 3, i32 = 4, bf16 = 9, b1 = 11 };
 enum class ConvolutionMode : int { cross_correlation = 1 };
 enum class HeuristicMode : int { fallback = 2, a = 3 };
 enum class NumericalNote : int {
@@ -69,12 +75,19 @@ enum class PointwiseMode : int {
     add = 0,
     mul = 1,
     max = 3,
+    div = 6,
     sub = 9,
+    exp = 13,
+    log = 15,
     rsqrt = 17,
     identity = 21,
     reciprocal = 22,
     relu = 100,
+    greater_equal = 303,
+    coordinate = 501,
+    select = 601,
 };
+enum class ReduceMode : int { sum = 0, max = 3 };
 enum class ResampleMode : int { mean_with_padding = 2, max = 3, mean = 4 };
 enum class PaddingMode : int { zero = 0, negative_infinity = 1 };
 enum class NanPropagation : int { no = 0, yes = 1 };
@@ -86,6 +99,7 @@ enum Attribute : int {
     kPointwiseMode = 0,
     kPointwiseMath = 1,
     kPointwiseNan = 2,
+    kPointwiseAxis = 9,
     kConvolutionMath = 100,
     kConvolutionMode = 101,
     kConvolutionDilations = 102,
@@ -110,6 +124,7 @@ enum Attribute : int {
     kPointwiseX = 751,
     kPointwiseB = 752,
     kPointwiseY = 753,
+    kPointwiseT = 758,
     kGraphOperations = 801,
     kTensorAlignment = 900,
     kTensorType = 901,
@@ -123,6 +138,16 @@ enum Attribute : int {
     kPackWorkspace = 1003,
     kEngineIndex = 1301,
     kEngineNotes = 1303,
+    kMatmulMath = 1500,
+    kMatmulA = 1520,
+    kMatmulB = 1521,
+    kMatmulC = 1522,
+    kMatmulDescription = 1523,
+    kReductionMode = 1600,
+    kReductionMath = 1601,
+    kReductionX = 1610,
+    kReductionY = 1611,
+    kReductionDescription = 1612,
     kResampleMode = 1700,
     kResampleMath = 1701,
     kResampleDims = 1702,
@@ -160,6 +185,8 @@ enum Attribute : int {
     kNormBackwardDscale = 2107,
     kNormBackwardDbias = 2108,
     kNormBackwardDx = 2109,
+    kReshapeX = 2200,
+    kReshapeY = 2201,
     kDeviceText = 2702,
 };
 

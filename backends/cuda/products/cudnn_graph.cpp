@@ -17,10 +17,12 @@ constexpr int64_t kAlignment = 16;  // bytes, of every address
 
 size_t size_of(DataType type) {
     switch (type) {
-        case DataType::f32: return 4;
+        case DataType::f32:
+        case DataType::i32: return 4;
         case DataType::f16:
         case DataType::bf16: return 2;
-        case DataType::i8: return 1;
+        case DataType::i8:
+        case DataType::b1: return 1;
     }
     return 0;
 }
@@ -44,6 +46,12 @@ std::vector<Setting> resample_settings(ResampleMode mode, const Window& window) 
             {kResampleWindow, spatial(window, window.kernel, 1)},
             {kResamplePaddingBefore, spatial(window, window.padding, 0)},
             {kResamplePaddingAfter, spatial(window, window.padding, 0)}};
+}
+
+Dims row_major(const Dims& dims) {
+    Dims strides(dims.size(), 1);
+    for (size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * dims[axis];
+    return strides;
 }
 
 void set_all(Descriptor& descriptor, const std::vector<Setting>& settings) {
@@ -157,17 +165,49 @@ void Graph::conv(ConvRole role, int x, int w, int y, const Window& window) {
                                {kConvolutionDilations, spatial(window, window.dilation, 1)}}}});
 }
 
-void Graph::pointwise(PointwiseMode mode, std::vector<int> inputs, int output) {
+int Graph::inside(DataType type, const Dims& dims) {
+    return add({.type = type, .dims = dims, .strides = row_major(dims)});
+}
+
+void Graph::pointwise(PointwiseMode mode, std::vector<int> inputs, int output, int64_t axis) {
+    const DataType made = tensors[static_cast<size_t>(output)].type;
+    const bool in_own_type = made == DataType::i32 || made == DataType::b1;
     Operation op{.kind = Kind::pointwise_op,
                  .ports = {{kPointwiseX, inputs[0]}, {kPointwiseY, output, true}},
                  .description = Operation::Description{
                      Kind::pointwise,
                      kPointwiseDescription,
-                     {{kPointwiseMode, choice(mode)}, {kPointwiseMath, choice(DataType::f32)}}}};
+                     {{kPointwiseMode, choice(mode)},
+                      {kPointwiseMath, choice(in_own_type ? made : DataType::f32)}}}};
     if (inputs.size() > 1) op.ports.push_back({kPointwiseB, inputs[1]});
+    if (inputs.size() > 2) op.ports.push_back({kPointwiseT, inputs[2]});
+    if (axis >= 0) op.description->settings.push_back({kPointwiseAxis, axis});
     if (mode == PointwiseMode::relu)
         op.description->settings.push_back({kPointwiseNan, choice(NanPropagation::yes)});
     operations.push_back(std::move(op));
+}
+
+void Graph::matmul(int a, int b, int c) {
+    operations.push_back(
+        {.kind = Kind::matmul_op,
+         .ports = {{kMatmulA, a}, {kMatmulB, b}, {kMatmulC, c, true}},
+         .description = Operation::Description{
+             Kind::matmul, kMatmulDescription, {{kMatmulMath, choice(DataType::f32)}}}});
+}
+
+void Graph::reduce(ReduceMode mode, int x, int y) {
+    operations.push_back(
+        {.kind = Kind::reduction_op,
+         .ports = {{kReductionX, x}, {kReductionY, y, true}},
+         .description = Operation::Description{
+             Kind::reduction,
+             kReductionDescription,
+             {{kReductionMode, choice(mode)}, {kReductionMath, choice(DataType::f32)}}}});
+}
+
+void Graph::reshape(int x, int y) {
+    operations.push_back(
+        {.kind = Kind::reshape_op, .ports = {{kReshapeX, x}, {kReshapeY, y, true}}});
 }
 
 void Graph::pool(ResampleMode mode, int x, int y, int index, const Window& window) {

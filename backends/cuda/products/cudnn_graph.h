@@ -66,9 +66,14 @@ struct Graph {
     int add(TensorSpec tensor);
     int number(float value, size_t rank);
     int inside(DataType type, int like);  // of the shape of tensor `like`
+    int inside(DataType type, const Dims& dims);
 
     void conv(runtime::ConvRole role, int x, int w, int y, const runtime::Window& window);
-    void pointwise(PointwiseMode mode, std::vector<int> inputs, int output);
+    // `axis`: of PointwiseMode::coordinate, which is computed in int32.
+    void pointwise(PointwiseMode mode, std::vector<int> inputs, int output, int64_t axis = -1);
+    void matmul(int a, int b, int c);
+    void reduce(ReduceMode mode, int x, int y);  // over the axes that y has 1 of
+    void reshape(int x, int y);
     // Without an index tensor: below 0.
     void pool(ResampleMode mode, int x, int y, int index, const runtime::Window& window);
     struct PoolGrad {

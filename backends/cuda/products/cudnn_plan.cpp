@@ -24,7 +24,7 @@ bool is_float32_product(const Graph& graph) {
     const bool has_product =
         std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
         return op.kind == Kind::conv_forward || op.kind == Kind::conv_data ||
-               op.kind == Kind::conv_filter;
+               op.kind == Kind::conv_filter || op.kind == Kind::matmul_op;
     });
     return has_product &&
            std::none_of(graph.tensors.begin(), graph.tensors.end(), [](const TensorSpec& tensor) {

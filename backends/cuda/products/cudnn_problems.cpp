@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "backends/cuda/products/cudnn_parts.h"
 #include "runtime/error.h"
 #include "runtime/ops/conv.h"
 #include "runtime/ops/pool.h"
@@ -19,23 +20,6 @@ using runtime::EpilogueKind;
 using runtime::Layout;
 using runtime::OpCall;
 using runtime::Type;
-
-using Outputs = std::span<const Type>;
-using Problems = std::vector<Problem>;
-
-// An op that cuDNN has no graph for; caught by problems_of.
-struct NoGraph {
-    std::string why;
-};
-
-DataType data_type(const Type& type) {
-    switch (type.dtype) {
-        case DType::f32: return DataType::f32;
-        case DType::f16: return DataType::f16;
-        case DType::bf16: return DataType::bf16;
-        default: throw NoGraph{cat("cuDNN computes no ", to_string(type))};
-    }
-}
 
 Dims strides_of(const Dims& dims, Layout layout) {
     Dims strides(dims.size());
@@ -384,9 +368,20 @@ constexpr Maker kMakers[] = {
     {"batch_norm_grad_sums", batch_stats_problems},
     {"layer_norm", layer_norm_problems},
     {"layer_norm_grad", layer_norm_grad_problems},
+    {"attention", attention_problems},
+    {"attention_grad", attention_grad_problems},
 };
 
 }  // namespace
+
+DataType data_type(const Type& type) {
+    switch (type.dtype) {
+        case DType::f32: return DataType::f32;
+        case DType::f16: return DataType::f16;
+        case DType::bf16: return DataType::bf16;
+        default: throw NoGraph{cat("cuDNN computes no ", to_string(type))};
+    }
+}
 
 TensorSpec Problem::scratch(TensorSpec like) {
     like.place = Place::scratch;

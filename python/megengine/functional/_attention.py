@@ -5,6 +5,8 @@ import math
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.amp import state as _amp
+from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
 from ._activation import dropout
@@ -97,21 +99,41 @@ def multi_head_attention(
     )
     k, v = _extend(k, v, bias_k, bias_v, add_zero_attn)
     q, k, v = (_heads(t, num_heads) for t in (q, k, v))
-    scores = ops.mul(matmul(q, k, transpose_b=True), 1.0 / math.sqrt(q._tuple_shape[-1]))
-    for mask in _masks(scores, key_padding_mask, attn_mask, is_causal, maybe_cudnn_style_mask):
-        scores = ops.add(scores, mask)
-    attention = ops.softmax(scores, axis=3)
-    out = matmul(dropout(attention, attn_drop, training), v)
+    scale = 1.0 / math.sqrt(q._tuple_shape[-1])
+    is_masked = key_padding_mask is not None or attn_mask is not None
+    out: Tensor | None = None
+    attention: Tensor | None = None
+    if not (is_masked or need_weights or (training and attn_drop)):
+        out = fused_attention(q, k, v, scale, is_causal)
+    if out is None:
+        scores = ops.mul(matmul(q, k, transpose_b=True), scale)
+        for mask in _masks(scores, key_padding_mask, attn_mask, is_causal, maybe_cudnn_style_mask):
+            scores = ops.add(scores, mask)
+        attention = ops.softmax(scores, axis=3)
+        out = matmul(dropout(attention, attn_drop, training), v)
     n, heads, lq, size = out._tuple_shape
     out = ops.reshape(ops.transpose(out, perm=(0, 2, 1, 3)), shape=(n, lq, heads * size))
     out = dropout(_project(out, weights[3], biases[3]), out_drop, training)
     if reslink:
         out = ops.add(out, query)
-    if average_attn_weights and need_weights:
+    if not need_weights:
+        attention = None
+    elif average_attn_weights:
         attention = ops.reduce_mean(attention, axes=(1,), keepdims=False)
-    if not batched:
-        out, attention = (ops.reshape(t, shape=t._tuple_shape[1:]) for t in (out, attention))
-    return out, attention if need_weights else None
+    if batched:
+        return out, attention
+    return _squeeze(out), None if attention is None else _squeeze(attention)
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, is_causal: bool) -> Tensor | None:
+    """softmax(scale * q @ k.T) @ v as one op, of [n, heads, length, width], in which a library may
+    keep the scores to itself. Only of halves: in float32 cuDNN rounds to 11 bits, and has no gradient.
+    """
+    if _amp.get().enabled:
+        q, k, v = _to_low(q, k, v)
+    if q.ndim != 4 or any(t.dtype.name not in ("float16", "bfloat16") for t in (q, k, v)):
+        return None
+    return ops.attention(q, k, v, scale=scale, causal=int(is_causal))[0]
 
 
 class _Packed:
@@ -135,6 +157,10 @@ class _Packed:
 
 def _unsqueeze(x: Tensor) -> Tensor:
     return ops.reshape(x, shape=(1,) + x._tuple_shape)
+
+
+def _squeeze(x: Tensor) -> Tensor:
+    return ops.reshape(x, shape=x._tuple_shape[1:])
 
 
 def _project(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -201,7 +227,7 @@ def _masks(
         )
     elif is_causal:
         hidden = np.arange(lk)[None, :] > np.arange(lq)[:, None]
-        out.append(_additive(apply_const(hidden[None, None])))
+        out.append(apply_const(np.where(hidden, _MASKED, 0).astype(np.float32)[None, None]))
     return out
 
 

@@ -109,6 +109,20 @@ def _epilogue(emit: Emitter, call: Call) -> str:
     return y
 
 
+@converts("attention")
+def _attention(emit: Emitter, call: Call) -> list[str]:
+    """In parts: ONNX has an op for it only since opset 23. The softmax is float32, as ours."""
+    q, k, v = operands(emit, call, call.dtype)
+    product = emit("MatMul", q, _transposed(emit, k, 4))
+    scores = emit("Mul", emit.cast(product, np.float32), emit.constant(call.attrs["scale"], np.float32))
+    if call.attrs["causal"]:
+        extents = emit.ints((call.shape[2], call.types[1][1][2]))
+        seen = emit("Trilu", emit("Expand", emit.constant(1, np.int64), extents), upper=0)
+        scores = emit("Where", emit.cast(seen, np.bool_), scores, emit.constant(-np.inf, np.float32))
+    shares = emit.cast(emit("Softmax", scores, axis=3), call.dtype)
+    return [emit("MatMul", shares, v), reduced(emit, "ReduceLogSumExp", scores, (3,), 0)]
+
+
 # -- normalization --------------------------------------------------------------------------------
 
 

@@ -49,6 +49,18 @@ def test_every_opset_computes_the_same(name, opset):
     assert [entry.version for entry in proto.opset_import] == [opset]
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_of_halves_computes_the_same(is_causal):
+    class Attention(M.Module):
+        def forward(self, x):
+            x = x.astype("float16")
+            return F.nn.multi_head_attention(x, x, x, 8, 2, 0.0, 0.0, None, is_causal=is_causal)[0].astype("float32")
+
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
+    proto = agrees(Attention(), x, tolerance=3e-3)
+    assert "Softmax" in [node.op_type for node in proto.graph.node]
+
+
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v2"])
 def test_a_network_of_full_size_computes_the_same(name):
     net = FULL_SIZE[name][0]()

@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
+from ...functional._attention import fused_attention
 from ...tensor import Tensor
 from .._intercept import wrap
 
@@ -185,6 +186,10 @@ def scaled_dot_product_attention(
         copies = query._tuple_shape[-3] // key._tuple_shape[-3]
         key, value = (F.repeat(x, copies, -3) for x in (key, value))
     scale = 1 / math.sqrt(query._tuple_shape[-1]) if scale is None else scale
+    if attn_mask is None and not dropout_p:
+        fused = fused_attention(query, key, value, scale, is_causal)
+        if fused is not None:
+            return fused
     scores = F.matmul(query * scale, key, transpose_b=True)
     if is_causal:
         length, reach = scores._tuple_shape[-2:]

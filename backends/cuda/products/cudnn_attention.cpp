@@ -1,0 +1,150 @@
+// Attention in the form that cuDNN's engines look for: each number of the scores stays within the
+// kernel.
+#include <limits>
+
+#include "backends/cuda/products/cudnn_parts.h"
+
+namespace megjit::cuda::cudnn {
+namespace {
+
+using runtime::OpCall;
+using runtime::Type;
+using Mode = PointwiseMode;
+
+constexpr size_t kRank = 4;  // [n, heads, length, width]
+
+class AttentionGraph {
+public:
+    // `q`, `k`, `v` as the op has them.
+    explicit AttentionGraph(const OpCall& call)
+        : type_(data_type(call.inputs[0])),
+          is_causal_(call.flag("causal")),
+          rows_(dims_of(call.inputs[0])),
+          scores_(rows_) {
+        rows_[3] = 1;
+        scores_[3] = call.inputs[1].shape[2];
+        q = operand(call.inputs[0], Place::input, 0);
+        k = transposed(call.inputs[1], 1);
+        scale = graph.number(static_cast<float>(call.real("scale")), kRank);
+    }
+
+    static Dims dims_of(const Type& type) { return {type.shape.begin(), type.shape.end()}; }
+
+    int operand(const Type& type, Place place, int index) {
+        const int made = graph.inside(data_type(type), dims_of(type));
+        graph.tensors[static_cast<size_t>(made)].place = place;
+        graph.tensors[static_cast<size_t>(made)].index = index;
+        return made;
+    }
+    // An input whose last two axes are exchanged.
+    int transposed(const Type& type, int index) {
+        const int made = operand(type, Place::input, index);
+        TensorSpec& tensor = graph.tensors[static_cast<size_t>(made)];
+        std::swap(tensor.dims[2], tensor.dims[3]);
+        std::swap(tensor.strides[2], tensor.strides[3]);
+        return made;
+    }
+    // One float32 a query.
+    int row_operand(Place place, int index) {
+        const int made = row();
+        graph.tensors[static_cast<size_t>(made)].place = place;
+        graph.tensors[static_cast<size_t>(made)].index = index;
+        return made;
+    }
+
+    int full(DataType type = DataType::f32) { return graph.inside(type, scores_); }
+    int row() { return graph.inside(DataType::f32, rows_); }
+    int apply(PointwiseMode mode, std::vector<int> inputs, int to) {
+        graph.pointwise(mode, std::move(inputs), to);
+        return to;
+    }
+    int matmul(int a, int b, int to) {
+        graph.matmul(a, b, to);
+        return to;
+    }
+    int reduce(ReduceMode mode, int x, int to) {
+        graph.reduce(mode, x, to);
+        return to;
+    }
+
+    int scaled_scores() { return apply(Mode::mul, {matmul(q, k, full()), scale}, full()); }
+    int masked(int x) {
+        if (!is_causal_) return x;
+        const int query = full(DataType::i32), key = full(DataType::i32);
+        graph.pointwise(Mode::coordinate, {x}, query, 2);
+        graph.pointwise(Mode::coordinate, {x}, key, 3);
+        const int hidden = graph.number(-std::numeric_limits<float>::infinity(), kRank);
+        return apply(Mode::select,
+                     {x, hidden, apply(Mode::greater_equal, {query, key}, full(DataType::b1))},
+                     full());
+    }
+    // In the type of the operands, with the last two axes exchanged.
+    int turned(int x) {
+        TensorSpec tensor = graph.tensors[static_cast<size_t>(x)];
+        std::swap(tensor.dims[2], tensor.dims[3]);
+        std::swap(tensor.strides[2], tensor.strides[3]);
+        tensor.type = type_;
+        tensor.place = Place::inside;
+        const int made = graph.add(tensor);
+        graph.reshape(x, made);
+        return made;
+    }
+
+    DataType type() const { return type_; }
+
+    Graph graph;
+    int q = 0, k = 0, scale = 0;  // k is transposed
+
+private:
+    DataType type_;
+    bool is_causal_;
+    Dims rows_, scores_;
+};
+
+void check_strides(const OpCall& call) {
+    for (const Type& type : call.inputs)
+        if (type.layout != runtime::Layout::row_major)
+            throw NoGraph{
+                runtime::cat("cuDNN's attention is asked for row-major tensors only, not for ",
+                             to_string(type))};
+}
+
+}  // namespace
+
+Problems attention_problems(const OpCall& call, Outputs outputs) {
+    check_strides(call);
+    AttentionGraph a(call);
+    const int v = a.operand(call.inputs[2], Place::input, 2);
+    const int s = a.masked(a.scaled_scores());
+    const int top = a.reduce(ReduceMode::max, s, a.row());
+    const int e = a.apply(Mode::exp, {a.apply(Mode::sub, {s, top}, a.full())}, a.full());
+    const int total = a.reduce(ReduceMode::sum, e, a.row());
+    a.apply(Mode::add, {top, a.apply(Mode::log, {total}, a.row())},
+            a.row_operand(Place::output, 1));
+    a.matmul(a.apply(Mode::div, {e, total}, a.full(a.type())), v,
+             a.operand(outputs[0], Place::output, 0));
+    return {{{a.graph}, {}}};
+}
+
+Problems attention_grad_problems(const OpCall& call, Outputs outputs) {
+    check_strides(call);
+    AttentionGraph a(call);
+    const int v = a.transposed(call.inputs[2], 2), y = a.operand(call.inputs[3], Place::input, 3),
+              lse = a.row_operand(Place::input, 4), dy = a.operand(call.inputs[5], Place::input, 5);
+    const int each = a.graph.inside(DataType::f32, y);
+    const int sum = a.reduce(ReduceMode::sum, a.apply(Mode::mul, {dy, y}, each), a.row());
+    // A factor, as of dropout, and dq in float32: else no engine keeps the scores to itself.
+    const int dot = a.apply(Mode::mul, {sum, a.graph.number(1, kRank)}, a.row());
+    const int p = a.apply(
+        Mode::exp, {a.masked(a.apply(Mode::sub, {a.scaled_scores(), lse}, a.full()))}, a.full());
+    a.matmul(a.turned(p), dy, a.operand(outputs[2], Place::output, 2));
+    const int dp = a.apply(Mode::sub, {a.matmul(dy, v, a.full()), dot}, a.full());
+    const int ds =
+        a.apply(Mode::mul, {a.apply(Mode::mul, {dp, p}, a.full()), a.scale}, a.full(a.type()));
+    a.matmul(a.turned(ds), a.q, a.operand(outputs[1], Place::output, 1));
+    const int dq = a.operand(outputs[0], Place::output, 0);
+    a.apply(Mode::identity, {a.matmul(ds, a.turned(a.k), a.graph.inside(DataType::f32, dq))}, dq);
+    return {{{a.graph}, {}}};
+}
+
+}  // namespace megjit::cuda::cudnn

@@ -1,0 +1,21 @@
+// backends/cuda/products/cudnn_parts.h -- what the files share that make graphs of our ops.
+#pragma once
+
+#include "backends/cuda/products/cudnn_problems.h"
+
+namespace megjit::cuda::cudnn {
+
+using Outputs = std::span<const runtime::Type>;
+using Problems = std::vector<Problem>;
+
+// An op that cuDNN has no graph for; caught by problems_of.
+struct NoGraph {
+    std::string why;
+};
+
+DataType data_type(const runtime::Type& type);
+
+Problems attention_problems(const runtime::OpCall& call, Outputs outputs);
+Problems attention_grad_problems(const runtime::OpCall& call, Outputs outputs);
+
+}  // namespace megjit::cuda::cudnn
