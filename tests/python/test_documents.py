@@ -1,12 +1,14 @@
 """The documentation is true: every code block runs and prints what it shows, tables are those of the code, links lead somewhere."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from documented import blocks_of
 from documented_tables import PLACE, with_tables
@@ -25,6 +27,11 @@ def named(page):
     return page.relative_to(ROOT).as_posix()
 
 
+# Errors and arrays have other words elsewhere.
+AS_SHOWN = sys.version_info[:2] == (3, 11) and np.__version__ >= "2" and all(map(importlib.util.find_spec, ("halide", "cv2", "onnx")))
+
+
+@pytest.mark.skipif(not AS_SHOWN, reason="pages show what CPython 3.11 prints with NumPy 2 and all extras")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind in ("python", "console") for b in blocks_of(TEXT[page]))], ids=named)
 def test_a_page_shows_what_its_code_prints(page):
     done = subprocess.run(

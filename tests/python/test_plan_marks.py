@@ -180,8 +180,8 @@ def test_plans_cost_what_profiled_runs_took():
             y = y + F.exp(value)
         return y
 
+    modelled = trace(body, symbolic=True).plan_with_curve(x).curve
     step = trace(body, symbolic=True, profiling=True)
-    modelled = step.plan_with_curve(x).curve
     expected = [step(x).numpy().tobytes() for _ in range(5)][-1]
     measured = step.plan_with_curve(x).curve
     assert measured[0].seconds > modelled[0].seconds

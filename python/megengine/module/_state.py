@@ -61,10 +61,19 @@ def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
     if unused:
         text += f"\n  unused in the state dict: {_some(unused)}"
     if strict:
-        raise KeyError(
+        raise _WrongKeys(
             text + "\n  fix: rename the keys, or pass strict=False to load those that fit"
         )
     warnings.warn(text, stacklevel=4)
+
+
+class _WrongKeys(KeyError):
+    """A KeyError that prints its lines: the class itself prints a repr, in which they are one."""
+
+    __module__, __qualname__ = "builtins", "KeyError"
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def _some(keys: list[str]) -> str:
