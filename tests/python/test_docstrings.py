@@ -54,11 +54,16 @@ def test_one_example_is_skipped_because_it_downloads():
     assert [path.name for path in (ROOT / "python").rglob("*.py") if "doctest: +SKIP" in path.read_text(encoding="utf-8")] == ["hub.py"]
 
 
-def test_docstrings_become_markup_that_means_the_same():
-    """docs/_docstrings.py writes the reference; what looks like markup in a docstring is text."""
+def _writer_of_the_reference():
     specification = importlib.util.spec_from_file_location("_docstrings", ROOT / "docs/_docstrings.py")
     docstrings = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(docstrings)
+    return docstrings
+
+
+def test_docstrings_become_markup_that_means_the_same():
+    """docs/_docstrings.py writes the reference; what looks like markup in a docstring is text."""
+    docstrings = _writer_of_the_reference()
     text = ["Like *args and x_, see `keep` and ``a * b``.", "x: a tensor.", ">>> f(2)", "4", "", "* one", "* two", "  lines"]
     assert docstrings.as_markup(text, ["x"]) == [
         "Like \\*args and x\\_, see `keep` and ``a * b``.", "**x**: a tensor.", "",
@@ -66,6 +71,23 @@ def test_docstrings_become_markup_that_means_the_same():
         "* one", "* two", "  lines", "",
     ]  # fmt: skip
     assert all(docstrings.public_names(importlib.import_module(name)) for name in docstrings.MODULES)
+
+
+# An exception of C++, named tuples, whose docstrings are made, and what module_stats imports.
+WITHOUT_EXAMPLE = {"TraceError", "stats", "total_stats", "enters", "set_module_mode_safe"}
+
+
+def test_every_public_name_says_what_it_does_and_shows_it():
+    docstrings = _writer_of_the_reference()
+    for name in docstrings.MODULES:
+        module = importlib.import_module(name)
+        for each in docstrings.public_names(module):
+            found = getattr(module, each)
+            if not callable(found) or each in WITHOUT_EXAMPLE:
+                continue
+            text = inspect.getdoc(found) or ""
+            first = text.split("\n\n")[0]
+            assert first.rstrip().endswith((".", ":", ";")) and ">>> " in text, f"{name}.{each}"
 
 
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):

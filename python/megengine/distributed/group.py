@@ -40,7 +40,13 @@ _sd = StaticData()
 
 
 class Group:
-    """Processes that take part in collective operations together. proc_ranks: their ranks in the world."""
+    """Processes that take part in collective operations together. proc_ranks: their ranks in the world.
+
+    >>> from megengine import distributed as dist
+    >>> group = dist.Group([0])
+    >>> group.size, group.rank, group.key
+    (1, 0, '0')
+    """
 
     def __init__(self, proc_ranks: Sequence[int]) -> None:
         self.proc_ranks: list[int] = []
@@ -122,6 +128,13 @@ def init_process_group(
 
     Raises TypeError and ValueError for wrong arguments; RuntimeError for a second call, when processes do not fit
     together, or when one does not come in time.
+
+    >>> from megengine import distributed as dist
+    >>> try:
+    ...     dist.init_process_group("127.0.0.1", 23456, world_size=2, rank=2, device=0)
+    ... except ValueError as error:
+    ...     print(error)
+    rank must be from 0 to world_size - 1, got rank 2 and world_size 2
     """
     given = {"master_ip": master_ip, "port": port, "world_size": world_size, "rank": rank, "device": device}
     missing = [name for name, value in given.items() if value is None]
@@ -164,7 +177,12 @@ def init_process_group(
 
 
 def set_timeout(seconds: float) -> None:
-    """From here on an operation waits for so many seconds for a process that says nothing."""
+    """From here on an operation waits for so many seconds for a process that says nothing.
+
+    >>> from megengine import distributed as dist
+    >>> dist.set_timeout(30)  # instead of 600
+    >>> dist.set_timeout(600)
+    """
     _sd.seconds = seconds
     if _sd.world is not None:
         _sd.world.set_seconds(seconds)
@@ -243,7 +261,15 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def override_backend(new_backend: str) -> Iterator[None]:
-    """Use another backend's name inside a ``with`` block."""
+    """Use another backend's name inside a ``with`` block.
+
+    >>> from megengine import distributed as dist
+    >>> with dist.override_backend("nccl"):
+    ...     dist.get_backend()
+    'nccl'
+    >>> dist.get_backend()
+    'auto'
+    """
     previous = _sd.backend
     _set_backend(new_backend)
     try:
@@ -263,38 +289,80 @@ def _check_backend(name: str) -> None:
 
 
 def is_distributed() -> bool:
-    """Whether ``init_process_group`` was called in this process."""
+    """Whether ``init_process_group`` was called in this process.
+
+    >>> from megengine import distributed as dist
+    >>> dist.is_distributed()
+    False
+    """
     return _sd.proc_rank is not None
 
 
 def get_rank() -> int:
-    """Rank of this process in the world; 0 outside of a process group."""
+    """Rank of this process in the world; 0 outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> if dist.get_rank() == 0:  # one process writes
+    ...     print("saved")
+    saved
+    """
     return _sd.proc_rank if _sd.proc_rank is not None else 0
 
 
 def get_local_device_id() -> int:
-    """Number of this process's device; 0 outside of a process group."""
+    """Number of this process's device; 0 outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> dist.get_local_device_id()
+    0
+    """
     return _sd.device if _sd.device is not None else 0
 
 
 def get_world_size() -> int:
-    """Number of processes in the world; 1 outside of a process group."""
+    """Number of processes in the world; 1 outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> 64 // dist.get_world_size()  # of a batch
+    64
+    """
     return _sd.world_size if _sd.world_size is not None else 1
 
 
 def get_backend() -> str:
-    """Name of the backend; "auto" unless one was asked for."""
+    """Name of the backend; "auto" unless one was asked for.
+
+    >>> from megengine import distributed as dist
+    >>> dist.get_backend()
+    'auto'
+    """
     return _sd.backend if _sd.backend is not None else "auto"
 
 
 def get_py_server_addr() -> tuple[str, int]:
-    """(IP, port) of the key-value server. Raises RuntimeError outside of a process group."""
+    """(IP, port) of the key-value server. Raises RuntimeError outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> try:
+    ...     dist.get_py_server_addr()
+    ... except RuntimeError as error:
+    ...     print("outside of a process group")
+    outside of a process group
+    """
     _need_group("get_py_server_addr")
     return _sd.master_ip, _sd.py_server_port  # type: ignore[return-value]  # set with the group
 
 
 def get_mm_server_addr() -> tuple[str, int]:
-    """(IP, port) of the server for collective operations. Raises RuntimeError outside of a process group."""
+    """(IP, port) of the server for collective operations. Raises RuntimeError outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> try:
+    ...     dist.get_mm_server_addr()
+    ... except RuntimeError as error:
+    ...     print("outside of a process group")
+    outside of a process group
+    """
     _need_group("get_mm_server_addr")
     if _sd.mm_server_port is None:
         _sd.mm_server_port = get_client().get_mm_server_port()
@@ -302,7 +370,16 @@ def get_mm_server_addr() -> tuple[str, int]:
 
 
 def get_client() -> Client:
-    """Client of the key-value server, connected. Raises RuntimeError outside of a process group."""
+    """Client of the key-value server, connected. Raises RuntimeError outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> @dist.launcher(n_gpus=2, device_type="cpu")
+    ... def main():
+    ...     client, rank = dist.get_client(), dist.get_rank()
+    ...     if rank == 0:
+    ...         client.user_set("seed", 7)
+    ...     return client.user_get("seed")
+    """
     _need_group("get_client")
     if _sd.client is None:
         from .server import Client
@@ -319,12 +396,21 @@ def _need_group(what: str) -> None:
 
 
 def new_group(proc_ranks: Sequence[int]) -> Group:
-    """A group of some ranks of the world."""
+    """A group of some ranks of the world.
+
+    >>> from megengine import distributed as dist
+    >>> dist.new_group([0]).size
+    1
+    """
     return Group(proc_ranks)
 
 
 def group_barrier(group: Group | None = WORLD) -> None:
-    """Wait until all processes of the group are here."""
+    """Wait until all processes of the group are here.
+
+    >>> from megengine import distributed as dist
+    >>> dist.group_barrier()  # alone: at once
+    """
     group = WORLD if group is None else group
     if group.size > 1:
         from .. import _core

@@ -20,7 +20,13 @@ get_device_count_by_fork = deprecated_func("1.5", "megengine.device", "get_devic
 
 
 def get_free_ports(num: int) -> list[int]:
-    """``num`` different ports of this machine that nobody listens on now."""
+    """``num`` different ports of this machine that nobody listens on now.
+
+    >>> from megengine import distributed as dist
+    >>> first, second = dist.get_free_ports(2)
+    >>> first != second
+    True
+    """
     sockets = [socket.create_server(("", 0)) for _ in range(num)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -29,11 +35,21 @@ def get_free_ports(num: int) -> list[int]:
 
 
 def group_start() -> None:
-    """Begin a batch of collective operations. Here each runs at once, so there is nothing to begin."""
+    """Begin a batch of collective operations. Here each runs at once, so there is nothing to begin.
+
+    >>> from megengine import distributed as dist
+    >>> dist.group_start()
+    >>> dist.group_end()
+    """
 
 
 def group_end() -> None:
-    """End a batch of collective operations."""
+    """End a batch of collective operations.
+
+    >>> from megengine import distributed as dist
+    >>> dist.group_start()
+    >>> dist.group_end()
+    """
 
 
 def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:
@@ -104,7 +120,15 @@ class TensorFuture(Future):
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: after the function, every process waits for all others."""
+    """Decorator: after the function, every process waits for all others.
+
+    >>> from megengine import distributed as dist
+    >>> @dist.synchronized
+    ... def download():
+    ...     return "once a machine"
+    >>> download()
+    'once a machine'
+    """
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -116,7 +140,12 @@ def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
-    """Give all tensors, in place, the values that they have in the group's first process."""
+    """Give all tensors, in place, the values that they have in the group's first process.
+
+    >>> from megengine import distributed as dist, module
+    >>> net = module.Linear(2, 3)
+    >>> dist.bcast_list_(net.parameters())  # every process starts with the first one's weights
+    """
     if group.size == 1:
         return
     for inp in inps:
@@ -127,6 +156,11 @@ class AllreduceCallback:
     """Callback for ``GradManager.attach``: gradients become their sum or mean over the group.
 
     reduce_method: "sum" or "mean". backend: use another backend's name. In a group of one process gradients stay.
+
+    >>> from megengine import autodiff, distributed as dist, module
+    >>> net = module.Linear(2, 3)
+    >>> gm = autodiff.GradManager()
+    >>> _ = gm.attach(net.parameters(), callbacks=[dist.make_allreduce_cb("mean")])
     """
 
     def __init__(

@@ -31,6 +31,12 @@ class launcher:
     ``init_process_group``. Usable as ``@launcher``, ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``.
 
     Raises AssertionError with the worker's traceback when a process fails; the others are ended.
+
+    >>> from megengine import distributed as dist
+    >>> @dist.launcher(n_gpus=2, device_type="cpu")
+    ... def main(batch):
+    ...     return dist.get_rank(), batch // dist.get_world_size()
+    >>> # main(64) is [(0, 32), (1, 32)]
     """
 
     def __init__(
