@@ -113,6 +113,7 @@ def main():
     text = page.read_text(encoding="utf-8")
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.environ.setdefault("MEGJIT_COMPILE", "sync")
+    os.environ.update(MEGJIT_ISA="avx2", OMP_NUM_THREADS="2")  # which each machine has: workspaces and last bits differ
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGJIT_CACHE_DIR"] = f"{folder}/cache"
         os.chdir(folder)
