@@ -10,6 +10,8 @@ TOKEN = "MEGENGINE_DISTRIBUTED_TOKEN"  # see _token
 # Set by our own launchers: the server runs in the launcher.
 HAS_SERVER = "MEGENGINE_DISTRIBUTED_SERVER"
 
+LOOPBACK = ("127.0.0.1", "localhost")
+
 # (launcher, rank, size of the world, rank on this machine); the first whose variables are all set counts.
 _LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -30,6 +32,11 @@ class Place:
     rank: int
     device: int
     starts_server: bool = False  # rank 0 does: nobody else has
+
+
+def host_for(is_alone: bool) -> str:
+    """Where to listen: on the loopback, unless processes of the world run on other machines."""
+    return "127.0.0.1" if is_alone else "0.0.0.0"
 
 
 def place_from_environment() -> Place:

@@ -14,9 +14,9 @@ import time
 from typing import Any
 
 from ..version import megjit_version
+from ._environment import LOOPBACK, host_for
 from .server import Client
 
-_LOOPBACK = ("127.0.0.1", "localhost")
 _HELLO = struct.Struct(">32sI")  # the token's signature of the rank; the rank
 
 
@@ -27,7 +27,7 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
     """
     with socket.create_connection((client.master_ip, client.port)) as probe:
         host = probe.getsockname()[0]
-    listens_on = "127.0.0.1" if client._listens_on() in _LOOPBACK else "0.0.0.0"
+    listens_on = host_for(client._listens_on() in LOOPBACK)
     deadline = time.monotonic() + seconds
     sockets: dict[int, socket.socket] = {}
     try:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._environment import Place, place_from_environment
+from ._environment import LOOPBACK, Place, host_for, place_from_environment
 
 if TYPE_CHECKING:
     from .server import Client, Server
@@ -191,8 +191,7 @@ def set_timeout(seconds: float) -> None:
 def _server_of(place: Place) -> Server:
     from .server import Server
 
-    is_alone = place.master_ip in ("127.0.0.1", "localhost")
-    return Server(place.port, "127.0.0.1" if is_alone else "0.0.0.0")
+    return Server(place.port, host_for(place.master_ip in LOOPBACK))
 
 
 def _connect() -> None:
@@ -203,7 +202,6 @@ def _connect() -> None:
     if not hasattr(_core, "World"):
         raise RuntimeError("this build of megjit was made without backends/sockets, which connects processes")
     client = get_client()
-    _sd.mm_server_port = client.get_mm_server_port()
     sockets = connect(client, get_rank(), get_world_size(), _sd.seconds)
     _sd.world = _core.World(get_rank(), sockets, _sd.seconds, _report_failure)
     _install_hooks()

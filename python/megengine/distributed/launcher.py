@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..utils.after_fork import run_in_fresh_thread
-from ._environment import TOKEN
+from ._environment import TOKEN, host_for
 
 if TYPE_CHECKING:
     from .server import Server
@@ -94,9 +94,8 @@ class launcher:
 
         serves = self.rank_start == 0
         is_alone = self.world_size == self.n_gpus
-        host = "127.0.0.1" if is_alone else "0.0.0.0"  # other machines must reach it
         token = new_token() if is_alone else None
-        self.server = Server._bound(self.port, host, token) if serves else None
+        self.server = Server._bound(self.port, host_for(is_alone), token) if serves else None
         try:
             workers = [_Worker(self, device, args, kwargs) for device in range(self.n_gpus)]
             if self.server is not None:
@@ -235,7 +234,7 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
 def _causes(workers: list[_Worker], failed: dict[int, Any], server: Server | None) -> set[int]:
     """Ranks that failed by themselves: those that ended without a word, or else the first one that told the others."""
     silent = {each.rank for each in workers if each.rank in failed and each.process.exitcode}
-    told = {rank for rank, _ in server._methods.failures[:1]} if server is not None else set()
+    told = server._first_failed() if server is not None else set()
     return silent or told or set(failed)
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import IO
 
-from ._environment import TOKEN, Place, variables
+from ._environment import TOKEN, Place, host_for, variables
 from ._token import new_token, shared_token
 from .launcher import end_with_parent
 from .server import Server
@@ -73,7 +73,7 @@ def run(command: list[str], place: Place, local_size: int) -> int:
     token = os.environ.get(TOKEN) or (new_token() if is_alone else shared_token())
     server = None
     if place.rank == 0:
-        server = Server._bound(place.port, "127.0.0.1" if is_alone else "0.0.0.0", token)
+        server = Server._bound(place.port, host_for(is_alone), token)
         place.port = server.py_server_port
     processes = [
         _Process(
@@ -121,7 +121,7 @@ def _wait(processes: list[_Process], server: Server | None) -> int:
 def _tell(failed: list[_Process], processes: list[_Process], server: Server | None) -> int:
     """Who began it: who was killed, or else the first one that told the others why it gives up."""
     killed = [each for each in failed if each.process.returncode < 0]
-    told = [rank for rank, _ in server._methods.failures[:1]] if server is not None else []
+    told = server._first_failed() if server is not None else set()
     culprit = (killed or [each for each in processes if each.rank in told] or failed)[0]
     try:
         culprit.process.wait(_SECONDS_TO_END)  # it may not be through with its last words

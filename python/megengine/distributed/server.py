@@ -235,6 +235,10 @@ class Server:
         )
         self.proc.start()
 
+    def _first_failed(self) -> set[int]:
+        """The rank that was the first to say that it gives up; empty while none did."""
+        return {rank for rank, _ in self._methods.failures[:1]}
+
     def _close(self) -> None:
         if self.proc is not None:
             self._rpc.shutdown()
