@@ -7,6 +7,7 @@
 #include "memory/round_up.h"
 
 namespace megjit::memory {
+
 Spans::~Spans() {
     char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row
     for (const auto& [begin, span] : books_) {

@@ -96,7 +96,7 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
     if (auto bound = codegen::kernel_of(call, outputs))
         return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
     const auto expanded = [&] { return call.op.expand ? services_.expand(*this, call) : nullptr; };
-    const bool is_product = (call.op.epilogue || call.op.has_gpu_product) && call.op.expand;
+    const bool is_product = call.op.epilogue || call.op.has_gpu_product;
     if (!is_product)
         if (auto executable = expanded()) return executable;
     std::string why;

@@ -31,26 +31,16 @@ public:
     static Dims dims_of(const Type& type) { return {type.shape.begin(), type.shape.end()}; }
 
     int operand(const Type& type, Place place, int index) {
-        const int made = graph.inside(data_type(type), dims_of(type));
-        graph.tensors[static_cast<size_t>(made)].place = place;
-        graph.tensors[static_cast<size_t>(made)].index = index;
-        return made;
+        return put(graph.inside(data_type(type), dims_of(type)), place, index);
     }
     // An input whose last two axes are exchanged.
     int transposed(const Type& type, int index) {
         const int made = operand(type, Place::input, index);
-        TensorSpec& tensor = graph.tensors[static_cast<size_t>(made)];
-        std::swap(tensor.dims[2], tensor.dims[3]);
-        std::swap(tensor.strides[2], tensor.strides[3]);
+        exchange(spec(made));
         return made;
     }
     // One float32 a query.
-    int row_operand(Place place, int index) {
-        const int made = row();
-        graph.tensors[static_cast<size_t>(made)].place = place;
-        graph.tensors[static_cast<size_t>(made)].index = index;
-        return made;
-    }
+    int row_operand(Place place, int index) { return put(row(), place, index); }
 
     int full(DataType type = DataType::f32) { return graph.inside(type, scores_); }
     int row() { return graph.inside(DataType::f32, rows_); }
@@ -80,9 +70,8 @@ public:
     }
     // In the type of the operands, with the last two axes exchanged.
     int turned(int x) {
-        TensorSpec tensor = graph.tensors[static_cast<size_t>(x)];
-        std::swap(tensor.dims[2], tensor.dims[3]);
-        std::swap(tensor.strides[2], tensor.strides[3]);
+        TensorSpec tensor = spec(x);
+        exchange(tensor);
         tensor.type = type_;
         tensor.place = Place::inside;
         const int made = graph.add(tensor);
@@ -96,6 +85,17 @@ public:
     int q = 0, k = 0, scale = 0;  // k is transposed
 
 private:
+    TensorSpec& spec(int tensor) { return graph.tensors[static_cast<size_t>(tensor)]; }
+    int put(int tensor, Place place, int index) {
+        spec(tensor).place = place;
+        spec(tensor).index = index;
+        return tensor;
+    }
+    static void exchange(TensorSpec& tensor) {  // the last two axes
+        std::swap(tensor.dims[2], tensor.dims[3]);
+        std::swap(tensor.strides[2], tensor.strides[3]);
+    }
+
     DataType type_;
     bool is_causal_;
     Dims rows_, scores_;

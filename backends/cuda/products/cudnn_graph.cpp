@@ -48,12 +48,6 @@ std::vector<Setting> resample_settings(ResampleMode mode, const Window& window) 
             {kResamplePaddingAfter, spatial(window, window.padding, 0)}};
 }
 
-Dims row_major(const Dims& dims) {
-    Dims strides(dims.size(), 1);
-    for (size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * dims[axis];
-    return strides;
-}
-
 void set_all(Descriptor& descriptor, const std::vector<Setting>& settings) {
     for (const Setting& setting : settings)
         std::visit([&](const auto& value) { descriptor.set(setting.name, value); }, setting.value);
@@ -120,6 +114,12 @@ std::string norm_fault(const Graph& graph, const Operation& op, int x_name, int 
 }
 
 }  // namespace
+
+Dims row_major(const Dims& dims) {
+    Dims strides(dims.size(), 1);
+    for (size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * dims[axis];
+    return strides;
+}
 
 int64_t count_of(const Dims& dims) {
     return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());

@@ -16,6 +16,7 @@ namespace megjit::cuda::cudnn {
 
 using Dims = std::vector<int64_t>;
 int64_t count_of(const Dims& dims);  // elements
+Dims row_major(const Dims& dims);  // strides, in elements
 
 // Where a tensor's elements are when a graph runs.
 enum class Place : uint8_t {

@@ -22,13 +22,13 @@ using runtime::OpCall;
 using runtime::Type;
 
 Dims strides_of(const Dims& dims, Layout layout) {
+    if (layout != Layout::channels_last) return row_major(dims);
     Dims strides(dims.size());
     int64_t step = 1;
     const auto next = [&](size_t axis) { strides[axis] = std::exchange(step, step * dims[axis]); };
-    const bool last = layout == Layout::channels_last;
-    if (last) next(1);
-    for (size_t axis = dims.size(); axis-- > (last ? 2 : 0);) next(axis);
-    if (last) next(0);
+    next(1);
+    for (size_t axis = dims.size(); axis-- > 2;) next(axis);
+    next(0);
     return strides;
 }
 
