@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from ..core import apply_const, ops
-from ..core.tensor.amp import state as _amp
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
@@ -129,8 +128,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, is_causal: bo
     """softmax(scale * q @ k.T) @ v as one op, of [n, heads, length, width], in which a library may
     keep the scores to itself. Only of halves: in float32 cuDNN rounds to 11 bits, and has no gradient.
     """
-    if _amp.get().enabled:
-        q, k, v = _to_low(q, k, v)
+    q, k, v = _to_low(q, k, v)
     if q.ndim != 4 or any(t.dtype.name not in ("float16", "bfloat16") for t in (q, k, v)):
         return None
     return ops.attention(q, k, v, scale=scale, causal=int(is_causal))[0]
